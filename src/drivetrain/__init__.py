@@ -1,0 +1,50 @@
+"""Drivetrain trains vision models from one recipe; the way the work is cut never changes the result."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from drivetrain.api import evaluate, make_plan, predict, train
+    from drivetrain.data.source import DataSplits
+    from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
+    from drivetrain.models.create import create_model
+    from drivetrain.recipe.schema import Recipe
+    from drivetrain.run.train import RunResult
+
+_HOMES = {
+    "BadInputError": "drivetrain.errors",
+    "DataSplits": "drivetrain.data.source",
+    "DrivetrainError": "drivetrain.errors",
+    "Recipe": "drivetrain.recipe.schema",
+    "RunFailedError": "drivetrain.errors",
+    "RunResult": "drivetrain.run.train",
+    "create_model": "drivetrain.models.create",
+    "evaluate": "drivetrain.api",
+    "make_plan": "drivetrain.api",
+    "predict": "drivetrain.api",
+    "train": "drivetrain.api",
+}
+
+__all__ = [
+    "BadInputError",
+    "DataSplits",
+    "DrivetrainError",
+    "Recipe",
+    "RunFailedError",
+    "RunResult",
+    "create_model",
+    "evaluate",
+    "make_plan",
+    "predict",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used, so that `import drivetrain` costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'drivetrain' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

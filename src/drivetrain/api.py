@@ -1,0 +1,114 @@
+"""What the command line does, as Python: a recipe or its options, and optionally your own model and data."""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from drivetrain.data.arrays import as_source, spec_of
+from drivetrain.data.source import DataSplits
+from drivetrain.data.splits import split_user_data
+from drivetrain.plan.build import build_plan
+from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.evaluate import PYTHON_DATA, evaluate_run
+from drivetrain.run.predict import predict_run
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.train import RunResult, train_resolved
+
+
+def train(
+    recipe: Recipe | str | None = None,
+    *,
+    model: nn.Module | str | None = None,
+    data: Any = None,
+    validation_data: Any = None,
+    quiet: bool = False,
+    **options: Any,
+) -> RunResult:
+    """Trains a recipe (an object or a name), with any option replaced by keyword.
+
+    `model` is a name, or your own module, which ends up trained; `data` and `validation_data` are (images,
+    labels) arrays or tensors, or a torch Dataset. Samples for validation are held out of `data` where
+    `validation_fraction` says so.
+    """
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
+    own_model = model if isinstance(model, nn.Module) else None
+    splits = (
+        None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
+    )
+    with Reporter(quiet=quiet) as reporter:
+        result = train_resolved(resolved, reporter=reporter, data=splits, model=copy.deepcopy(own_model))
+    if own_model is not None:
+        own_model.load_state_dict(result.model.state_dict())
+    return result
+
+
+def evaluate(
+    run: str | Path,
+    *,
+    split: str = "validation",
+    checkpoint: str = "newest",
+    model: nn.Module | None = None,
+    data: Any = None,
+    device: str = "auto",
+) -> list[dict[str, Any]]:
+    """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python."""
+    own = None if data is None else _one_source(data)
+    with Reporter(quiet=True) as reporter:
+        return evaluate_run(
+            run, reporter=reporter, split=split, checkpoint=checkpoint, model=model, data=own, device=device
+        )
+
+
+def predict(
+    run: str | Path,
+    inputs: Sequence[str | Path],
+    *,
+    output: str | Path,
+    checkpoint: str = "newest",
+    model: nn.Module | None = None,
+    device: str = "auto",
+) -> list[dict[str, Any]]:
+    """Class probabilities of image files, also written to `output`."""
+    with Reporter(quiet=True) as reporter:
+        return predict_run(
+            run, inputs, output=output, reporter=reporter, checkpoint=checkpoint, model=model, device=device
+        )
+
+
+def make_plan(
+    recipe: Recipe | str | None = None, *, lr_at: Sequence[int] = (), **options: Any
+) -> dict[str, Any]:
+    """The plan of a recipe, as `drivetrain plan --json` prints it."""
+    return build_plan(_resolve(recipe, options), lr_at=lr_at)
+
+
+def _one_source(data: Any) -> DataSplits:
+    """One data set in the place of every split, so that any of them can be measured on it."""
+    source = as_source(data)
+    return DataSplits(train=source, validation=source, test=source, spec=spec_of(source))
+
+
+def _resolve(recipe: Recipe | str | None, options: dict[str, Any]) -> ResolvedRecipe:
+    if isinstance(recipe, Recipe):
+        given = {name: getattr(recipe, name) for name in recipe.model_fields_set}
+        return resolve_recipe(overrides={**given, **options})
+    return resolve_recipe(config=recipe, overrides=options)
+
+
+def _with_own_parts(
+    options: dict[str, Any],
+    *,
+    model: nn.Module | str | None,
+    data: Any,
+) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    if model is not None:
+        kind = type(model)
+        own["model"] = model if isinstance(model, str) else f"{kind.__module__}:{kind.__qualname__}"
+    if data is not None:
+        own["dataset"] = PYTHON_DATA
+    return {**own, **options}

@@ -1,0 +1,41 @@
+"""`drivetrain evaluate RUN`: metrics of a run's checkpoints on one of its splits."""
+
+import argparse
+import json
+import sys
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument(
+        "--split", default="validation", choices=("validation", "test", "train"), help="samples to measure on"
+    )
+    parser.add_argument(
+        "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or an update's number"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="where the data set's files are now")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    from drivetrain.run.evaluate import evaluate_run
+    from drivetrain.run.reporter import Reporter
+
+    with Reporter(quiet=args.json) as reporter:
+        rows = evaluate_run(
+            args.run,
+            reporter=reporter,
+            split=args.split,
+            checkpoint=args.checkpoint,
+            data_dir=args.data_dir,
+            device=args.device,
+        )
+        if args.json:
+            sys.stdout.write(json.dumps({"evaluations": rows}, indent=2) + "\n")
+        for row in rows:
+            reporter.say(
+                f"update {row['update']}  {args.split}_loss: {row['loss']:.4f}  "
+                f"{args.split}_accuracy: {row['accuracy']:.4f}  ({row['samples']} samples)"
+            )
+    return 0

@@ -1,0 +1,111 @@
+"""The front of the command line: finds the command, imports it alone, and turns errors into one sentence."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from drivetrain.errors import BadInputError, DrivetrainError
+from drivetrain.suggest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A module with `add_arguments(parser)` and `run(args) -> int`, and a line of help."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "train": Command("drivetrain.cli.train", "train a recipe; run again, it continues where it stopped"),
+    "evaluate": Command("drivetrain.cli.evaluate", "measure a run's checkpoints"),
+    "predict": Command("drivetrain.cli.predict", "class probabilities of images, by a run"),
+    "plan": Command("drivetrain.cli.plan", "print what a recipe will do, start nothing"),
+    "runs": Command("drivetrain.cli.runs", "list and compare runs"),
+    "recipes": Command("drivetrain.cli.recipes", "list the named recipes, show one with its origins"),
+    "models": Command("drivetrain.cli.models", "list the models, show one layer by layer"),
+}
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments else "--help"
+    prog = f"drivetrain {name}" if name in COMMANDS else "drivetrain"
+    try:
+        status = _dispatch(name, arguments[1:])
+        sys.stdout.flush()
+    except DrivetrainError as error:
+        _say(f"{prog}: error: {error}")
+        return error.exit_status
+    except KeyboardInterrupt:
+        _say(f"{prog}: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more when it ends, which would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DrivetrainError.exit_status
+    return status
+
+
+def _dispatch(name: str, arguments: list[str]) -> int:
+    if name in ("-h", "--help"):
+        sys.stdout.write(_help_page())
+        return 0
+    if name == "--version":
+        from drivetrain import __version__
+
+        sys.stdout.write(f"drivetrain {__version__}\n")
+        return 0
+    if name not in COMMANDS:
+        raise _unknown_command(name)
+    return _run_command(name, arguments)
+
+
+def _run_command(name: str, arguments: list[str]) -> int:
+    from drivetrain.cli.options import OneSentenceParser, normalise_argv
+
+    command = COMMANDS[name]
+    module = import_module(command.module)
+    parser = OneSentenceParser(prog=f"drivetrain {name}", description=command.summary)
+    module.add_arguments(parser)
+    try:
+        args = parser.parse_args(normalise_argv(arguments))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    status: int = module.run(args)
+    return status
+
+
+def _unknown_command(name: str) -> BadInputError:
+    if name.startswith("-"):
+        return BadInputError(f"{name} comes after a command, as in `drivetrain train {name}`.")
+    return BadInputError(
+        f"{name} is not a command.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
+    )
+
+
+def _help_page() -> str:
+    lines = [f"  {name:<10} {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: drivetrain COMMAND [--option VALUE ...]",
+            "",
+            "Trains vision models from one recipe; the way the work is cut never changes the result.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`drivetrain COMMAND --help` lists a command's options; `drivetrain --version` its version.",
+            "",
+        ]
+    )
+
+
+def _say(message: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(" ".join(message.split()) + "\n")

@@ -1,0 +1,181 @@
+"""The command line's options, made from the recipe's schema, and a parser that answers in one sentence."""
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from drivetrain.recipe.aliases import ALIASES, refusal_of
+from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
+from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
+from drivetrain.recipe.schema import GROUPS, Recipe, field_note
+from drivetrain.suggest import did_you_mean
+
+_OVERRIDES = "recipe_overrides"
+_METAVARS = {
+    "switch": "BOOL",
+    "whole": "INT",
+    "number": "NUMBER",
+    "text": "TEXT",
+    "mapping": "YAML",
+    "several": "TEXT",
+}
+_REWRITTEN = (
+    (re.compile(r"argument (\S+): expected (?:one|at least one) argument"), r"\1 needs a value."),
+    (re.compile(r"the following arguments are required: (.+)"), r"\1 is missing."),
+    (
+        re.compile(r"argument (\S+): invalid choice: (.+) \(choose from (.+)\)"),
+        r"\1 is \2, it must be one of \3.",
+    ),
+    (re.compile(r"argument (.+)"), r"\1."),
+)
+
+
+class _RecipeFormatter(argparse.HelpFormatter):
+    """Help whose usage line leaves the recipe's options to the groups below it."""
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],
+        prefix: str | None = None,
+    ) -> None:
+        kept = [action for action in actions if not isinstance(action, _StoreRecipeOption)]
+        super().add_usage(usage, kept, groups, prefix)
+
+
+class OneSentenceParser(argparse.ArgumentParser):
+    """An argument parser without abbreviations whose every error is one sentence and exit status 2."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, "formatter_class": _RecipeFormatter, **settings})
+        # argparse takes -1e-3 for an option otherwise.
+        self._negative_number_matcher = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with the sentence on stderr."""
+        self.exit(2, f"{self.prog}: {_rewritten(message)}\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses unknown options before anything else, with the nearest known one."""
+        if self._subparsers is None:
+            self._refuse_unknown_options(args or ())
+        parsed, extras = super().parse_known_args(args, namespace)
+        if extras:
+            self._refuse_extra(extras[0])
+        return parsed, extras
+
+    def _refuse_unknown_options(self, tokens: Sequence[str]) -> None:
+        for token in tokens:
+            if token == "--":
+                return
+            name = token.partition("=")[0]
+            if name.startswith("--") and " " not in name and name not in self._option_string_actions:
+                self._refuse_extra(name)
+
+    def _refuse_extra(self, token: str) -> NoReturn:
+        if not token.startswith("-"):
+            self.error(f"{token} is one argument too many.")
+        name = token.lstrip("-")
+        known = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        self.error(refusal_of(name) or f"{token} is not an option.{did_you_mean(name, known, prefix='--')}")
+
+
+def _rewritten(message: str) -> str:
+    line = " ".join(message.split())
+    for pattern, sentence in _REWRITTEN:
+        if pattern.fullmatch(line):
+            return pattern.sub(sentence, line)
+    return line
+
+
+class _StoreRecipeOption(argparse.Action):
+    """Keeps an option's text for the recipe, apart from the command's own arguments; the last one counts."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        earlier: Mapping[str, Any] = getattr(namespace, _OVERRIDES, {})
+        kept = {key: value for key, value in earlier.items() if key != self.dest}
+        setattr(namespace, _OVERRIDES, {**kept, self.dest: values})
+
+
+def normalise_argv(argv: Sequence[str]) -> list[str]:
+    """The arguments with dashes for the underscores of option names; nothing after a bare `--` is touched."""
+    end = list(argv).index("--") if "--" in argv else len(argv)
+    return [*map(_kebab, argv[:end]), *argv[end:]]
+
+
+def _kebab(token: str) -> str:
+    name, equals, value = token.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}" if re.fullmatch(r"--\w[\w-]*", name) else token
+
+
+def add_recipe_options(parser: argparse.ArgumentParser) -> None:
+    """Every field of the recipe as an option, in groups, and the two options that name a recipe."""
+    named = parser.add_argument_group("recipe")
+    named.add_argument("--config", metavar="NAME", help="a named recipe, see `drivetrain recipes list`")
+    named.add_argument(
+        "--config-path", metavar="FILE", help="a YAML file with one recipe, or several by name"
+    )
+    for group in GROUPS:
+        section = parser.add_argument_group(group)
+        for field in Recipe.model_fields:
+            if field_note(field).group == group:
+                add_field_option(section, field, help_text=_help_text(field))
+    for alias, target in ALIASES.items():
+        add_field_option(parser, target.field, dest=alias, help_text=argparse.SUPPRESS)
+
+
+def add_field_option(
+    container: argparse._ActionsContainer,
+    field: str,
+    *,
+    help_text: str,
+    dest: str | None = None,
+    model: type[BaseModel] = Recipe,
+) -> None:
+    """One field as an option; `dest` gives it another name. Values stay text until the recipe is resolved."""
+    info = model.model_fields[field]
+    arity: dict[str, Any] = {"switch": {"nargs": "?", "const": "true"}, "several": {"nargs": "+"}}.get(
+        kind_of(info), {}
+    )
+    container.add_argument(
+        option_name(dest or field),
+        dest=dest or field,
+        action=_StoreRecipeOption,
+        default=argparse.SUPPRESS,
+        metavar=_metavar(info),
+        help=help_text,
+        **arity,
+    )
+
+
+def _metavar(info: FieldInfo) -> str:
+    kind = kind_of(info)
+    return "{" + ",".join(choices_of(info)) + "}" if kind == "choice" else _METAVARS[kind]
+
+
+def _help_text(field: str) -> str:
+    description = Recipe.model_fields[field].description or ""
+    default = default_values()[field]
+    shown = "" if default is None or default == {} else f" (default: {written_value(default)})"
+    return (description + shown).replace("%", "%%")
+
+
+def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None = None) -> ResolvedRecipe:
+    """The recipe that the parsed arguments ask for; `base` is the recipe of a run they continue."""
+    return resolve_recipe(
+        config=args.config,
+        config_path=args.config_path,
+        overrides=getattr(args, _OVERRIDES, {}),
+        base=base,
+    )

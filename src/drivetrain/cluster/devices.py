@@ -1,0 +1,166 @@
+"""The one place that knows devices: the CPU, and whatever `torch.accelerator` offers."""
+
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import torch
+
+from drivetrain.errors import BadInputError
+
+_HALF_TYPES = (torch.bfloat16, torch.float16)
+
+# A 64x64 product is what picks the matrix units that some virtual machines advertise and forbid.
+_HALF_PROBE = """
+import sys, torch
+kind = getattr(torch, sys.argv[1])
+matrix = torch.ones(64, 64, dtype=kind)
+image = torch.ones(1, 16, 16, 16, dtype=kind)
+assert (matrix @ matrix)[0, 0].item() == 64
+torch.nn.functional.conv2d(image, torch.ones(16, 16, 3, 3, dtype=kind))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device of this machine, and how it came to be chosen."""
+
+    torch_device: torch.device
+    reason: str
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.torch_device.type == "cpu"
+
+    @property
+    def description(self) -> str:
+        """What a person calls this device."""
+        if self.is_cpu:
+            return f"{_cpu_name()}, {torch.get_num_threads()} threads"
+        return str(self._module.get_device_name(self.torch_device))
+
+    @property
+    def total_memory_bytes(self) -> int:
+        if self.is_cpu:
+            return psutil.virtual_memory().total
+        return int(self._module.mem_get_info(self.torch_device)[1])
+
+    @property
+    def free_memory_bytes(self) -> int:
+        if self.is_cpu:
+            return psutil.virtual_memory().available
+        return int(self._module.mem_get_info(self.torch_device)[0])
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The most memory this process has held on the device."""
+        if self.is_cpu:
+            return _peak_resident_bytes()
+        return int(self._module.max_memory_allocated(self.torch_device))
+
+    @property
+    def collective_backend(self) -> str:
+        """The torch.distributed backend that serves this device."""
+        return str(torch.distributed.get_default_backend_for_device(self.torch_device))
+
+    @property
+    def wide_dtype(self) -> torch.dtype:
+        """The widest type for the few numbers that need it: rates, counts, statistics."""
+        return torch.float32 if self.torch_device.type == "mps" else torch.float64
+
+    def usable_half_types(self) -> tuple[torch.dtype, ...]:
+        """The 16-bit types whose products run here; a CPU is asked in a child process, which may die."""
+        if self.is_cpu:
+            return tuple(kind for kind in _HALF_TYPES if _cpu_runs(str(kind).removeprefix("torch.")))
+        has_bfloat16 = getattr(self._module, "is_bf16_supported", lambda: False)()
+        return _HALF_TYPES if has_bfloat16 else (torch.float16,)
+
+    def synchronise(self) -> None:
+        """Waits until the device has done everything it was given."""
+        if not self.is_cpu:
+            torch.accelerator.synchronize(self.torch_device)
+
+    def new_stream(self) -> torch.Stream | None:
+        """A stream for copies beside the computation; a CPU has none."""
+        return None if self.is_cpu else torch.Stream(self.torch_device)
+
+    def seed_generators(self, seed: int) -> None:
+        """Sets torch's own generators, for models that draw from them directly."""
+        torch.default_generator.manual_seed(seed)
+        if not self.is_cpu:
+            self._module.manual_seed(seed)
+
+    @property
+    def _module(self) -> ModuleType:
+        module: ModuleType = torch.get_device_module(self.torch_device)
+        return module
+
+
+def choose_device(name: str) -> Device:
+    """The device that `--device` names; `auto` is the accelerator where there is one."""
+    if name == "auto":
+        return _automatic_device()
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise BadInputError(f"--device {name} is not a device; {_available_devices()} work here.") from None
+    if device.type != "cpu":
+        _require_accelerator(device, name)
+    return Device(torch_device=device, reason=f"--device {name}")
+
+
+def _automatic_device() -> Device:
+    if torch.accelerator.is_available():
+        accelerator = torch.accelerator.current_accelerator()
+        assert accelerator is not None
+        return Device(torch_device=torch.device(accelerator.type, 0), reason="auto: an accelerator is there")
+    return Device(torch_device=torch.device("cpu"), reason="auto: no accelerator found")
+
+
+def _require_accelerator(device: torch.device, name: str) -> None:
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if (
+        current is None
+        or current.type != device.type
+        or (device.index or 0) >= torch.accelerator.device_count()
+    ):
+        raise BadInputError(f"--device {name} is not on this machine; {_available_devices()} work here.")
+
+
+def _available_devices() -> str:
+    names = ["auto", "cpu"]
+    if torch.accelerator.is_available():
+        accelerator = torch.accelerator.current_accelerator()
+        assert accelerator is not None
+        names += [f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count())]
+    return ", ".join(f"--device {name}" for name in names)
+
+
+@cache
+def _cpu_runs(kind: str) -> bool:
+    probe = subprocess.run([sys.executable, "-c", _HALF_PROBE, kind], capture_output=True, check=False)
+    return probe.returncode == 0
+
+
+@cache
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _peak_resident_bytes() -> int:
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,142 @@
+"""Chooses where the training samples lie: on the device whole, or behind loader workers."""
+
+import numpy as np
+import torch
+
+from drivetrain.data.evaluation import EvaluationFeed
+from drivetrain.data.loader import default_num_workers
+from drivetrain.data.micro_batch import Feed, MicroBatch
+from drivetrain.data.order import SampleOrder
+from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.resident import ResidentFeed
+from drivetrain.data.source import Source
+from drivetrain.data.stream import StreamFeed
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Placement
+
+__all__ = [
+    "EvaluationFeed",
+    "Feed",
+    "MicroBatch",
+    "ResidentFeed",
+    "StreamFeed",
+    "fits_on_device",
+    "make_feed",
+]
+
+_RESIDENT_SHARE = 4
+_PROBED_SAMPLES = 8
+
+
+def make_feed(
+    source: Source,
+    *,
+    order: SampleOrder,
+    preprocess: Preprocess,
+    micro_batch_size: int,
+    device: torch.device,
+    memory_budget_bytes: int,
+    data_placement: Placement = "auto",
+    num_workers: int | None = None,
+    accelerator_side_preprocess: bool | None = None,
+    eight_bit_transfer: bool = False,
+    replica: int = 0,
+    replicas: int = 1,
+) -> tuple[Feed, list[str]]:
+    """The feed of one replica, and what the user should know about the choice."""
+    on_host = accelerator_side_preprocess is False and device.type != "cpu"
+    if data_placement == "resident":
+        _require_room(
+            len(source) * preprocess.spec.image_bytes,
+            on_host=on_host,
+            memory_budget_bytes=memory_budget_bytes,
+        )
+    if eight_bit_transfer:
+        _require_eight_bits(preprocess, accelerator_side_preprocess=accelerator_side_preprocess)
+    repeatable = _is_repeatable(source)
+    fits = fits_on_device(source, preprocess=preprocess, memory_budget_bytes=memory_budget_bytes)
+    if data_placement == "resident" or (data_placement == "auto" and fits and repeatable and not on_host):
+        resident = ResidentFeed(
+            source,
+            order=order,
+            preprocess=preprocess,
+            micro_batch_size=micro_batch_size,
+            device=device,
+            replica=replica,
+            replicas=replicas,
+        )
+        return resident, _resident_warnings(num_workers, repeatable=repeatable)
+    stream = StreamFeed(
+        source,
+        order=order,
+        preprocess=preprocess,
+        micro_batch_size=micro_batch_size,
+        device=device,
+        num_workers=default_num_workers() if num_workers is None else num_workers,
+        preprocess_on_device=bool(accelerator_side_preprocess) or eight_bit_transfer,
+        eight_bit_transfer=eight_bit_transfer,
+        replica=replica,
+        replicas=replicas,
+    )
+    return stream, _stream_warnings(repeatable=repeatable)
+
+
+def fits_on_device(source: Source, *, preprocess: Preprocess, memory_budget_bytes: int) -> bool:
+    """Whether a source is small enough to lie on a device with so much free memory."""
+    return len(source) * preprocess.spec.image_bytes * _RESIDENT_SHARE <= memory_budget_bytes
+
+
+def _require_room(image_bytes: int, *, on_host: bool, memory_budget_bytes: int) -> None:
+    if on_host:
+        raise BadInputError(
+            "--accelerator-side-preprocess False cannot be had with --data-placement resident, whose samples "
+            "are preprocessed where they lie; use --data-placement stream."
+        )
+    if image_bytes > memory_budget_bytes:
+        raise BadInputError(
+            f"--data-placement resident needs {image_bytes} bytes for the images, but the device has "
+            f"{memory_budget_bytes}; use --data-placement stream."
+        )
+
+
+def _require_eight_bits(preprocess: Preprocess, *, accelerator_side_preprocess: bool | None) -> None:
+    if accelerator_side_preprocess is False:
+        raise BadInputError(
+            "--eight-bit-transfer needs preprocessing on the device; use --accelerator-side-preprocess True."
+        )
+    if preprocess.spec.image_dtype != "uint8":
+        raise BadInputError(
+            f"--eight-bit-transfer needs images of 8 bits, but these are {preprocess.spec.image_dtype}; "
+            "use --eight-bit-transfer False."
+        )
+
+
+def _is_repeatable(source: Source) -> bool:
+    """Whether the first samples are the same when they are asked for twice."""
+    indices = np.arange(min(_PROBED_SAMPLES, len(source)), dtype=np.int64)
+    (images, labels), (images_again, labels_again) = source.fetch(indices), source.fetch(indices)
+    return np.array_equal(images, images_again, equal_nan=True) and np.array_equal(labels, labels_again)
+
+
+def _resident_warnings(num_workers: int | None, *, repeatable: bool) -> list[str]:
+    warnings = []
+    if num_workers:
+        warnings.append(
+            f"--num-workers {num_workers} has no effect on resident data; --data-placement stream uses "
+            "loader workers."
+        )
+    if not repeatable:
+        warnings.append(
+            "The data set gives another sample each time it is asked (random transforms), but "
+            "--data-placement resident asks once; --data-placement stream asks every time."
+        )
+    return warnings
+
+
+def _stream_warnings(*, repeatable: bool) -> list[str]:
+    if repeatable:
+        return []
+    return [
+        "The data set gives another sample each time it is asked (random transforms), so that a continued or "
+        "repeated run differs from this one; transforms without randomness would not."
+    ]

@@ -1,0 +1,100 @@
+"""Which sample is where: the samples of every weight update, as a pure function of the update's number."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.program.randomness import draw_permutation, stream_key
+from drivetrain.recipe.schema import Remainder
+
+PADDING = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOrder:
+    """The order of the training samples.
+
+    Pass p over the samples goes through the permutation that belongs to (seed, p). With `trim` and `pad`
+    every epoch is one pass, cut into updates from its start; with `carry` the passes follow each other
+    without a gap and updates are cut from that stream.
+    """
+
+    seed: int
+    samples: int
+    global_batch: int
+    updates_per_epoch: Fraction
+    remainder: Remainder
+    shuffle: bool
+
+    def __post_init__(self) -> None:
+        if self.remainder == "carry":
+            return
+        updates, batch, samples = self.updates_per_epoch, self.global_batch, self.samples
+        assert updates.denominator == 1, "only carry has epochs that end inside an update"
+        used = updates * batch
+        assert used <= samples if self.remainder == "trim" else used - batch < samples, (
+            "the epoch has empty updates"
+        )
+
+    def epoch_of(self, update: int) -> int:
+        """The epoch, from 0, in which an update begins."""
+        return floor(update / self.updates_per_epoch)
+
+    def real_samples(self, update: int) -> int:
+        """How many samples of an update are no padding."""
+        if self.remainder != "pad":
+            return self.global_batch
+        start = update % self.updates_per_epoch.numerator * self.global_batch
+        return min(self.global_batch, self.samples - start)
+
+    def indices(self, update: int) -> NDArray[np.int64]:
+        """The samples of one update, in order; -1 marks padding."""
+        return self.rows(update, update + 1).reshape(-1)
+
+    def rows(self, first: int, stop: int) -> NDArray[np.int64]:
+        """The samples of updates first..stop-1, one row each."""
+        passes, positions = self._places(np.arange(first, stop, dtype=np.int64)[:, np.newaxis])
+        samples = np.where(positions < self.samples, positions, PADDING)
+        if not self.shuffle:
+            return samples
+        for number in range(int(passes[0, 0]), int(passes[-1, -1]) + 1):
+            here = (passes == number) & (samples != PADDING)
+            samples[here] = _permutation(self.seed, number, self.samples)[positions[here]]
+        return samples
+
+    def _places(self, updates: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For every slot of every update: the pass over the samples, and the position in it."""
+        slots = np.arange(self.global_batch, dtype=np.int64)
+        if self.remainder == "carry":
+            places = updates * self.global_batch + slots
+            return places // self.samples, places % self.samples
+        epochs, updates_into_epoch = np.divmod(updates, self.updates_per_epoch.numerator)
+        positions = updates_into_epoch * self.global_batch + slots
+        return np.broadcast_to(epochs, positions.shape), positions
+
+
+@lru_cache(maxsize=2)
+def _permutation(seed: int, number: int, samples: int) -> NDArray[np.int64]:
+    permutation = draw_permutation(stream_key(seed, "shuffle", number), samples)
+    permutation.setflags(write=False)
+    return permutation
+
+
+def micro_batch_slice(accumulation_index: int, *, replica: int, replicas: int, micro: int) -> slice:
+    """The samples of an update that one replica's micro-batch takes."""
+    first = (accumulation_index * replicas + replica) * micro
+    return slice(first, first + micro)
+
+
+def replica_slots(*, global_batch: int, replica: int, replicas: int, micro: int) -> NDArray[np.int64]:
+    """The slots of an update that one replica takes, one row per micro-batch."""
+    return np.arange(global_batch, dtype=np.int64).reshape(-1, replicas, micro)[:, replica]
+
+
+def without_padding(samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The samples to fetch: padding repeats the first sample of its update, and gets no weight."""
+    return np.where(samples == PADDING, samples[..., :1], samples)

@@ -1,0 +1,123 @@
+"""A data set that lies on the device whole: an update is one gather, without a word from the host."""
+
+from collections.abc import Iterator
+from math import ceil
+from time import perf_counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.order import PADDING, SampleOrder, replica_slots, without_padding
+from drivetrain.data.preprocess import Preprocess, channels_last_view
+from drivetrain.data.source import Source, index_chunks, require_labels
+
+_MOST_INDICES_PER_BLOCK = 2**22
+
+
+class ResidentData:
+    """All samples of a source in device memory, as the source gives them."""
+
+    def __init__(self, source: Source, *, preprocess: Preprocess, device: torch.device) -> None:
+        spec = preprocess.spec
+        self._shape = (-1, spec.height, spec.width, spec.channels)
+        pixels = spec.height * spec.width * spec.channels
+        self.images = torch.empty(len(source), pixels, dtype=getattr(torch, spec.image_dtype), device=device)
+        self.labels = torch.empty(len(source), dtype=torch.int64, device=device)
+        for indices in index_chunks(len(source), sample_bytes=spec.image_bytes):
+            images, labels = source.fetch(indices)
+            require_labels(labels, num_classes=spec.num_classes)
+            here = slice(int(indices[0]), int(indices[-1]) + 1)
+            self.images[here] = torch.from_numpy(images).reshape(-1, pixels)
+            self.labels[here] = torch.from_numpy(labels)
+
+    def as_images(self, rows: Tensor) -> Tensor:
+        """Rows of pixels as images in channels-last memory format."""
+        return channels_last_view(rows.view(self._shape))
+
+
+class ResidentFeed:
+    """Feeds one replica from resident data; the order of a whole epoch moves to the device at once."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        order: SampleOrder,
+        preprocess: Preprocess,
+        micro_batch_size: int,
+        device: torch.device,
+        replica: int = 0,
+        replicas: int = 1,
+    ) -> None:
+        self.data_seconds = 0.0
+        self.transfer_seconds = 0.0
+        self._order = order
+        self._preprocess = preprocess
+        self._device = device
+        slots = replica_slots(
+            global_batch=order.global_batch, replica=replica, replicas=replicas, micro=micro_batch_size
+        )
+        self._micro_shape = (*slots.shape, -1)
+        self._slots_on_host = slots.reshape(-1)
+        self._slots = torch.from_numpy(slots).to(device).unbind(0)
+        self._block = range(0)
+        self._rows = torch.empty(0)
+        self._weights: dict[int, tuple[Tensor, ...]] = {}
+        started = perf_counter()
+        self._data = ResidentData(source, preprocess=preprocess, device=device)
+        self.transfer_seconds += perf_counter() - started
+
+    def micro_batches(self, update: int) -> Iterator[MicroBatch]:
+        """The micro-batches of an update: one gather, then views of it."""
+        started = perf_counter()
+        if update not in self._block:
+            self._load_block(update)
+        rows = self._rows[update - self._block.start]
+        images = self._data.images.index_select(0, rows).view(self._micro_shape).unbind(0)
+        labels = self._data.labels.index_select(0, rows).view(self._micro_shape[:2]).unbind(0)
+        weights = self._weights.get(update)
+        for index, slots in enumerate(self._slots):
+            batch = MicroBatch(
+                images=self._preprocess(self._data.as_images(images[index])),
+                labels=labels[index],
+                weights=None if weights is None else weights[index],
+                slots=slots,
+            )
+            self.data_seconds += perf_counter() - started
+            yield batch
+            started = perf_counter()
+
+    def close(self) -> None:
+        """Lets go of the device's memory."""
+        self._block, self._rows, self._weights = range(0), torch.empty(0), {}
+        del self._data
+
+    def _load_block(self, update: int) -> None:
+        """Moves the order of the epoch around `update` to the device."""
+        self._block = self._block_around(update)
+        rows = self._order.rows(self._block.start, self._block.stop)
+        filled = without_padding(rows)[:, self._slots_on_host]
+        self._rows = self._to_device(filled)
+        self._weights = {}
+        for index in np.flatnonzero((rows == PADDING).any(axis=1)).tolist():
+            weights = (rows[index, self._slots_on_host] != PADDING).astype(np.float32)
+            self._weights[self._block.start + index] = (
+                self._to_device(weights).view(self._micro_shape[:2]).unbind(0)
+            )
+
+    def _block_around(self, update: int) -> range:
+        order = self._order
+        epoch = order.epoch_of(update)
+        first, stop = (ceil(number * order.updates_per_epoch) for number in (epoch, epoch + 1))
+        longest = max(1, _MOST_INDICES_PER_BLOCK // order.global_batch)
+        first += (update - first) // longest * longest
+        return range(first, min(stop, first + longest))
+
+    def _to_device(self, values: NDArray[np.int64] | NDArray[np.float32]) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        if self._device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self._device, non_blocking=True)

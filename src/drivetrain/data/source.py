@@ -1,0 +1,116 @@
+"""A source: a data set, as samples that can be fetched by index."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.errors import BadInputError
+
+ImageDtype = Literal["uint8", "float32"]
+CHUNK_BYTES = 16 * 2**20
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Samples by index: the same indices always give the same samples, in whatever company.
+
+    Loader workers fetch too, so a source must survive being sent to another process.
+    """
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Images (samples, height, width, channels) in uint8 or float32, and their labels."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpec:
+    """The shape of a source's samples; a run directory keeps it, so that prediction needs no data set."""
+
+    channels: int
+    height: int
+    width: int
+    num_classes: int
+    class_names: tuple[str, ...]
+    image_dtype: ImageDtype
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of one image as the source gives it."""
+        return self.channels * self.height * self.width * np.dtype(self.image_dtype).itemsize
+
+    def with_num_classes(self, num_classes: int) -> Self:
+        """The same samples for a model of more classes; the added ones are called by their number."""
+        added = tuple(str(index) for index in range(len(self.class_names), num_classes))
+        return replace(self, num_classes=num_classes, class_names=self.class_names + added)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file."""
+        return {**asdict(self), "class_names": list(self.class_names)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """What `to_json` wrote."""
+        return cls(**{**values, "class_names": tuple(values["class_names"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSplits:
+    """The sources of one training, and what the user should know about how they came about."""
+
+    train: Source
+    validation: Source | None
+    test: Source | None
+    spec: DataSpec
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArraySource:
+    """Samples that lie in memory: images (samples, height, width, channels) and one label each."""
+
+    images: NDArray[Any]
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The samples at `indices`."""
+        return np.ascontiguousarray(self.images[indices]), self.labels[indices]
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetSource:
+    """Some samples of another source, in the order of `indices`."""
+
+    source: Source
+    indices: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The samples at `indices` of the subset."""
+        return self.source.fetch(self.indices[indices])
+
+
+def index_chunks(samples: int, *, sample_bytes: int) -> Iterator[NDArray[np.int64]]:
+    """All indices in order, in pieces of bounded memory: a source is read whole through these."""
+    per_chunk = max(1, CHUNK_BYTES // max(1, sample_bytes))
+    for first in range(0, samples, per_chunk):
+        yield np.arange(first, min(first + per_chunk, samples), dtype=np.int64)
+
+
+def require_labels(labels: NDArray[np.int64], *, num_classes: int) -> None:
+    """Refuses labels that no output of the model stands for."""
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+        wrong = labels[(labels < 0) | (labels >= num_classes)][0]
+        raise BadInputError(
+            f"A sample has the label {wrong}, but labels go from 0 to {num_classes - 1}; "
+            f"--num-classes sets how many classes there are."
+        )

@@ -1,0 +1,141 @@
+"""Opens a recipe's data: the sources, then the samples held out for validation, then the limits."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from drivetrain.data.digits import open_digits
+from drivetrain.data.info import DatasetInfo, dataset_info, held_out_count, is_external_dataset
+from drivetrain.data.mnist import open_mnist
+from drivetrain.data.source import DataSplits, Source, SubsetSource
+from drivetrain.data.synthetic import open_synthetic
+from drivetrain.errors import BadInputError
+from drivetrain.program.randomness import draw_permutation, stream_key
+from drivetrain.recipe.schema import Recipe
+
+
+def open_data(recipe: Recipe) -> DataSplits:
+    """The data a recipe names, ready to train and validate on."""
+    if is_external_dataset(recipe.dataset):
+        return _arrange(_open_external(recipe), recipe=recipe)
+    info = dataset_info(recipe.dataset)
+    if not info.generated:
+        _require_no_size(recipe)
+    splits = _OPENERS[info.name](recipe)
+    splits.warnings.extend(_data_dir_warnings(recipe, info))
+    return _arrange(splits, recipe=recipe, default_fraction=info.default_validation_fraction)
+
+
+def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> DataSplits:
+    """A Python user's own data (anything `as_source` takes), by the recipe's rules."""
+    from drivetrain.data.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
+
+    _require_no_size(recipe)
+    return _arrange(splits_of(train, validation, num_classes=recipe.num_classes), recipe=recipe)
+
+
+def _open_external(recipe: Recipe) -> DataSplits:
+    from drivetrain.data.external import open_external
+
+    _require_no_size(recipe)
+    return open_external(
+        recipe.dataset, data_dir=recipe.data_dir, seed=recipe.seed, num_classes=recipe.num_classes
+    )
+
+
+def _open_synthetic(recipe: Recipe) -> DataSplits:
+    return open_synthetic(
+        seed=recipe.seed,
+        dataset_size=recipe.dataset_size,
+        channels=recipe.channels,
+        image_size=recipe.image_size,
+        num_classes=recipe.num_classes,
+    )
+
+
+_OPENERS: dict[str, Callable[[Recipe], DataSplits]] = {
+    "digits": lambda _: open_digits(),
+    "mnist": lambda recipe: open_mnist(recipe.data_dir),
+    "synthetic": _open_synthetic,
+}
+
+
+def _arrange(splits: DataSplits, *, recipe: Recipe, default_fraction: float = 0.0) -> DataSplits:
+    splits = _with_asked_shape(splits, recipe=recipe)
+    fraction = default_fraction if recipe.validation_fraction is None else recipe.validation_fraction
+    if fraction:
+        splits = _hold_out(splits, fraction=fraction, seed=recipe.seed)
+    return _limit(splits, recipe=recipe)
+
+
+def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
+    spec, channels, num_classes = splits.spec, recipe.channels, recipe.num_classes
+    if channels is not None and channels != spec.channels:
+        raise BadInputError(
+            f"--channels {channels} does not fit the data, whose images have {spec.channels}; leave it out "
+            f"or use --channels {spec.channels}."
+        )
+    if num_classes is None:
+        return splits
+    if num_classes < spec.num_classes:
+        raise BadInputError(
+            f"--num-classes {num_classes} is less than the {spec.num_classes} classes of the data; use "
+            f"--num-classes {spec.num_classes} or more."
+        )
+    return replace(splits, spec=spec.with_num_classes(num_classes))
+
+
+def _hold_out(splits: DataSplits, *, fraction: float, seed: int) -> DataSplits:
+    """Takes validation samples from the training samples; what was there for validation is for testing."""
+    samples = len(splits.train)
+    count = held_out_count(samples, fraction=fraction)
+    chosen = draw_permutation(stream_key(seed, "validation split"), samples)[:count]
+    is_held_out = np.zeros(samples, dtype=bool)
+    is_held_out[chosen] = True
+    return replace(
+        splits,
+        train=SubsetSource(splits.train, np.flatnonzero(~is_held_out)),
+        validation=SubsetSource(splits.train, np.flatnonzero(is_held_out)),
+        test=splits.test if splits.test is not None else splits.validation,
+    )
+
+
+def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
+    warnings = list(splits.warnings)
+    train, validation = splits.train, splits.validation
+    if recipe.limit_train_samples is not None:
+        train = _first_samples(train, limit=recipe.limit_train_samples, part="train", warnings=warnings)
+    if recipe.limit_validation_samples is not None:
+        limit = recipe.limit_validation_samples
+        if validation is None:
+            warnings.append(
+                f"--limit-validation-samples {limit} has no effect: there are no validation samples; "
+                "--validation-fraction 0.2 holds some out."
+            )
+        else:
+            validation = _first_samples(validation, limit=limit, part="validation", warnings=warnings)
+    return replace(splits, train=train, validation=validation, warnings=warnings)
+
+
+def _first_samples(source: Source, *, limit: int, part: str, warnings: list[str]) -> Source:
+    if limit > len(source):
+        warnings.append(
+            f"--limit-{part}-samples {limit} is more than the {len(source)} samples there are; all are used."
+        )
+    return SubsetSource(source, np.arange(limit, dtype=np.int64)) if limit < len(source) else source
+
+
+def _require_no_size(recipe: Recipe) -> None:
+    if recipe.dataset_size is not None:
+        raise BadInputError(
+            f"--dataset-size {recipe.dataset_size} is for generated data sets; of other data, "
+            f"--limit-train-samples {recipe.dataset_size} uses that many samples."
+        )
+
+
+def _data_dir_warnings(recipe: Recipe, info: DatasetInfo) -> list[str]:
+    if recipe.data_dir is None or info.needs_files:
+        return []
+    return [f"--data-dir {recipe.data_dir} has no effect: --dataset {info.name} needs no files."]

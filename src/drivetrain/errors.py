@@ -1,0 +1,17 @@
+"""The errors a person sees; everything else is a bug and keeps its traceback."""
+
+
+class DrivetrainError(Exception):
+    """One clear sentence for the user; `exit_status` is what the command line ends with."""
+
+    exit_status = 1
+
+
+class BadInputError(DrivetrainError):
+    """What was asked for cannot be done; raised before anything is written or trained."""
+
+    exit_status = 2
+
+
+class RunFailedError(DrivetrainError):
+    """The work began and could not go on."""

@@ -1,0 +1,141 @@
+"""Builds a model by name: one of the registry, or a user's own factory."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure, import_factory
+from drivetrain.models.initialise import InitialisedModel, initialise_parameters
+from drivetrain.models.registry import check_image_size, check_model_name, is_external_model, model_info
+from drivetrain.program.randomness import stream_key
+from drivetrain.suggest import did_you_mean
+
+__all__ = ["build_model", "create_model"]
+
+_OPTION_OF = {"channels": "--channels", "image_size": "--image-size", "num_classes": "--num-classes"}
+
+
+def create_model(
+    name: str,
+    *,
+    channels: int | None = None,
+    image_size: int | None = None,
+    num_classes: int | None = None,
+    seed: int = 0,
+    **params: Any,
+) -> nn.Module:
+    """The model `name` in float32 on the CPU; what is None is the model's own native value."""
+    return build_model(
+        name, channels=channels, image_size=image_size, num_classes=num_classes, seed=seed, params=params
+    )
+
+
+def build_model(
+    name: str,
+    *,
+    channels: int | None,
+    image_size: int | None,
+    num_classes: int | None,
+    seed: int,
+    params: Mapping[str, Any],
+) -> nn.Module:
+    """`create_model` for a recipe, whose `--model-params` are a mapping and may hold any word."""
+    check_model_name(name)
+    shape = {"channels": channels, "image_size": image_size, "num_classes": num_classes}
+    given = {key: value for key, value in shape.items() if value is not None}
+    _check_positive(given)
+    _check_not_shape(params)
+    build = _build_external if is_external_model(name) else _build_registered
+    return build(name, shape=given, params=params, seed=seed).to(device="cpu", dtype=torch.float32)
+
+
+def _build_registered(
+    name: str, *, shape: Mapping[str, int], params: Mapping[str, Any], seed: int
+) -> InitialisedModel:
+    info = model_info(name)
+    native = {"channels": info.channels, "image_size": info.image_size, "num_classes": info.num_classes}
+    full_shape = {**native, **shape}
+    check_image_size(info, full_shape["image_size"])
+    module_name, _, function_name = info.factory.partition(":")
+    factory = getattr(import_module(module_name), function_name)
+    arguments = _select_arguments(name, factory, shape=full_shape, params=params)
+    with torch.random.fork_rng(devices=[]):
+        model: InitialisedModel = factory(**arguments)
+    initialise_parameters(model, seed=seed)
+    return model
+
+
+def _build_external(
+    name: str, *, shape: Mapping[str, int], params: Mapping[str, Any], seed: int
+) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        factory = import_factory(name, option="--model")
+        if isinstance(factory, nn.Module):
+            raise BadInputError(f"--model {name} is a finished model; name the function that makes it.")
+        arguments = _select_arguments(name, factory, shape=shape, params=params)
+        # Seeded after the import, which may draw and happens only once.
+        torch.default_generator.manual_seed(stream_key(seed, "init"))
+        model = _call_user_factory(name, factory, arguments)
+    if not isinstance(model, nn.Module):
+        raise BadInputError(f"--model {name} returned a {type(model).__name__}, not a torch.nn.Module.")
+    return model
+
+
+def _call_user_factory(name: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> object:
+    try:
+        return factory(**arguments)
+    except BadInputError:
+        raise
+    except Exception as error:
+        raise BadInputError(f"--model {name} failed: {describe_failure(error)}") from error
+
+
+def _select_arguments(
+    name: str, factory: Callable[..., Any], *, shape: Mapping[str, int], params: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The shape as far as the factory asks for it, and all of the params, which it must accept."""
+    accepted = _keyword_parameters(factory)
+    if accepted is None:
+        return {**shape, **params}
+    known = [word for word in accepted if word not in _OPTION_OF]
+    for word in params:
+        if word not in known:
+            choice = f"Known: {', '.join(known)}." if known else "It has none."
+            raise BadInputError(
+                f"--model-params {word} is not a parameter of {name}.{did_you_mean(word, known)} {choice}"
+            )
+    arguments = {**{word: value for word, value in shape.items() if word in accepted}, **params}
+    for word, parameter in accepted.items():
+        if parameter.default is parameter.empty and word not in arguments:
+            option = _OPTION_OF.get(word, f"--model-params '{{{word}: ...}}'")
+            raise BadInputError(f"--model {name} needs {option}.")
+    return arguments
+
+
+def _keyword_parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
+    """The parameters that can be given by name; None when it takes any name or does not say."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {word: parameter for word, parameter in parameters.items() if parameter.kind in by_name}
+
+
+def _check_positive(shape: Mapping[str, int]) -> None:
+    for word, value in shape.items():
+        if value < 1:
+            raise BadInputError(f"{_OPTION_OF[word]} {value} must be at least 1.")
+
+
+def _check_not_shape(params: Mapping[str, Any]) -> None:
+    for word in params:
+        if word in _OPTION_OF:
+            raise BadInputError(f"{word} does not belong in --model-params; use {_OPTION_OF[word]}.")

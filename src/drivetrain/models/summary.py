@@ -1,0 +1,163 @@
+"""What a model consists of: its layers in the order they run, their sizes, and what they cost."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
+from drivetrain.models.flops import FlopCounter
+
+__all__ = ["LayerRow", "ModelTotals", "describe_layers", "summarise_model"]
+
+# The meta device first imports torch's compiler, 1.5 to 2.5 seconds; up to here a real pass is faster.
+_MAX_REAL_FLOPS = 20e9
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One step of the forward pass; a layer that runs twice has two rows and counts its weights once."""
+
+    name: str
+    kind: str
+    output_shape: tuple[int, ...]
+    """Of one image, without the batch."""
+    parameters: int
+    """Learnable numbers of its own."""
+    buffers: int
+    """Moving statistics and other numbers that are stored but not learnt."""
+    flops: int
+    """2 x multiply-adds of convolutions and matrix products, one image, forward."""
+
+
+@dataclass(frozen=True)
+class ModelTotals:
+    """A model's size and the cost of one image, forward."""
+
+    parameters: int
+    trainable: int
+    buffers: int
+    flops: int
+
+
+def describe_layers(model: nn.Module, *, channels: int, image_size: int) -> list[LayerRow]:
+    """The steps of a model in execution order, found by running a copy of it on one image."""
+    return _trace(model, channels=channels, image_size=image_size).rows
+
+
+def summarise_model(model: nn.Module, *, channels: int, image_size: int) -> ModelTotals:
+    """The totals of a model, whatever its modules are: nothing is lost that no row shows."""
+    parameters = list(model.parameters())
+    return ModelTotals(
+        parameters=sum(parameter.numel() for parameter in parameters),
+        trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        buffers=sum(buffer.numel() for name, buffer in model.named_buffers() if _is_counted(name)),
+        flops=_trace(model, channels=channels, image_size=image_size).counter.flops,
+    )
+
+
+class _Trace:
+    """One forward pass under observation: a row for every leaf, and for every owner of weights."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.rows: list[LayerRow] = []
+        self.counter = FlopCounter()
+        self._counted: set[int] = set()
+        # FLOPs counted when each module now running began, plus those that modules inside it took.
+        self._open: list[int] = []
+        for name, module in model.named_modules():
+            if _is_step(module):
+                self._observe(name, module)
+
+    def run(self, model: nn.Module, image: Tensor) -> "_Trace":
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), self.counter:
+            model(image)
+        return self
+
+    def _observe(self, name: str, module: nn.Module) -> None:
+        def enter(_module: nn.Module, _inputs: object) -> None:
+            self._open.append(self.counter.flops)
+
+        def leave(_module: nn.Module, _inputs: object, output: object) -> None:
+            spent = self.counter.flops - self._open.pop()
+            self._open = [level + spent for level in self._open]
+            self.rows.append(self._row(name, module, output=output, flops=spent))
+
+        module.register_forward_pre_hook(enter)
+        module.register_forward_hook(leave)
+
+    def _row(self, name: str, module: nn.Module, *, output: object, flops: int) -> LayerRow:
+        buffers = {key: buffer for key, buffer in module.named_buffers(recurse=False) if _is_counted(key)}
+        return LayerRow(
+            name=name or "(model)",
+            kind=type(module).__name__,
+            output_shape=_shape_without_batch(output),
+            parameters=self._count_once(list(module.parameters(recurse=False))),
+            buffers=self._count_once(list(buffers.values())),
+            flops=flops,
+        )
+
+    def _count_once(self, tensors: list[Any]) -> int:
+        new = [tensor for tensor in tensors if id(tensor) not in self._counted]
+        self._counted.update(id(tensor) for tensor in new)
+        return sum(tensor.numel() for tensor in new)
+
+
+def _is_step(module: nn.Module) -> bool:
+    is_leaf = next(module.children(), None) is None
+    return is_leaf or next(module.parameters(recurse=False), None) is not None
+
+
+def _is_counted(buffer_name: str) -> bool:
+    return not buffer_name.endswith("num_batches_tracked")
+
+
+def _shape_without_batch(output: object) -> tuple[int, ...]:
+    """The shape of the first tensor in what a module returned; empty when there is none."""
+    if isinstance(output, Tensor):
+        return tuple(output.shape[1:])
+    parts = list(output.values()) if isinstance(output, dict) else output
+    for part in parts if isinstance(parts, list | tuple) else ():
+        if isinstance(part, Tensor):
+            return tuple(part.shape[1:])
+    return ()
+
+
+def _trace(model: nn.Module, *, channels: int, image_size: int) -> _Trace:
+    """Runs a copy in evaluation mode, so that the model itself stays as it is."""
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    most_flops = 2 * num_parameters * image_size**2
+    # A user's model may read values, which the meta device does not have; then only a real pass can tell.
+    devices = ("meta", "cpu") if most_flops > _MAX_REAL_FLOPS else ("cpu",)
+    for device in devices:
+        try:
+            return _trace_on(torch.device(device), model, channels=channels, image_size=image_size)
+        except Exception as error:
+            failure = error
+    raise BadInputError(
+        f"The model cannot take an image of --channels {channels} and --image-size {image_size}: "
+        f"{describe_failure(failure)}"
+    ) from failure
+
+
+def _trace_on(device: torch.device, model: nn.Module, *, channels: int, image_size: int) -> _Trace:
+    copy = _copy_to(device, model).eval()
+    image = torch.zeros(1, channels, image_size, image_size, device=device, dtype=_dtype_of(model))
+    return _Trace(copy).run(copy, image)
+
+
+def _copy_to(device: torch.device, model: nn.Module) -> nn.Module:
+    """A deep copy whose tensors lie on `device`; on the meta device they take no memory."""
+    moved: dict[int, Any] = {id(buffer): buffer.detach().to(device, copy=True) for buffer in model.buffers()}
+    for parameter in model.parameters():
+        data = parameter.detach().to(device, copy=True)
+        moved[id(parameter)] = nn.Parameter(data, requires_grad=parameter.requires_grad)
+    return deepcopy(model, moved)
+
+
+def _dtype_of(model: nn.Module) -> torch.dtype:
+    floating = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
+    return next(floating, torch.float32)

@@ -1,0 +1,32 @@
+"""What every optimiser is: a rule that moves one flat vector of weights."""
+
+from typing import Protocol
+
+from torch import Tensor
+
+from drivetrain.optim.adam import Adam
+from drivetrain.optim.sgd import Sgd
+from drivetrain.recipe.schema import Recipe
+
+
+class Optimiser(Protocol):
+    """Moves the weights; its `states` are flat tensors of the same layout, named for checkpoints."""
+
+    states: dict[str, Tensor]
+
+    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
+        """One weight update in place; `rate` and `update` are on the device, nothing is fetched."""
+
+
+def build_optimiser(recipe: Recipe, *, values: Tensor) -> Optimiser:
+    """The optimiser a recipe asks for, for weights laid out like `values`."""
+    params = recipe.optimizer_params
+    if recipe.optimizer == "sgd":
+        return Sgd(values, momentum=params.momentum or 0.0, weight_decay=recipe.weight_decay)
+    return Adam(
+        values,
+        beta1=0.9 if params.beta1 is None else params.beta1,
+        beta2=0.999 if params.beta2 is None else params.beta2,
+        epsilon=1e-8 if params.epsilon is None else params.epsilon,
+        weight_decay=recipe.weight_decay,
+    )

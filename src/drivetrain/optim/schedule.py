@@ -1,0 +1,181 @@
+"""The learning rate of a recipe, as a function of the update counter, on the host and on the device."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.errors import BadInputError
+from drivetrain.optim.schedule_curves import (
+    Curve,
+    constant,
+    cosine,
+    exponential,
+    polynomial,
+    scaled,
+    staircase,
+    stepped,
+    warm_up_mask,
+    warm_up_shift,
+)
+from drivetrain.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_PEAK = 0.1
+DEFAULT_END_RATIO = 0.0001
+DEFAULT_POWER = 1.0
+DEFAULT_DECAY_RATE = 0.9
+_TIMES_GLOBAL_BATCH = frozenset({"const", "cosine", "polynomial"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningRate:
+    """The rate at any update; `peak_origin` says which setting made the peak what it is."""
+
+    curve: Curve
+    peak: float
+    peak_origin: str
+
+    def at(self, update: float) -> float:
+        """The rate of one update, counted from 0."""
+        return float(self.curve(np, np.float64(update)))
+
+    def over(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rates of many updates at once."""
+        return np.asarray(self.curve(np, np.asarray(updates, dtype=np.float64)), dtype=np.float64)
+
+    def on_device(self, update: "torch.Tensor") -> "torch.Tensor":
+        """The rates of a tensor of update counters, computed where it lies, without a synchronisation."""
+        import torch
+
+        from drivetrain.cluster.devices import Device
+
+        wide_dtype = Device(torch_device=update.device, reason="where the counter lies").wide_dtype
+        rates: torch.Tensor = self.curve(torch, update.to(wide_dtype))
+        return rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lengths:
+    """What turns a recipe's epochs into updates."""
+
+    updates_per_epoch: Fraction
+    total_updates: int
+    shifted_updates: int
+
+    @property
+    def updates_to_decay(self) -> int:
+        """The training without the warm-up that comes before the schedule."""
+        return max(1, self.total_updates - self.shifted_updates)
+
+    def whole_updates(self, epochs: float) -> int:
+        return int(epochs * self.updates_per_epoch)
+
+
+def build_learning_rate(
+    recipe: Recipe, *, global_batch: int, updates_per_epoch: Fraction, total_updates: int
+) -> LearningRate:
+    """The recipe's schedule, with its warm-up and its staircase."""
+    lengths = _Lengths(
+        updates_per_epoch=updates_per_epoch,
+        total_updates=total_updates,
+        shifted_updates=_shifted_updates(recipe, updates_per_epoch),
+    )
+    if recipe.lr_schedule == "stepped":
+        curve, peak, origin = _stepped(recipe, lengths)
+    else:
+        peak, origin = _peak(recipe, global_batch=global_batch)
+        curve = _smooth_curve(recipe, peak=peak, lengths=lengths)
+    curve = _warmed_up(curve, recipe, lengths)
+    if recipe.lr_staircase:
+        curve = staircase(curve, updates_per_epoch=updates_per_epoch)
+    return LearningRate(curve=curve, peak=peak, peak_origin=origin)
+
+
+def _shifted_updates(recipe: Recipe, updates_per_epoch: Fraction) -> int:
+    warm_up = recipe.lr_warmup_params
+    if warm_up is None or warm_up.warmup_mode != "shift":
+        return 0
+    return int(warm_up.warmup_epochs * updates_per_epoch)
+
+
+def _peak(recipe: Recipe, *, global_batch: int) -> tuple[float, str]:
+    per_sample = recipe.lr_schedule_params.initial_learning_rate
+    if recipe.learning_rate is not None:
+        return recipe.learning_rate, f"--learning-rate {recipe.learning_rate:.12g}"
+    if per_sample is None:
+        return DEFAULT_PEAK, f"default {DEFAULT_PEAK:g}"
+    if recipe.lr_schedule not in _TIMES_GLOBAL_BATCH:
+        return per_sample, f"initial_learning_rate {per_sample:.12g}"
+    origin = f"initial_learning_rate {per_sample:.12g} per sample x global batch {global_batch}"
+    return per_sample * global_batch, origin
+
+
+def _smooth_curve(recipe: Recipe, *, peak: float, lengths: _Lengths) -> Curve:
+    params = recipe.lr_schedule_params
+    if recipe.lr_schedule == "const":
+        return constant(peak)
+    if recipe.lr_schedule == "cosine":
+        return cosine(peak, decay_updates=_cosine_updates(params.epochs_to_total_decay, lengths))
+    if recipe.lr_schedule == "polynomial":
+        return polynomial(
+            peak,
+            end=peak * _given(params.end_learning_rate_ratio, DEFAULT_END_RATIO),
+            decay_updates=_polynomial_updates(params.epochs_to_total_decay, lengths),
+            power=_given(params.power, DEFAULT_POWER),
+        )
+    return exponential(
+        peak,
+        decay_rate=_given(params.decay_rate, DEFAULT_DECAY_RATE),
+        decay_updates=_given(params.decay_updates, float(lengths.updates_to_decay)),
+    )
+
+
+def _given(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _cosine_updates(epochs: float | None, lengths: _Lengths) -> int:
+    if epochs is None:
+        return lengths.updates_to_decay
+    updates = lengths.whole_updates(epochs)
+    if updates < 1:
+        one_update = float(1 / lengths.updates_per_epoch)
+        raise BadInputError(
+            f"--lr-schedule-params epochs_to_total_decay {epochs:.12g} is shorter than one weight update; "
+            f"use {one_update:g} or more."
+        )
+    return updates
+
+
+def _polynomial_updates(epochs: float | None, lengths: _Lengths) -> float:
+    return float(lengths.updates_to_decay if epochs is None else epochs * lengths.updates_per_epoch)
+
+
+def _stepped(recipe: Recipe, lengths: _Lengths) -> tuple[Curve, float, str]:
+    boundaries, values = recipe.lr_schedule_params.boundaries, recipe.lr_schedule_params.values
+    if boundaries is None or values is None or len(values) != len(boundaries) + 1:
+        raise BadInputError(
+            "--lr-schedule stepped needs boundaries and one more value than boundaries in "
+            '--lr-schedule-params, for example \'{"boundaries": [10, 20], "values": [0.1, 0.01, 0.001]}\'.'
+        )
+    curve = stepped(values, boundaries=[lengths.whole_updates(epoch) for epoch in boundaries])
+    largest = max(values)
+    if recipe.learning_rate is None:
+        return curve, largest, f"largest of the stepped values {largest:.12g}"
+    if largest <= 0:
+        raise BadInputError("--learning-rate cannot scale stepped values of 0; give values above 0.")
+    origin = f"--learning-rate {recipe.learning_rate:.12g}, stepped values scaled to it"
+    return scaled(curve, factor=recipe.learning_rate / largest), recipe.learning_rate, origin
+
+
+def _warmed_up(curve: Curve, recipe: Recipe, lengths: _Lengths) -> Curve:
+    warm_up = recipe.lr_warmup_params
+    if warm_up is None:
+        return curve
+    wrap = warm_up_shift if warm_up.warmup_mode == "shift" else warm_up_mask
+    return wrap(curve, updates=lengths.whole_updates(warm_up.warmup_epochs))

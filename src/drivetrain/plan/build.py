@@ -1,0 +1,157 @@
+"""What a recipe becomes: for `train` the numbers of its training, for `plan` all of it as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.errors import BadInputError
+from drivetrain.optim.schedule import LearningRate, build_learning_rate
+from drivetrain.plan.batch import BatchArithmetic, resolve_batch
+from drivetrain.plan.epochs import EpochPlan, plan_epochs
+from drivetrain.plan.events import HostEvents, plan_host_events
+from drivetrain.plan.inputs import planned_inputs
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from drivetrain.models.summary import ModelTotals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """The course of a training: its batches, epochs, host events and learning rate."""
+
+    batch: BatchArithmetic
+    epochs: EpochPlan
+    events: HostEvents
+    learning_rate: LearningRate
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything that had to be settled differently from what was asked."""
+        return (*self.batch.warnings, *self.epochs.warnings, *self.events.warnings)
+
+
+def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
+    """The course of a training on `samples` training samples, after splits and limits."""
+    batch = resolve_batch(
+        micro=recipe.micro_batch_size,
+        replicas=recipe.replicas,
+        accumulation=recipe.gradient_accumulation_count,
+        global_batch=recipe.global_batch_size,
+    )
+    epochs = plan_epochs(
+        samples=samples,
+        batch=batch,
+        remainder=recipe.remainder,
+        weight_updates_per_epoch=recipe.weight_updates_per_epoch,
+        num_epochs=recipe.num_epochs,
+        max_updates=recipe.max_updates,
+    )
+    events = plan_host_events(
+        batch=batch,
+        epochs=epochs,
+        logs_per_epoch=recipe.logs_per_epoch,
+        log_every=recipe.log_every,
+        steps_per_execution=recipe.steps_per_execution,
+        evaluate_every=recipe.evaluate_every,
+        checkpoint_every=recipe.checkpoint_every,
+    )
+    learning_rate = build_learning_rate(
+        recipe,
+        global_batch=batch.global_batch,
+        updates_per_epoch=epochs.updates_per_epoch,
+        total_updates=epochs.total_updates,
+    )
+    return TrainingPlan(batch=batch, epochs=epochs, events=events, learning_rate=learning_rate)
+
+
+def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
+    """The plan of a recipe as plain values for JSON, made without touching data."""
+    recipe = resolved.recipe
+    inputs = planned_inputs(recipe, origins=resolved.origins)
+    training = plan_training(recipe, samples=inputs.samples)
+    shape = InputShape(channels=inputs.channels, image_size=inputs.image_size, num_classes=inputs.num_classes)
+    return plan_to_json(
+        recipe,
+        training,
+        shape=shape,
+        totals=_model_totals(recipe, shape),
+        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings],
+        lr_at=lr_at,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputShape:
+    """What a model is built for."""
+
+    channels: int
+    image_size: int
+    num_classes: int
+
+
+def plan_to_json(
+    recipe: Recipe,
+    training: TrainingPlan,
+    *,
+    shape: InputShape,
+    totals: "ModelTotals",
+    warnings: Sequence[str],
+    lr_at: Sequence[int] = (),
+) -> dict[str, Any]:
+    """A plan as plain values; the same for `plan` and for a run's plan.json."""
+    return {
+        "batch": _batch(training.batch),
+        "epoch": _epoch(training.epochs),
+        "execution": _execution(training),
+        "total_updates": training.epochs.total_updates,
+        "learning_rate": _rates(training.learning_rate, lr_at=lr_at),
+        "learning_rate_peak": training.learning_rate.peak,
+        "learning_rate_origin": training.learning_rate.peak_origin,
+        "input": asdict(shape),
+        "model": {"name": recipe.model, **asdict(totals)},
+        "normalised_set": training.batch.micro,
+        "warnings": list(warnings),
+    }
+
+
+def _batch(batch: BatchArithmetic) -> dict[str, int]:
+    return {
+        "micro": batch.micro,
+        "replicas": batch.replicas,
+        "accumulation": batch.accumulation,
+        "global": batch.global_batch,
+    }
+
+
+def _epoch(epochs: EpochPlan) -> dict[str, int]:
+    return {
+        "samples": epochs.samples,
+        "weight_updates": epochs.weight_updates,
+        "micro_batches": epochs.micro_batches,
+        "samples_unused": epochs.samples_unused,
+    }
+
+
+def _execution(training: TrainingPlan) -> dict[str, float]:
+    updates = training.events.execution_updates
+    return {
+        "micro_batches": updates * training.batch.accumulation,
+        "weight_updates": updates,
+        "logs_per_epoch": training.events.logs_per_epoch,
+    }
+
+
+def _rates(learning_rate: LearningRate, *, lr_at: Sequence[int]) -> dict[str, float]:
+    if any(update < 0 for update in lr_at):
+        raise BadInputError(f"--lr-at {min(lr_at)} is no update; they are counted from 0.")
+    return {str(update): learning_rate.at(update) for update in lr_at}
+
+
+def _model_totals(recipe: Recipe, shape: InputShape) -> "ModelTotals":
+    from drivetrain.models.create import build_model
+    from drivetrain.models.summary import summarise_model
+
+    model = build_model(recipe.model, **asdict(shape), seed=recipe.seed, params=recipe.model_params)
+    return summarise_model(model, channels=shape.channels, image_size=shape.image_size)

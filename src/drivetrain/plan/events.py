@@ -1,0 +1,122 @@
+"""Host events: after which updates the devices hand control back to log, validate or checkpoint."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from drivetrain.errors import BadInputError
+from drivetrain.plan.batch import BatchArithmetic
+from drivetrain.plan.epochs import EpochPlan
+from drivetrain.plan.log_frequency import LogPeriod, parse_logs_per_epoch, period_from_frequency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvents:
+    """The periods of the events in updates; the last update of the run is an event of every kind.
+
+    `evaluate_updates` is a fraction where an epoch is no whole number of updates: the event is then the
+    first update at which another epoch is complete.
+    """
+
+    log_updates: int
+    evaluate_updates: Fraction
+    checkpoint_updates: int
+    total_updates: int
+    logs_per_epoch: float
+    execution_updates: int
+    warnings: tuple[str, ...] = ()
+
+    def next_event(self, update: int) -> int:
+        """The first update after `update` finished ones at which the devices hand control back."""
+        periods = (self.log_updates, self.evaluate_updates, self.checkpoint_updates)
+        return min(self.total_updates, *(_next_multiple(update, period=period) for period in periods))
+
+    def is_log(self, update: int) -> bool:
+        """Whether metrics are logged once `update` updates are finished."""
+        return self._is_due(update, period=self.log_updates)
+
+    def is_evaluation(self, update: int) -> bool:
+        """Whether the model is validated once `update` updates are finished."""
+        return self._is_due(update, period=self.evaluate_updates)
+
+    def is_checkpoint(self, update: int) -> bool:
+        """Whether a checkpoint is written once `update` updates are finished."""
+        return self._is_due(update, period=self.checkpoint_updates)
+
+    def _is_due(self, update: int, *, period: Fraction | int) -> bool:
+        if update < 1:
+            return False
+        return update == self.total_updates or _next_multiple(update - 1, period=period) == update
+
+
+def plan_host_events(
+    *,
+    batch: BatchArithmetic,
+    epochs: EpochPlan,
+    logs_per_epoch: str,
+    log_every: int | None,
+    steps_per_execution: int | None,
+    evaluate_every: int | None,
+    checkpoint_every: int | None,
+) -> HostEvents:
+    """The host events of a training, from the options that set their periods."""
+    log_period = _explicit_period(log_every, steps_per_execution=steps_per_execution, batch=batch)
+    evaluation = epochs.updates_per_epoch
+    if log_period is None:
+        log_period = period_from_frequency(logs_per_epoch, epochs=epochs)
+        if parse_logs_per_epoch(logs_per_epoch) < 1:
+            # Asked to run several epochs in one execution, validation does not cut them apart again.
+            evaluation = Fraction(log_period.updates)
+    asked = {
+        f"--log-every {log_every}": log_every,
+        f"--steps-per-execution {steps_per_execution}": steps_per_execution and log_period.updates,
+        f"--evaluate-every {evaluate_every}": evaluate_every,
+        f"--checkpoint-every {checkpoint_every}": checkpoint_every,
+    }
+    return HostEvents(
+        log_updates=log_period.updates,
+        evaluate_updates=evaluation if evaluate_every is None else Fraction(evaluate_every),
+        checkpoint_updates=log_period.updates if checkpoint_every is None else checkpoint_every,
+        total_updates=epochs.total_updates,
+        logs_per_epoch=float(epochs.updates_per_epoch / log_period.updates),
+        execution_updates=min(log_period.updates, epochs.total_updates),
+        warnings=(*log_period.warnings, *_never_due_warnings(asked, total_updates=epochs.total_updates)),
+    )
+
+
+def _explicit_period(
+    log_every: int | None, *, steps_per_execution: int | None, batch: BatchArithmetic
+) -> LogPeriod | None:
+    if steps_per_execution is None:
+        return None if log_every is None else LogPeriod(updates=log_every)
+    if log_every is not None:
+        raise BadInputError(
+            f"--log-every {log_every} and --steps-per-execution {steps_per_execution} set the same thing; "
+            f"leave one out, for example use only --log-every {log_every}."
+        )
+    updates, rest = divmod(steps_per_execution, batch.accumulation)
+    if rest:
+        raise BadInputError(_uneven_steps(steps_per_execution, accumulation=batch.accumulation))
+    return LogPeriod(updates=updates)
+
+
+def _uneven_steps(steps: int, *, accumulation: int) -> str:
+    below = steps // accumulation * accumulation
+    works = f"{below} or {below + accumulation}" if below else f"{accumulation} or {2 * accumulation}"
+    return (
+        f"--steps-per-execution {steps} is no multiple of the {accumulation} micro-batches that one replica "
+        f"accumulates per weight update; use --steps-per-execution {works}."
+    )
+
+
+def _never_due_warnings(asked: dict[str, int | None], *, total_updates: int) -> list[str]:
+    return [
+        f"{option} is longer than the run of {total_updates} updates, whose end is the only such event."
+        for option, updates in asked.items()
+        if updates is not None and updates > total_updates
+    ]
+
+
+def _next_multiple(update: int, *, period: Fraction | int) -> int:
+    """The first update after `update` that completes another period."""
+    return ceil((floor(update / Fraction(period)) + 1) * period)

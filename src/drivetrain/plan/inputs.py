@@ -1,0 +1,118 @@
+"""What a plan assumes of the data, without opening any: the shape of an image and the number of samples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from drivetrain.data.info import dataset_info, held_out_count, is_external_dataset, sample_counts
+from drivetrain.errors import BadInputError
+from drivetrain.models.registry import is_external_model, model_info
+from drivetrain.recipe.messages import DEFAULT
+from drivetrain.recipe.schema import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageShape:
+    """What a model is built for; None is what nobody said."""
+
+    channels: int | None
+    image_size: int | None
+    num_classes: int | None
+
+    def or_else(self, other: "ImageShape") -> "ImageShape":
+        """This shape, its gaps filled from another."""
+        return ImageShape(
+            channels=self.channels or other.channels,
+            image_size=self.image_size or other.image_size,
+            num_classes=self.num_classes or other.num_classes,
+        )
+
+    @property
+    def missing_options(self) -> list[str]:
+        """The options that would say what is missing."""
+        values = {
+            "--channels": self.channels,
+            "--image-size": self.image_size,
+            "--num-classes": self.num_classes,
+        }
+        return [option for option, value in values.items() if value is None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInputs:
+    """The data a plan is made for."""
+
+    samples: int
+    channels: int
+    image_size: int
+    num_classes: int
+    warnings: tuple[str, ...] = ()
+
+
+def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInputs:
+    """Shape and number of the training samples; `origins` tells what was asked for from what is a default."""
+    asked = ImageShape(channels=recipe.channels, image_size=recipe.image_size, num_classes=recipe.num_classes)
+    is_named = origins["dataset"] != DEFAULT or origins["model"] == DEFAULT
+    shape, shape_warnings = _image_shape(asked, recipe=recipe, is_named=is_named)
+    samples, sample_warnings = _training_samples(recipe)
+    if shape.channels is None or shape.image_size is None or shape.num_classes is None:
+        missing = " and ".join(shape.missing_options)
+        raise BadInputError(
+            f"Nothing says what images {recipe.model} sees; give {missing}, for example 3, 32 or 10."
+        )
+    return PlannedInputs(
+        samples=samples,
+        channels=shape.channels,
+        image_size=shape.image_size,
+        num_classes=shape.num_classes,
+        warnings=(*shape_warnings, *sample_warnings),
+    )
+
+
+def _image_shape(asked: ImageShape, *, recipe: Recipe, is_named: bool) -> tuple[ImageShape, tuple[str, ...]]:
+    native = _native_shape(recipe.model)
+    if not is_external_dataset(recipe.dataset):
+        if is_named or native is None:
+            return asked.or_else(_dataset_shape(recipe.dataset)), ()
+        reason = f"No --dataset is named, so --model {recipe.model} is planned"
+    else:
+        reason = f"--dataset {recipe.dataset} is not opened, so --model {recipe.model} is planned"
+    if native is None or not asked.missing_options:
+        return asked, ()
+    shape = asked.or_else(native)
+    own = f"{shape.channels}x{shape.image_size}x{shape.image_size} images of {shape.num_classes} classes"
+    return shape, (f"{reason} for its own {own}; {', '.join(asked.missing_options)} would say otherwise.",)
+
+
+def _native_shape(model: str) -> ImageShape | None:
+    if is_external_model(model):
+        return None
+    info = model_info(model)
+    return ImageShape(channels=info.channels, image_size=info.image_size, num_classes=info.num_classes)
+
+
+def _dataset_shape(dataset: str) -> ImageShape:
+    info = dataset_info(dataset)
+    return ImageShape(channels=info.channels, image_size=info.height, num_classes=info.num_classes)
+
+
+def _training_samples(recipe: Recipe) -> tuple[int, tuple[str, ...]]:
+    available = _available_samples(recipe)
+    limit = recipe.limit_train_samples
+    if limit is None or limit < available:
+        return limit or available, ()
+    if limit == available:
+        return available, ()
+    return available, (f"--limit-train-samples {limit} has no effect on {available} training samples.",)
+
+
+def _available_samples(recipe: Recipe) -> int:
+    fraction = recipe.validation_fraction
+    if recipe.dataset_size is None:
+        if is_external_dataset(recipe.dataset):
+            raise BadInputError(
+                f"--dataset {recipe.dataset} is not opened for a plan; say how many training samples it has, "
+                "for example --dataset-size 1000."
+            )
+        return sample_counts(dataset_info(recipe.dataset), validation_fraction=fraction).train
+    # The size given stands for the samples that are trained on: only an explicit share is taken from it.
+    return recipe.dataset_size - held_out_count(recipe.dataset_size, fraction=fraction or 0.0)

@@ -1,0 +1,109 @@
+"""The plan as a table for a person, on a terminal or in a file."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from drivetrain.optim.schedule import LearningRate
+
+SPARKLINE_WIDTH = 40
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_ASCII_RAMP = "_.-:=+*#"
+_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+Row = tuple[str, str]
+
+
+def print_plan(plan: Mapping[str, Any], *, learning_rate: LearningRate, console: Console) -> None:
+    """Writes the tables of a plan, then its warnings."""
+    ramp = _ASCII_RAMP if console.options.ascii_only else _BLOCKS
+    course = sparkline(learning_rate, total_updates=plan["total_updates"], ramp=ramp)
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for title, rows in _sections(plan, course=course):
+        for index, (name, value) in enumerate(rows):
+            table.add_row("" if index else title, name, value)
+    console.print(table, highlight=False)
+    for warning in plan["warnings"]:
+        console.print(Text.assemble(("warning: ", "bold yellow"), warning), highlight=False)
+
+
+def sparkline(learning_rate: LearningRate, *, total_updates: int, ramp: str = _BLOCKS) -> str:
+    """The learning rate over the run as a line of small bars, lowest to highest."""
+    width = min(SPARKLINE_WIDTH, total_updates)
+    updates = np.linspace(0, total_updates - 1, width).round()
+    rates = learning_rate.over(updates)
+    highest = max(float(rates.max()), np.finfo(np.float64).tiny)
+    levels = np.clip(np.ceil(rates / highest * len(ramp)) - 1, 0, len(ramp) - 1).astype(int)
+    return "".join(ramp[level] for level in levels)
+
+
+def _sections(plan: Mapping[str, Any], *, course: str) -> Iterator[tuple[str, list[Row]]]:
+    yield "batch", _batch_rows(plan)
+    yield "epoch", _epoch_rows(plan)
+    yield "execution", _execution_rows(plan)
+    yield "learning rate", _rate_rows(plan, course=course)
+    yield "model", _model_rows(plan)
+
+
+def _batch_rows(plan: Mapping[str, Any]) -> list[Row]:
+    batch = plan["batch"]
+    return [
+        ("micro-batch", f"{batch['micro']} samples"),
+        ("replicas", str(batch["replicas"])),
+        ("accumulation", str(batch["accumulation"])),
+        ("global batch", f"{batch['global']} samples per weight update"),
+        ("normalised set", f"{plan['normalised_set']} samples that batch norm normalises together"),
+    ]
+
+
+def _epoch_rows(plan: Mapping[str, Any]) -> list[Row]:
+    epoch = plan["epoch"]
+    return [
+        ("samples", str(epoch["samples"])),
+        ("weight updates", str(epoch["weight_updates"])),
+        ("micro-batches", str(epoch["micro_batches"])),
+        ("samples left out", str(epoch["samples_unused"])),
+    ]
+
+
+def _execution_rows(plan: Mapping[str, Any]) -> list[Row]:
+    execution = plan["execution"]
+    return [
+        ("weight updates", f"{execution['weight_updates']} of {plan['total_updates']} between two logs"),
+        ("micro-batches", f"{execution['micro_batches']} per replica"),
+        ("logs per epoch", f"{execution['logs_per_epoch']:.6g}"),
+    ]
+
+
+def _rate_rows(plan: Mapping[str, Any], *, course: str) -> list[Row]:
+    return [
+        ("peak", f"{plan['learning_rate_peak']:.6g} ({plan['learning_rate_origin']})"),
+        ("course", course),
+        *((f"at update {update}", f"{rate:.6g}") for update, rate in plan["learning_rate"].items()),
+    ]
+
+
+def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
+    model, shape = plan["model"], plan["input"]
+    size = shape["image_size"]
+    return [
+        ("name", model["name"]),
+        ("input", f"{shape['channels']}x{size}x{size}, {shape['num_classes']} classes"),
+        ("parameters", f"{model['parameters']}, of them trainable {model['trainable']}"),
+        ("buffers", str(model["buffers"])),
+        ("forward", f"{_with_unit(model['flops'])}FLOP per image"),
+    ]
+
+
+def _with_unit(count: int) -> str:
+    for size, unit in _UNITS:
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} "

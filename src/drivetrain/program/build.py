@@ -1,0 +1,78 @@
+"""From a recipe, a model and a feed to a program on a device, in one fixed order.
+
+1. the model goes to the device, channels_last; 2. its dropout becomes counter-based; 3. its batch norms
+get their owner; 4. its parameters become one flat vector; 5. the optimiser takes that vector.
+"""
+
+import torch
+from torch import nn
+
+from drivetrain.cluster.devices import Device
+from drivetrain.data.feed import Feed
+from drivetrain.data.order import SampleOrder
+from drivetrain.optim.optimiser import build_optimiser
+from drivetrain.plan.build import TrainingPlan
+from drivetrain.program.batch_norm import install_batch_norm_owner
+from drivetrain.program.context import UpdateContext
+from drivetrain.program.dropout import install_counter_dropout
+from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.records import UpdateRecords
+from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.recipe.schema import Recipe
+from drivetrain.tasks.classification import ClassificationTask
+
+
+def build_program(
+    recipe: Recipe,
+    *,
+    model: nn.Module,
+    plan: TrainingPlan,
+    feed: Feed,
+    order: SampleOrder,
+    device: Device,
+) -> TrainingProgram:
+    """The training program of one device."""
+    model = place_model(model, device)
+    context = UpdateContext(device.torch_device)
+    install_counter_dropout(model, seed=recipe.seed, context=context)
+    batch_norms = install_batch_norm_owner(model, kept_share=recipe.bn_momentum, wide_dtype=device.wide_dtype)
+    parameters = FlatParameters(model)
+    return TrainingProgram(
+        model=model,
+        parameters=parameters,
+        batch_norms=batch_norms,
+        context=context,
+        task=build_task(recipe),
+        optimiser=build_optimiser(recipe, values=parameters.values),
+        learning_rate=plan.learning_rate,
+        rules=GradientRules(
+            loss_scaling=recipe.loss_scaling,
+            l2_regularization=recipe.l2_regularization,
+            clip_norm=recipe.clip_norm,
+        ),
+        feed=feed,
+        order=order,
+        records=UpdateRecords(plan.epochs.total_updates, device=device.torch_device),
+        device=device,
+        seed=recipe.seed,
+    )
+
+
+def build_task(recipe: Recipe) -> ClassificationTask:
+    return ClassificationTask(label_smoothing=recipe.label_smoothing)
+
+
+def place_model(model: nn.Module, device: Device) -> nn.Module:
+    """A model on its device, with channels_last weights."""
+    return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+@torch.inference_mode()
+def probe_output(model: nn.Module, *, shape: tuple[int, int, int], device: Device) -> torch.Size:
+    """The shape of the output for two images; eval mode, so that no statistic moves."""
+    was_training = model.training
+    model.eval()
+    images = torch.zeros(2, *shape, device=device.torch_device).contiguous(memory_format=torch.channels_last)
+    output = model(images)
+    model.train(was_training)
+    return torch.Size(output.shape)

@@ -1,0 +1,16 @@
+"""What the layers of a model may need to know of the update they run in."""
+
+import torch
+from torch import Tensor
+
+
+class UpdateContext:
+    """The current update and the places of the micro-batch's samples in the global batch.
+
+    Layers with randomness read it instead of a generator, so that a sample's draw does not depend on
+    how the global batch is cut.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.update: Tensor = torch.zeros((), dtype=torch.int64, device=device)
+        self.slots: Tensor = torch.zeros(1, dtype=torch.int64, device=device)

@@ -1,0 +1,85 @@
+"""All trainable parameters of a model as one flat tensor, and their gradients as another.
+
+The model keeps its own parameters: each becomes a view into the flat tensor, four-dimensional ones in
+channels_last order. Optimisers, clipping and checks then are a few operations on one long vector.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.errors import BadInputError
+
+_ALIGNMENT_ELEMENTS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Where one parameter lies in the flat tensors."""
+
+    name: str
+    shape: torch.Size
+    start: int
+
+    @property
+    def numel(self) -> int:
+        return self.shape.numel()
+
+    def view(self, flat: Tensor) -> Tensor:
+        """This parameter's part of a flat tensor, in the parameter's shape."""
+        part = flat[self.start : self.start + self.numel]
+        if len(self.shape) != 4:
+            return part.view(self.shape)
+        outputs, inputs, height, width = self.shape
+        return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+
+
+class FlatParameters:
+    """Owns the memory of a model's trainable parameters and gradients."""
+
+    def __init__(self, model: nn.Module) -> None:
+        trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if not trainable:
+            raise BadInputError("--model has no trainable parameters, so there is nothing to train.")
+        dtype = _common_dtype(trainable)
+        self.segments = _lay_out(trainable)
+        length = _aligned(self.segments[-1].start + self.segments[-1].numel)
+        device = trainable[0][1].device
+        self.values = torch.zeros(length, dtype=dtype, device=device)
+        self.gradients = torch.zeros_like(self.values)
+        with torch.no_grad():
+            for segment, (_, parameter) in zip(self.segments, trainable, strict=True):
+                segment.view(self.values).copy_(parameter)
+                parameter.data = segment.view(self.values)
+                parameter.grad = segment.view(self.gradients)
+
+    def named_views(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter's part of any flat tensor of this layout, by the parameter's name."""
+        return ((segment.name, segment.view(flat)) for segment in self.segments)
+
+
+def _common_dtype(parameters: list[tuple[str, nn.Parameter]]) -> torch.dtype:
+    name_of = {parameter.dtype: name for name, parameter in parameters}
+    if len(name_of) > 1:
+        listed = ", ".join(
+            f"{name} is {str(dtype).removeprefix('torch.')}" for dtype, name in name_of.items()
+        )
+        raise BadInputError(
+            f"--model mixes parameter types ({listed}); give all of them one, such as float32."
+        )
+    return parameters[0][1].dtype
+
+
+def _lay_out(parameters: list[tuple[str, nn.Parameter]]) -> list[Segment]:
+    segments: list[Segment] = []
+    start = 0
+    for name, parameter in parameters:
+        segments.append(Segment(name=name, shape=parameter.shape, start=start))
+        start = _aligned(start + parameter.numel())
+    return segments
+
+
+def _aligned(elements: int) -> int:
+    return -(-elements // _ALIGNMENT_ELEMENTS) * _ALIGNMENT_ELEMENTS

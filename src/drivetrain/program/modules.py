@@ -1,0 +1,27 @@
+"""Changing a model from outside: its layers are replaced, its file is not touched."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+
+def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
+    """Puts `replacement(name, module)` in the place of every submodule it answers for; counts them.
+
+    A module that is used in several places is replaced by one and the same object in all of them.
+    """
+    replaced: dict[nn.Module, nn.Module] = {}
+    for name, module in model.named_modules():
+        new = replacement(name, module) if name else None
+        if new is not None:
+            new.train(module.training)
+            replaced[module] = new
+    for parent in list(model.modules()):
+        for child_name, child in _children(parent):
+            if child in replaced:
+                setattr(parent, child_name, replaced[child])
+    return len(replaced)
+
+
+def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:
+    return [(name, child) for name, child in parent._modules.items() if child is not None]

@@ -1,0 +1,36 @@
+"""What every update leaves behind, kept on the device until a host event asks for it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+RECORDED = ("loss", "accuracy", "learning_rate")
+
+
+class UpdateRecords:
+    """One number per update and quantity; NaN where an update has not run."""
+
+    def __init__(self, total_updates: int, *, device: torch.device) -> None:
+        self.columns: dict[str, Tensor] = {
+            name: torch.full((total_updates,), torch.nan, dtype=torch.float32, device=device)
+            for name in RECORDED
+        }
+
+    def write(self, update: int, **values: Tensor) -> None:
+        for name, value in values.items():
+            self.columns[name][update] = value
+
+    def read(self, name: str, first: int, last: int) -> NDArray[np.float32]:
+        """The values of updates first..last-1; the one place where the host waits for them."""
+        values: NDArray[np.float32] = self.columns[name][first:last].cpu().numpy()
+        return values
+
+    def restore(self, saved: Mapping[str, NDArray[np.float32]], *, updates: int) -> None:
+        """Takes over the first `updates` values of an earlier part of the run."""
+        for name, column in self.columns.items():
+            if name in saved:
+                length = min(updates, len(saved[name]), len(column))
+                column[:length] = torch.from_numpy(saved[name][:length])

@@ -1,0 +1,104 @@
+"""The training program of one device: everything that happens between two host events."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.cluster.devices import Device
+from drivetrain.data.feed import Feed, MicroBatch
+from drivetrain.data.order import SampleOrder
+from drivetrain.optim.optimiser import Optimiser
+from drivetrain.optim.schedule import LearningRate
+from drivetrain.program.batch_norm import BatchNormOwner
+from drivetrain.program.context import UpdateContext
+from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.gradients import add_l2_, clip_norm_
+from drivetrain.program.randomness import stream_key
+from drivetrain.program.records import UpdateRecords
+from drivetrain.tasks.classification import ClassificationTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientRules:
+    """What is done to the gradient between the backward passes and the optimiser."""
+
+    loss_scaling: float = 0.0
+    l2_regularization: float = 0.0
+    clip_norm: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingProgram:
+    """One weight update after the other, without fetching anything from the device."""
+
+    model: nn.Module
+    parameters: FlatParameters
+    batch_norms: BatchNormOwner
+    context: UpdateContext
+    task: ClassificationTask
+    optimiser: Optimiser
+    learning_rate: LearningRate
+    rules: GradientRules
+    feed: Feed
+    order: SampleOrder
+    records: UpdateRecords
+    device: Device
+    seed: int
+
+    def execute(self, first: int, last: int, *, goes_on: Callable[[int], bool]) -> int:
+        """Runs updates first..last-1, or fewer when `goes_on` says so; returns the next update."""
+        self.model.train()
+        for update in range(first, last):
+            self.run_update(update)
+            if not goes_on(update + 1):
+                return update + 1
+        return last
+
+    def run_update(self, update: int) -> None:
+        """All micro-batches of one update, then the weights, then the statistics."""
+        self.context.update.fill_(update)
+        self.parameters.gradients.zero_()
+        loss, accuracy = self._accumulate(update)
+        self._finish_gradient()
+        rate = self.learning_rate.on_device(self.context.update)
+        self.optimiser.step(
+            values=self.parameters.values,
+            gradients=self.parameters.gradients,
+            rate=rate,
+            update=self.context.update,
+        )
+        self.batch_norms.commit()
+        self.records.write(update, loss=loss, accuracy=accuracy, learning_rate=rate)
+
+    def _accumulate(self, update: int) -> tuple[Tensor, Tensor]:
+        """Adds up the mean gradient over the global batch; returns its mean loss and accuracy."""
+        share = 1.0 / self.order.real_samples(update)
+        parts: list[tuple[Tensor, Tensor]] = []
+        for index, batch in enumerate(self.feed.micro_batches(update)):
+            self.device.seed_generators(stream_key(self.seed, "model", update, index))
+            parts.append(self._micro_batch(batch, share=share))
+        if len(parts) == 1:
+            return parts[0]
+        return torch.stack([part[0] for part in parts]).sum(), torch.stack([part[1] for part in parts]).sum()
+
+    def _micro_batch(self, batch: MicroBatch, *, share: float) -> tuple[Tensor, Tensor]:
+        self.context.slots = batch.slots
+        logits = self.model(batch.images)
+        losses = self.task.losses(logits, batch.labels)
+        correct = self.task.correct(logits, batch.labels).to(losses.dtype)
+        if batch.weights is not None:
+            losses, correct = losses * batch.weights, correct * batch.weights
+        loss = losses.sum() * share
+        (loss * self.rules.loss_scaling if self.rules.loss_scaling else loss).backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), correct.sum() * share
+
+    def _finish_gradient(self) -> None:
+        gradients = self.parameters.gradients
+        if self.rules.loss_scaling:
+            gradients.div_(self.rules.loss_scaling)
+        if self.rules.l2_regularization:
+            add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
+        if self.rules.clip_norm is not None:
+            clip_norm_(gradients, longest=self.rules.clip_norm)

@@ -1,0 +1,65 @@
+"""Spellings that mean an option of another name, and options of other hardware that are refused."""
+
+from dataclasses import dataclass
+
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.shown import shown
+from drivetrain.suggest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The field a spelling stands for; `inverted` when it says the opposite."""
+
+    field: str
+    inverted: bool = False
+
+
+ALIASES = {
+    "num_replicas": Target("replicas"),
+    "batch_size": Target("micro_batch_size"),
+    "dataset_path": Target("data_dir"),
+    "model_name": Target("model"),
+    "pipeline_num_parallel": Target("num_workers"),
+    "max_steps": Target("max_updates"),
+    "disable_ckpt_saving": Target("checkpoints", inverted=True),
+    "gradient_accumulation": Target("gradient_accumulation_count"),
+    "lr": Target("learning_rate"),
+    "epochs": Target("num_epochs"),
+    "model_dir": Target("output_dir"),
+}
+
+REFUSALS = {
+    "available_memory_proportion": "a smaller --micro-batch-size with a larger --gradient-accumulation-count "
+    "saves memory here, and `drivetrain plan` shows what is needed",
+    "gather_conv_output": "the engine's convolutions choose how they add up, leave it out",
+    "max_reduce_many_buffer_size": "the engine groups reductions by itself, leave it out",
+    "on_demand": "devices are taken when the run starts, leave it out",
+}
+
+
+def target_of(key: str) -> Target | None:
+    """The field that an option's name, in kebab-case or with underscores, stands for."""
+    name = key.replace("-", "_")
+    return Target(name) if name in Recipe.model_fields else ALIASES.get(name)
+
+
+def refusal_of(key: str) -> str | None:
+    """Why an option of other hardware is not taken, as one sentence."""
+    name = key.replace("-", "_")
+    reason = REFUSALS.get(name)
+    return f"{option_name(name)} has no counterpart here: {reason}." if reason else None
+
+
+def require_target(key: str) -> Target:
+    """The field a key stands for, or an error with the nearest name."""
+    target = target_of(key)
+    if target is not None:
+        return target
+    refusal = refusal_of(key)
+    known = [field.replace("_", "-") for field in (*Recipe.model_fields, *ALIASES)]
+    raise BadInputError(
+        refusal or f"{shown(key)} is not an option.{did_you_mean(key.replace('_', '-'), known)}"
+    )

@@ -1,0 +1,163 @@
+"""Every rule that concerns more than one field of a recipe, or a name that something else must know."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.check_optimisation import (
+    check_learning_rate,
+    check_optimizer,
+    check_schedule,
+    warn_of_idle_staircase,
+    warn_of_long_warmup,
+)
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.messages import place
+from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.shown import shown
+
+_FREQUENCY = re.compile(
+    r"[-+]?(\d{1,12}(\.\d{0,18})?|\.\d{1,18})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
+)
+
+# Left: an option that does nothing while the option on the right has this value.
+_IDLE_OPTIONS = (
+    ("keep_checkpoints", "checkpoints", False),
+    ("checkpoint_every", "checkpoints", False),
+    ("clean_dir", "checkpoints", False),
+    ("num_workers", "data_placement", "resident"),
+    ("evaluate_every", "validation", False),
+    ("limit_validation_samples", "validation", False),
+    ("validation_micro_batch_size", "validation", False),
+)
+
+
+def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
+    """Refuses a recipe that contradicts itself; returns what should be said about one that does not."""
+    given = Given(recipe, origins)
+    for rule in _RULES:
+        rule(given)
+    warnings = [*_idle_warnings(given), warn_of_idle_staircase(given), warn_of_long_warmup(given)]
+    return [warning for warning in warnings if warning]
+
+
+def _check_names(given: Given) -> None:
+    from drivetrain.data.info import dataset_info, is_external_dataset
+    from drivetrain.models.registry import check_model_name
+
+    _with_place("model", given, check_model_name)
+    if not is_external_dataset(given.recipe.dataset):
+        _with_place("dataset", given, dataset_info)
+
+
+def _with_place(field: str, given: Given, check: Callable[[str], object]) -> None:
+    """Runs a check of a name and puts the name's file and line before what it says."""
+    try:
+        check(str(given.value(field)))
+    except BadInputError as error:
+        raise BadInputError(f"{place(given.origins.get(field, ''))}{error}") from None
+
+
+def _check_batch(given: Given) -> None:
+    recipe = given.recipe
+    if recipe.gradient_accumulation_count is not None and recipe.global_batch_size is not None:
+        raise BadInputError(
+            f"{given.option('gradient_accumulation_count')} and {given.option('global_batch_size')} "
+            "cannot both be given, one follows from the other; leave one out."
+        )
+
+
+def _check_log_options(given: Given) -> None:
+    wanted = [field for field in ("log_every", "steps_per_execution") if given.value(field) is not None]
+    if given.is_asked("logs_per_epoch"):
+        wanted.append("logs_per_epoch")
+    if len(wanted) > 1:
+        raise BadInputError(
+            f"{given.option(wanted[0])} and {given.option(wanted[1])} cannot both be given, "
+            "each sets how often to log; leave one out."
+        )
+
+
+def _check_log_frequency(given: Given) -> None:
+    text = given.recipe.logs_per_epoch.strip().lower()
+    where = place(given.origins.get("logs_per_epoch", ""))
+    if not _FREQUENCY.fullmatch(text):
+        raise BadInputError(
+            f"{where}--logs-per-epoch is {shown(text)}, it must be a number or a fraction; "
+            "--logs-per-epoch 1/2 works."
+        )
+    if text.startswith("-") and any(digit in text for digit in "123456789"):
+        raise BadInputError(
+            f"{where}--logs-per-epoch should be non-negative (>=0), it is {text}; --logs-per-epoch 1 works."
+        )
+
+
+def _check_execution_length(given: Given) -> None:
+    steps, accumulation = given.recipe.steps_per_execution, given.recipe.gradient_accumulation_count
+    if steps is not None and accumulation is not None and steps % accumulation:
+        works = max(1, round(steps / accumulation)) * accumulation
+        raise BadInputError(
+            f"{given.option('steps_per_execution')} must be a multiple of "
+            f"{given.option('gradient_accumulation_count')}; --steps-per-execution {works} works."
+        )
+
+
+def _check_preprocessing(given: Given) -> None:
+    recipe = given.recipe
+    if recipe.eight_bit_transfer and recipe.accelerator_side_preprocess is not True:
+        raise BadInputError(
+            f"{given.option('eight_bit_transfer')} needs preprocessing on the device; "
+            "add --accelerator-side-preprocess True."
+        )
+    if recipe.data_placement == "resident" and recipe.accelerator_side_preprocess is False:
+        raise BadInputError(
+            f"{given.option('accelerator_side_preprocess')} is impossible with "
+            f"{given.option('data_placement')}, whose samples lie on it; --data-placement stream works."
+        )
+
+
+def _check_modes(given: Given) -> None:
+    recipe = given.recipe
+    if not recipe.training and recipe.overwrite:
+        raise BadInputError(
+            f"{given.option('overwrite')} would remove what {given.option('training')} is to validate; "
+            "leave out --overwrite."
+        )
+    if not recipe.training and not recipe.validation:
+        raise BadInputError(
+            f"{given.option('training')} and {given.option('validation')} leave nothing to do; "
+            "--validation True works."
+        )
+
+
+def _check_idle_options(given: Given) -> None:
+    for field, cause, sentence in _idle_options(given):
+        if not given.is_overruled(field, by=cause):
+            raise BadInputError(f"{sentence}; leave one of the two out.")
+
+
+def _idle_warnings(given: Given) -> list[str]:
+    return [f"{sentence}." for _, _, sentence in _idle_options(given)]
+
+
+def _idle_options(given: Given) -> list[tuple[str, str, str]]:
+    return [
+        (field, cause, f"{given.option(field)} has no effect with {given.option(cause)}")
+        for field, cause, value in _IDLE_OPTIONS
+        if given.value(cause) == value and given.is_asked(field) and given.value(field) is not None
+    ]
+
+
+_RULES: tuple[Callable[[Given], None], ...] = (
+    _check_names,
+    _check_batch,
+    _check_log_options,
+    _check_log_frequency,
+    _check_execution_length,
+    _check_preprocessing,
+    _check_modes,
+    _check_idle_options,
+    check_optimizer,
+    check_schedule,
+    check_learning_rate,
+)

@@ -1,0 +1,43 @@
+"""A recipe together with where its values come from, as the checks and their sentences need it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drivetrain.recipe.fields import default_values, option_name, plain_value, written_value
+from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, RUN_DIRECTORY
+from drivetrain.recipe.schema import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was asked for; without origins (a recipe made in Python) everything comes from one place."""
+
+    recipe: Recipe
+    origins: Mapping[str, str]
+
+    def value(self, field: str) -> Any:
+        """A field as plain data."""
+        return plain_value(getattr(self.recipe, field))
+
+    def is_typed(self, field: str) -> bool:
+        """Whether a field stands on the command line."""
+        return self.origins.get(field) == COMMAND_LINE
+
+    def is_asked(self, field: str) -> bool:
+        """Whether somebody wants this value: it was typed, or is not the default."""
+        return self.is_typed(field) or self.value(field) != default_values()[field]
+
+    def is_overruled(self, field: str, *, by: str) -> bool:
+        """Whether `by` was set in a later place than `field`, as far as origins tell."""
+        return not self.is_typed(field) and self._source(field) != self._source(by)
+
+    def option(self, field: str) -> str:
+        """An option with its value and, when it stands in a file, its file and line."""
+        origin = self.origins.get(field, "")
+        place = "" if origin in ("", COMMAND_LINE, DEFAULT, RUN_DIRECTORY) else f" ({origin})"
+        return f"{option_name(field)} {written_value(self.value(field))}{place}"
+
+    def _source(self, field: str) -> str:
+        """The file or place of a field's value, without the line."""
+        return self.origins.get(field, "").rpartition(":")[0] or self.origins.get(field, "")

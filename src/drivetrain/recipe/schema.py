@@ -1,0 +1,310 @@
+"""The recipe: everything a user asks for, as one typed, frozen object.
+
+The command line and YAML are two ways of writing it; `drivetrain.recipe.check` holds every rule that
+concerns more than one field. Each field carries its help text, its group on the help page, and whether
+it may change when a run continues (`may_change`): what may not is part of a run's identity. A field
+without a default value carries an example instead, for messages that name a value that works.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from drivetrain.recipe.params import (
+    LrScheduleParams,
+    LrWarmupParams,
+    OptimizerName,
+    OptimizerParams,
+    Placement,
+    Remainder,
+    ScheduleName,
+)
+from drivetrain.recipe.plain import lower_text, non_zero, number_as_text, path_as_text, plain_mapping
+
+__all__ = [
+    "GROUPS",
+    "LrScheduleParams",
+    "LrWarmupParams",
+    "OptimizerName",
+    "OptimizerParams",
+    "Placement",
+    "Recipe",
+    "Remainder",
+    "ScheduleName",
+    "field_note",
+]
+
+PathText = Annotated[str, Field(min_length=1), BeforeValidator(path_as_text)]
+
+GROUPS = ("model", "data", "batch", "length", "optimisation", "events", "run")
+
+
+class _FieldNote:
+    """What the command line and the run directory need to know of a field beyond its type."""
+
+    def __init__(self, group: str, *, may_change: bool = False) -> None:
+        self.group = group
+        self.may_change = may_change
+
+
+def _in(group: str) -> _FieldNote:
+    return _FieldNote(group)
+
+
+def _free(group: str) -> _FieldNote:
+    return _FieldNote(group, may_change=True)
+
+
+class Recipe(BaseModel):
+    """Everything the user asked for. The defaults are the embedded demonstration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    # model
+    model: Annotated[str, _in("model")] = Field(
+        default="cifar_resnet8",
+        min_length=1,
+        description="a name of `drivetrain models`, or package.module:factory",
+    )
+    model_params: Annotated[dict[str, Any], BeforeValidator(plain_mapping), _in("model")] = Field(
+        default_factory=dict, description="keyword arguments for the model's factory, as YAML"
+    )
+    num_classes: Annotated[int | None, _in("model")] = Field(
+        default=None, examples=[10], ge=1, description="classes (default: the data set's)"
+    )
+    bn_momentum: Annotated[float | None, _in("model")] = Field(
+        default=None,
+        examples=[0.97],
+        ge=0,
+        lt=1,
+        description="share of the old batch-norm statistics an update keeps (default: the model's)",
+    )
+
+    # data
+    dataset: Annotated[str, _in("data")] = Field(
+        default="digits", min_length=1, description="mnist, digits, synthetic, or package.module:factory"
+    )
+    data_dir: Annotated[PathText | None, _free("data")] = Field(
+        default=None, examples=["data"], description="folder that holds the data set's files"
+    )
+    dataset_size: Annotated[int | None, _in("data")] = Field(
+        default=None,
+        examples=[1000],
+        ge=1,
+        description="training samples of a generated source; for `plan`, of any data set",
+    )
+    channels: Annotated[int | None, _in("data")] = Field(
+        default=None,
+        examples=[3],
+        ge=1,
+        description="image channels of a generated source; for `plan`, of any data set",
+    )
+    image_size: Annotated[int | None, _in("data")] = Field(
+        default=None, examples=[32], ge=1, description="resize images to this height and width (bilinear)"
+    )
+    limit_train_samples: Annotated[int | None, _in("data")] = Field(
+        default=None, examples=[1000], ge=1, description="use only so many training samples"
+    )
+    limit_validation_samples: Annotated[int | None, _in("data")] = Field(
+        default=None, examples=[1000], ge=1, description="use only so many validation samples"
+    )
+    validation_fraction: Annotated[float | None, _in("data")] = Field(
+        default=None,
+        examples=[0.2],
+        ge=0,
+        lt=1,
+        description="share of the training samples held out for validation",
+    )
+    shuffle: Annotated[bool, _in("data")] = Field(
+        default=True, description="a new order of the samples every epoch"
+    )
+    data_placement: Annotated[Placement, _free("data")] = Field(
+        default="auto",
+        description="resident: the whole set lies on the device; stream: loader workers bring it",
+    )
+    num_workers: Annotated[int | None, _free("data")] = Field(
+        default=None,
+        examples=[2],
+        ge=0,
+        description="loader workers of a streamed data set (0: the training process itself)",
+    )
+    accelerator_side_preprocess: Annotated[bool | None, _in("data")] = Field(
+        default=None,
+        examples=[True],
+        description="preprocess on the device instead of on the host (default: for resident data)",
+    )
+    eight_bit_transfer: Annotated[bool, _in("data")] = Field(
+        default=False, description="move images to the device as uint8; needs preprocessing there"
+    )
+
+    # batch
+    micro_batch_size: Annotated[int, _in("batch")] = Field(
+        default=32, ge=1, description="samples one forward and backward pass sees"
+    )
+    global_batch_size: Annotated[int | None, _free("batch")] = Field(
+        default=None,
+        examples=[64],
+        ge=1,
+        description="samples per weight update (instead of the accumulation)",
+    )
+    gradient_accumulation_count: Annotated[int | None, _free("batch")] = Field(
+        default=None,
+        examples=[2],
+        ge=1,
+        description="micro-batches per replica and weight update (default 1)",
+    )
+    replicas: Annotated[int, _free("batch")] = Field(
+        default=1, ge=1, description="data-parallel copies of the model"
+    )
+    remainder: Annotated[Remainder, _in("batch")] = Field(
+        default="trim",
+        description="samples that fill no global batch: trim leaves them out, pad adds samples of no weight, "
+        "carry lets a batch span two epochs",
+    )
+    weight_updates_per_epoch: Annotated[int | None, AfterValidator(non_zero), _in("batch")] = Field(
+        default=None,
+        examples=[100],
+        ge=-1,
+        description="length of an epoch in updates (default, and -1: what the data set gives)",
+    )
+    validation_micro_batch_size: Annotated[int | None, _free("batch")] = Field(
+        default=None,
+        examples=[256],
+        ge=1,
+        description="samples per validation batch (default: a size this device runs well)",
+    )
+
+    # length
+    num_epochs: Annotated[int, _free("length")] = Field(
+        default=15, ge=1, description="passes over the training samples"
+    )
+    max_updates: Annotated[int | None, _free("length")] = Field(
+        default=None, examples=[1000], ge=1, description="stop after so many weight updates"
+    )
+
+    # optimisation
+    optimizer: Annotated[OptimizerName, _in("optimisation")] = Field(
+        default="sgd", description="the optimiser"
+    )
+    optimizer_params: Annotated[OptimizerParams, _in("optimisation")] = Field(
+        default_factory=lambda: OptimizerParams(momentum=0.9),
+        description="what belongs to the optimiser, as YAML: '{\"momentum\": 0.9}'",
+    )
+    learning_rate: Annotated[float | None, _in("optimisation")] = Field(
+        default=None,
+        examples=[0.1],
+        ge=0,
+        description="the peak learning rate, for any schedule (default 0.1 when nothing sets one)",
+    )
+    lr_schedule: Annotated[ScheduleName, _in("optimisation")] = Field(
+        default="cosine", description="the learning rate's course over the updates"
+    )
+    lr_schedule_params: Annotated[LrScheduleParams, _in("optimisation")] = Field(
+        default_factory=LrScheduleParams, description="what belongs to the schedule, as YAML"
+    )
+    lr_warmup_params: Annotated[LrWarmupParams | None, _in("optimisation")] = Field(
+        default=None,
+        examples=[{"warmup_epochs": 1}],
+        description='warm-up, as YAML: \'{"warmup_mode": "shift", "warmup_epochs": 1}\'',
+    )
+    lr_staircase: Annotated[bool, _in("optimisation")] = Field(
+        default=False, description="the rate changes only from epoch to epoch"
+    )
+    weight_decay: Annotated[float, _in("optimisation")] = Field(
+        default=0.0,
+        ge=0,
+        description="decoupled decay: weights shrink by rate x this per update (sgd, adamw)",
+    )
+    l2_regularization: Annotated[float, _in("optimisation")] = Field(
+        default=0.0, ge=0, description="times the weight, added to its gradient"
+    )
+    label_smoothing: Annotated[float, _in("optimisation")] = Field(
+        default=0.0, ge=0, lt=1, description="share of the target spread over all classes"
+    )
+    clip_norm: Annotated[float | None, _in("optimisation")] = Field(
+        default=None,
+        examples=[1.0],
+        gt=0,
+        description="longest allowed gradient (Euclidean norm over all parameters)",
+    )
+    loss_scaling: Annotated[float, _in("optimisation")] = Field(
+        default=0.0, ge=0, description="static factor on the loss, taken out of the gradient again (0: none)"
+    )
+
+    # events
+    logs_per_epoch: Annotated[str, BeforeValidator(number_as_text), _free("events")] = Field(
+        default="1", description="host events per epoch: 2, 0.5, 1/3; 0: the whole run in one execution"
+    )
+    log_every: Annotated[int | None, _free("events")] = Field(
+        default=None,
+        examples=[50],
+        ge=1,
+        description="log every so many updates (instead of --logs-per-epoch)",
+    )
+    steps_per_execution: Annotated[int | None, _free("events")] = Field(
+        default=None,
+        examples=[100],
+        ge=1,
+        description="micro-batches of one replica between two logs (instead of --logs-per-epoch)",
+    )
+    evaluate_every: Annotated[int | None, _free("events")] = Field(
+        default=None,
+        examples=[100],
+        ge=1,
+        description="validate every so many updates (default: once per epoch)",
+    )
+    checkpoint_every: Annotated[int | None, _free("events")] = Field(
+        default=None,
+        examples=[100],
+        ge=1,
+        description="checkpoint every so many updates (default: at every log)",
+    )
+
+    # run
+    seed: Annotated[int, _in("run")] = Field(
+        default=0, ge=0, lt=2**63, description="seed of every random draw"
+    )
+    device: Annotated[str, _free("run")] = Field(default="auto", description="auto, cpu, cuda, cuda:1, ...")
+    num_threads: Annotated[int | None, _free("run")] = Field(
+        default=None, examples=[2], ge=1, description="threads of CPU operations (default: torch's choice)"
+    )
+    output_dir: Annotated[PathText | None, _free("run")] = Field(
+        default=None, examples=["runs/mine"], description="the run directory (default: runs/<recipe>-<hash>)"
+    )
+    training: Annotated[bool, _free("run")] = Field(
+        default=True, description="False: only validate the newest checkpoint"
+    )
+    validation: Annotated[bool, _free("run")] = Field(
+        default=True, description="measure on the validation samples"
+    )
+    checkpoints: Annotated[bool, _free("run")] = Field(default=True, description="write checkpoints")
+    keep_checkpoints: Annotated[int, _free("run")] = Field(
+        default=2, ge=1, description="newest checkpoints kept, beside the best one"
+    )
+    clean_dir: Annotated[bool, _free("run")] = Field(
+        default=False, description="remove the checkpoints once the run is finished and validated"
+    )
+    overwrite: Annotated[bool, _free("run")] = Field(
+        default=False, description="start afresh in an existing run directory"
+    )
+    tensorboard: Annotated[bool, _free("run")] = Field(
+        default=False, description="also write TensorBoard logs"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _momentum_is_of_sgd(cls, data: Any) -> Any:
+        """The default momentum belongs to the default optimiser and does not follow another one."""
+        if not isinstance(data, dict) or "optimizer_params" in data or "optimizer" not in data:
+            return data
+        if lower_text(data["optimizer"]) == "sgd":
+            return data
+        return {**data, "optimizer_params": {}}
+
+
+def field_note(name: str) -> _FieldNote:
+    """Group and changeability of a recipe's field."""
+    for entry in Recipe.model_fields[name].metadata:
+        if isinstance(entry, _FieldNote):
+            return entry
+    raise AssertionError(f"recipe field {name} has no note")

@@ -1,0 +1,62 @@
+"""The end of a run: summary, pictures, tidying up."""
+
+import shutil
+from typing import Any
+
+from drivetrain.data.source import DataSplits
+from drivetrain.run.assemble import Assembly
+from drivetrain.run.history import save_history
+from drivetrain.run.loop import RunLoop
+from drivetrain.run.pictures import draw_curves, draw_predictions
+from drivetrain.run.report_page import write_readme
+from drivetrain.run.time_spent import suggest, time_spent
+
+
+def finish_run(loop: RunLoop, *, data: DataSplits, assembly: Assembly) -> dict[str, Any]:
+    """Leaves a directory a person enjoys opening; returns the summary event."""
+    update = loop.events.total_updates
+    save_history(loop.directory.updates, loop.program.records, updates=update)
+    spent = time_spent(loop)
+    summary = _summary(loop, spent)
+    loop.log.summary(update, **summary)
+    draw_curves(loop.directory)
+    draw_predictions(loop.directory, program=loop.program, data=data, preprocess=assembly.preprocess)
+    if loop.recipe.clean_dir:
+        shutil.rmtree(loop.directory.checkpoints, ignore_errors=True)
+    write_readme(loop.directory, summary=summary, recipe=loop.recipe)
+    _say_summary(loop, summary, spent)
+    return summary
+
+
+def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "status": "finished",
+        "time_to_train_seconds": round(loop.clock.elapsed_s, 3),
+        "compile_seconds": round(loop.compile_s, 3),
+        "images_per_second": round(loop.images_per_second, 1),
+        "peak_memory_bytes": loop.program.device.peak_memory_bytes,
+        "device": loop.program.device.description,
+        "seconds": {part: round(seconds, 3) for part, seconds in spent.items()},
+        "suggestion": suggest(spent, recipe=loop.recipe),
+    }
+    if loop.last_evaluation is not None:
+        summary |= {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
+    return summary
+
+
+def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:
+    say = loop.reporter.say
+    total = sum(spent.values())
+    say(
+        f"time to train: {summary['time_to_train_seconds']:.1f} s (first update "
+        f"{summary['compile_seconds']:.2f} s), "
+        f"{summary['images_per_second']:.0f} images/s"
+    )
+    say("where the time went: " + ", ".join(f"{part} {s / total:.0%}" for part, s in spent.items()))
+    say(f"suggestion: {summary['suggestion']}")
+    if loop.last_evaluation is not None:
+        say(
+            f"validation_accuracy: {loop.last_evaluation.accuracy:.4f} "
+            f"(best {loop.best.value:.4f} at update {loop.best.update})"
+        )
+    say(f"run directory: {loop.directory.path}")

@@ -1,0 +1,28 @@
+"""updates.npz: what every update left behind, beside the checkpoints."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.program.records import UpdateRecords
+from drivetrain.run.files import write_atomically
+
+
+def save_history(path: Path, records: UpdateRecords, *, updates: int) -> None:
+    """Writes the values of all updates so far."""
+    content = io.BytesIO()
+    columns = {name: records.read(name, 0, updates) for name in records.columns}
+    np.savez(content, allow_pickle=False, **columns)
+    write_atomically(path, content.getvalue())
+
+
+def load_history(path: Path) -> dict[str, NDArray[np.float32]]:
+    """The values written so far; empty when there is no sound file."""
+    try:
+        with np.load(path, allow_pickle=False) as columns:
+            return {name: columns[name] for name in columns.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return {}

@@ -1,0 +1,79 @@
+"""What runs there are and how they compare; read from their directories alone."""
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.run.directory import RunDirectory
+from drivetrain.run.files import read_json
+from drivetrain.run.metrics import read_metrics
+
+
+def find_runs(parent: Path) -> list[RunDirectory]:
+    """The runs directly inside a folder, oldest first."""
+    if not parent.is_dir():
+        return []
+    found = [RunDirectory(path) for path in parent.iterdir() if (path / "recipe.yaml").is_file()]
+    return sorted(found, key=lambda run: run.recipe.stat().st_mtime)
+
+
+def describe_run(run: RunDirectory) -> dict[str, Any]:
+    """One row of the table of runs."""
+    entries = read_metrics(run.metrics)
+    recipe = read_recipe_yaml(run.recipe)
+    validations = [entry for entry in entries if entry["event"] == "validation"]
+    trainings = [entry for entry in entries if entry["event"] == "train"]
+    accuracies = [entry["accuracy"] for entry in validations if entry.get("accuracy") is not None]
+    return {
+        "run": str(run.path),
+        "status": _status(run, entries),
+        "model": recipe["model"],
+        "dataset": recipe["dataset"],
+        "update": _last_update(run, entries),
+        "total_updates": _total_updates(run),
+        "training_loss": trainings[-1]["loss"] if trainings else None,
+        "validation_accuracy": accuracies[-1] if accuracies else None,
+        "best_validation_accuracy": max(accuracies, default=None),
+        "elapsed_seconds": max((float(e.get("elapsed_seconds", 0.0)) for e in entries), default=0.0),
+        "images_per_second": trainings[-1].get("images_per_second") if trainings else None,
+    }
+
+
+def recipe_differences(runs: list[RunDirectory]) -> dict[str, list[Any]]:
+    """The options in which runs differ, with each run's value."""
+    recipes = [read_recipe_yaml(run.recipe) for run in runs]
+    names = [name for name in recipes[0] if name != "output_dir"]
+    values = {name: [recipe.get(name) for recipe in recipes] for name in names}
+    return {name: column for name, column in values.items() if any(value != column[0] for value in column)}
+
+
+def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
+    logged = [int(entry.get("update", 0)) for entry in entries]
+    saved = [int(path.name) for path in run.checkpoints.glob("[0-9]*")]
+    return max([*logged, *saved], default=0)
+
+
+def _status(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
+    if entries and entries[-1]["event"] == "summary":
+        return "finished"
+    return "running" if _is_locked(run) else "stopped"
+
+
+def _is_locked(run: RunDirectory) -> bool:
+    lock = run.path / ".lock"
+    if not lock.is_file():
+        return False
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _total_updates(run: RunDirectory) -> int | None:
+    try:
+        return int(read_json(run.plan)["total_updates"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,55 @@
+"""metrics.jsonl: one object per event, in the order of the updates."""
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from drivetrain.run.files import write_atomically
+
+
+class MetricsLog:
+    """Appends events; a run that continues first drops what lies after its checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: str, **values: Any) -> dict[str, Any]:
+        """Writes one event with the time; returns it."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        entry = {"event": event, "time": now, **{name: _tidy(value) for name, value in values.items()}}
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+        return entry
+
+    def rewind(self, update: int) -> None:
+        """Keeps the events up to an update; the ones after it will happen again."""
+        kept = [entry for entry in read_metrics(self.path) if _lasts(entry, update)]
+        write_atomically(self.path, "".join(json.dumps(entry) + "\n" for entry in kept).encode())
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole events of a file; a last line that a kill cut short is left out."""
+    if not path.is_file():
+        return []
+    entries: list[dict[str, Any]] = []
+    for line in path.read_text().splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(entry, dict):
+            entries.append(entry)
+    return entries
+
+
+def _lasts(entry: dict[str, Any], update: int) -> bool:
+    return entry.get("event") != "summary" and int(entry.get("update", 0)) <= update
+
+
+def _tidy(value: Any) -> Any:
+    """JSON has no NaN; a number that is none becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,135 @@
+"""Class probabilities for image files."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import nn
+
+from drivetrain.errors import BadInputError
+from drivetrain.program.build import build_task
+from drivetrain.run.assemble import validation_batch_size
+from drivetrain.run.files import write_atomically
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+
+
+def predict_run(
+    path: str | Path,
+    inputs: Sequence[str | Path],
+    *,
+    output: str | Path,
+    reporter: Reporter,
+    formats: Sequence[str] = ("csv",),
+    checkpoint: str = "newest",
+    device: str = "auto",
+    model: nn.Module | None = None,
+) -> list[dict[str, Any]]:
+    """Writes predictions.csv / predictions.json; one row per image, in the order given."""
+    if checkpoint == "all":
+        raise BadInputError(
+            "--checkpoint all is for evaluate; predict takes one, such as --checkpoint newest."
+        )
+    files = expand_inputs(inputs)
+    run = open_trained_run(path, device=device, model=model)
+    run.load(find_checkpoints(run.directory, checkpoint)[0])
+    rows = _predict_files(run, files, reporter)
+    destination = Path(output)
+    try:
+        destination.mkdir(parents=True, exist_ok=True)
+        for kind in formats:
+            content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
+            write_atomically(destination / f"predictions.{kind}", content.encode())
+    except OSError as error:
+        raise BadInputError(
+            f"--output {output} cannot be written: {error.strerror}; name another folder."
+        ) from error
+    return rows
+
+
+def expand_inputs(inputs: Sequence[str | Path]) -> list[Path]:
+    """Files as they are, folders as the images in them, sorted by name."""
+    files: list[Path] = []
+    for given in map(Path, inputs):
+        if given.is_dir():
+            found = sorted(path for path in given.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+            if not found:
+                raise BadInputError(f"INPUT {given} holds no image files ({', '.join(IMAGE_SUFFIXES)}).")
+            files += found
+        elif given.is_file():
+            files.append(given)
+        else:
+            raise BadInputError(f"INPUT {given} does not exist; name image files or folders of them.")
+    return files
+
+
+def _predict_files(run: TrainedRun, files: list[Path], reporter: Reporter) -> list[dict[str, Any]]:
+    batch_size = validation_batch_size(run.recipe, run.preprocess)
+    rows: list[dict[str, Any]] = []
+    reporter.start_progress("predicting", done=0, total=len(files))
+    for start in range(0, len(files), batch_size):
+        batch = files[start : start + batch_size]
+        probabilities = _probabilities(run, np.stack([read_image(path, run) for path in batch]))
+        rows += [_row(path, values, run) for path, values in zip(batch, probabilities, strict=True)]
+        if reporter.progress_due():
+            reporter.progress(len(rows), "images")
+    reporter.stop_progress()
+    return rows
+
+
+def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
+    """An image file as the run's data set would hold it: its channels, its size, its range."""
+    spec = run.spec
+    if spec.channels not in (1, 3):
+        raise BadInputError(f"RUN was trained on images of {spec.channels} channels; files hold 1 or 3.")
+    try:
+        with Image.open(path) as image:
+            converted = image.convert("L" if spec.channels == 1 else "RGB")
+            if converted.size != (spec.width, spec.height):
+                converted = converted.resize((spec.width, spec.height), Image.Resampling.BILINEAR)
+            pixels = np.asarray(converted, dtype=np.uint8)
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise BadInputError(f"INPUT {path} is not an image that can be read ({error}).") from error
+    shaped = pixels.reshape(spec.height, spec.width, spec.channels)
+    return shaped if spec.image_dtype == "uint8" else (shaped / np.float32(255)).astype(np.float32)
+
+
+@torch.inference_mode()
+def _probabilities(run: TrainedRun, images: NDArray[Any]) -> NDArray[np.float32]:
+    run.model.eval()
+    batch = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device.torch_device)
+    probabilities: NDArray[np.float32] = (
+        build_task(run.recipe).probabilities(run.model(run.preprocess(batch))).cpu().numpy()
+    )
+    return probabilities
+
+
+def _row(path: Path, probabilities: NDArray[np.float32], run: TrainedRun) -> dict[str, Any]:
+    names = run.spec.class_names
+    best = int(probabilities.argmax())
+    listed = {name: round(float(value), 6) for name, value in zip(names, probabilities, strict=True)}
+    return {
+        "file": str(path),
+        "class": names[best],
+        "probability": listed[names[best]],
+        "probabilities": listed,
+    }
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = list(rows[0]["probabilities"])
+    writer.writerow(["file", "class", "probability", *(f"p_{name}" for name in names)])
+    for row in rows:
+        writer.writerow([row["file"], row["class"], row["probability"], *row["probabilities"].values()])
+    return text.getvalue()

@@ -1,0 +1,53 @@
+"""README.md of a run directory: the result in a few lines, and what each file is."""
+
+from typing import Any
+
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.directory import RunDirectory
+from drivetrain.run.files import write_atomically
+
+_FILES = {
+    "curves.png": "loss and accuracy over the updates",
+    "predictions/validation.png": "validation images and what the model says, mistakes first",
+    "metrics.jsonl": "one line per log, validation and the summary",
+    "updates.npz": "loss, accuracy and learning rate of every update",
+    "recipe.yaml": "everything that was asked for, defaults included",
+    "plan.json": "what it became: batches, epochs, executions, learning rate, model",
+    "checkpoints/": "weights and optimiser state (safetensors, checksums in manifest.json)",
+    "rank-0.log": "what was printed",
+}
+
+
+def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Recipe) -> None:
+    """Writes the page once a run is finished."""
+    lines = [f"# {directory.path.name}", "", f"`{recipe.model}` on `{recipe.dataset}`.", ""]
+    lines += [
+        "| | |",
+        "| --- | --- |",
+        *(f"| {name} | {value} |" for name, value in _results(summary).items()),
+    ]
+    lines += ["", "![curves](curves.png)", ""]
+    if (directory.predictions / "validation.png").is_file():
+        lines += ["![predictions](predictions/validation.png)", ""]
+    present = {name: what for name, what in _FILES.items() if (directory.path / name).exists()}
+    lines += [
+        "| file | what it is |",
+        "| --- | --- |",
+        *(f"| `{name}` | {what} |" for name, what in present.items()),
+    ]
+    lines += ["", f"Measure it again: `drivetrain evaluate {directory.path}`."]
+    write_atomically(directory.path / "README.md", ("\n".join(lines) + "\n").encode())
+
+
+def _results(summary: dict[str, Any]) -> dict[str, str]:
+    results: dict[str, str] = {}
+    if "validation" in summary:
+        results["validation accuracy"] = f"{summary['validation']['accuracy']:.4f}"
+        results["best validation accuracy"] = (
+            f"{summary['best']['value']:.4f} (update {summary['best']['update']})"
+        )
+        results["validation loss"] = f"{summary['validation']['loss']:.4f}"
+    results["time to train"] = f"{summary['time_to_train_seconds']:.1f} s"
+    results["throughput"] = f"{summary['images_per_second']:.0f} images/s"
+    results["device"] = str(summary["device"])
+    return results

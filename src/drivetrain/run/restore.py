@@ -1,0 +1,90 @@
+"""A trained model out of a run directory; no data set is needed for it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from drivetrain.cluster.devices import Device, choose_device
+from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+from drivetrain.program.build import place_model
+from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.assemble import model_of
+from drivetrain.run.checkpoint import (
+    Checkpoint,
+    CorruptCheckpointError,
+    checkpoint_paths,
+    load_checkpoint,
+    newest_checkpoint,
+)
+from drivetrain.run.directory import RunDirectory, open_run
+from drivetrain.run.files import read_json
+from drivetrain.run.saver import restore_model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedRun:
+    """A run as the commands after training see it."""
+
+    directory: RunDirectory
+    recipe: Recipe
+    spec: DataSpec
+    preprocess: Preprocess
+    model: nn.Module
+    device: Device
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Takes over the weights of a checkpoint."""
+        restore_model(self.model, checkpoint)
+
+
+def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module | None = None) -> TrainedRun:
+    """Builds a run's model; its weights are still the initial ones until `load`."""
+    directory = open_run(path)
+    try:
+        recipe = Recipe(**read_recipe_yaml(directory.recipe))
+        spec = DataSpec.from_json(read_json(directory.data))
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInputError(f"RUN {path} cannot be read: {error}") from error
+    chosen = choose_device(device)
+    built = model_of(recipe, spec) if model is None else model
+    return TrainedRun(
+        directory=directory,
+        recipe=recipe,
+        spec=spec,
+        preprocess=Preprocess(spec, recipe.image_size),
+        model=place_model(built, chosen),
+        device=chosen,
+    )
+
+
+def find_checkpoints(directory: RunDirectory, which: str) -> list[Checkpoint]:
+    """The checkpoints that --checkpoint names: newest, best, all, or an update's number."""
+    paths = checkpoint_paths(directory.checkpoints)
+    if not paths:
+        raise BadInputError(f"RUN {directory.path} holds no checkpoint; train it with --checkpoints True.")
+    if which == "all":
+        return [_load(path) for path in paths]
+    newest, problems = newest_checkpoint(directory.checkpoints)
+    if newest is None:
+        raise BadInputError(f"RUN {directory.path} holds no sound checkpoint: {problems[0]}")
+    if which == "newest":
+        return [newest]
+    update = newest.manifest["state"]["best"]["update"] if which == "best" else which
+    by_name = {path.name: path for path in paths}
+    if str(update) not in by_name:
+        known = ", ".join(by_name)
+        raise BadInputError(
+            f"--checkpoint {which} is not in {directory.path}; newest, best, all, {known} are."
+        )
+    return [_load(by_name[str(update)])]
+
+
+def _load(path: Path) -> Checkpoint:
+    try:
+        return load_checkpoint(path)
+    except CorruptCheckpointError as error:
+        raise BadInputError(f"--checkpoint {path.name} is corrupt: {error}") from error

@@ -1,0 +1,63 @@
+"""What of a training program goes into a checkpoint, and back."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drivetrain.errors import BadInputError, RunFailedError
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run.checkpoint import Checkpoint, prune_checkpoints, save_checkpoint
+
+
+def save_program(program: TrainingProgram, parent: Path, *, update: int, state: dict[str, Any]) -> Path:
+    """Writes a checkpoint of a program whose weights are sound."""
+    if not bool(torch.isfinite(program.parameters.values).all()):
+        raise RunFailedError(
+            f"the weights are not finite at update {update}, so no checkpoint of them was written; "
+            "try a lower --learning-rate or --clip-norm 1."
+        )
+    return save_checkpoint(
+        parent,
+        update=update,
+        model=program.model.state_dict(),
+        optimiser=_named_states(program),
+        state=state,
+    )
+
+
+def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
+    """Puts a checkpoint's weights and optimiser state into a program, in place."""
+    restore_model(program.model, checkpoint)
+    own = _named_states(program)
+    if set(own) != set(checkpoint.optimiser):
+        raise BadInputError(f"{checkpoint.path} holds another optimiser's state; --overwrite starts afresh.")
+    with torch.no_grad():
+        for name, state in own.items():
+            state.copy_(checkpoint.optimiser[name])
+
+
+def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
+    """Puts a checkpoint's weights into a model of the same architecture."""
+    try:
+        model.load_state_dict(checkpoint.model)
+    except RuntimeError as error:
+        raise BadInputError(
+            f"{checkpoint.path} does not fit --model: {str(error).splitlines()[-1].strip()}"
+        ) from error
+
+
+def prune(parent: Path, *, keep_last: int, best_update: int | None) -> None:
+    """Keeps the newest checkpoints and the best one."""
+    prune_checkpoints(
+        parent, keep_last=keep_last, keep_updates=set() if best_update is None else {best_update}
+    )
+
+
+def _named_states(program: TrainingProgram) -> dict[str, Tensor]:
+    return {
+        f"{state}/{name}": view
+        for state, flat in program.optimiser.states.items()
+        for name, view in program.parameters.named_views(flat)
+    }

@@ -1,0 +1,42 @@
+"""Classification: cross-entropy over classes, accuracy."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from drivetrain.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationTask:
+    """Loss and metrics as sums over samples, so that any cut of a batch adds up to the same."""
+
+    label_smoothing: float = 0.0
+    metric_name: str = "accuracy"
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each sample, in float32 or wider."""
+        return F.cross_entropy(
+            _at_least_float32(logits), labels, reduction="none", label_smoothing=self.label_smoothing
+        )
+
+    def correct(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """1 for each sample whose most likely class is right, else 0."""
+        return logits.detach().argmax(1) == labels
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return _at_least_float32(logits).softmax(1)
+
+    def check_output(self, shape: torch.Size, *, batch: int, num_classes: int) -> None:
+        """Refuses a model whose output is not one number per sample and class."""
+        if tuple(shape) != (batch, num_classes):
+            raise BadInputError(
+                f"--model gives an output of shape {tuple(shape)} for {batch} images; classification over "
+                f"{num_classes} classes needs ({batch}, {num_classes}), see --num-classes."
+            )
+
+
+def _at_least_float32(logits: Tensor) -> Tensor:
+    return logits if logits.dtype == torch.float64 else logits.float()

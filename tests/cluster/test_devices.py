@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from drivetrain.cluster.devices import choose_device
+from drivetrain.errors import BadInputError
+
+
+def test_auto_chooses_and_says_what() -> None:
+    device = choose_device("auto")
+    assert device.reason.startswith("auto")
+    assert device.is_cpu != torch.accelerator.is_available()
+
+
+def test_the_cpu_answers_every_question() -> None:
+    device = choose_device("cpu")
+    assert 0 < device.free_memory_bytes <= device.total_memory_bytes
+    assert device.peak_memory_bytes > 0
+    assert device.collective_backend == "gloo"
+    assert device.new_stream() is None
+    assert device.wide_dtype == torch.float64
+    assert "threads" in device.description
+    device.synchronise()
+
+
+def test_generators_are_set() -> None:
+    device = choose_device("cpu")
+    device.seed_generators(5)
+    first = torch.rand(3)
+    device.seed_generators(5)
+    assert torch.equal(torch.rand(3), first)
+
+
+@pytest.mark.parametrize("name", ["gpu9", "cuda:99", "xpu:3"])
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(BadInputError, match=rf"--device {name} .*--device cpu"):
+        choose_device(name)
+
+
+def test_half_types_are_found_in_a_child_process() -> None:
+    """Which ones there are depends on the machine; that a forbidden unit does not kill us does not."""
+    assert set(choose_device("cpu").usable_half_types()) <= {torch.bfloat16, torch.float16}

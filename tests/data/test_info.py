@@ -1,0 +1,75 @@
+"""The named data sets."""
+
+import subprocess
+import sys
+
+import pytest
+
+from drivetrain.data.info import (
+    dataset_info,
+    dataset_names,
+    held_out_count,
+    is_external_dataset,
+    sample_counts,
+)
+from drivetrain.errors import BadInputError
+
+
+def test_names_and_sizes() -> None:
+    assert dataset_names() == ("digits", "mnist", "synthetic")
+    mnist, digits, synthetic = (dataset_info(name) for name in ("mnist", "digits", "synthetic"))
+    assert (mnist.train_samples, mnist.validation_samples) == (60000, 10000)
+    assert (mnist.channels, mnist.height, mnist.width, mnist.num_classes) == (1, 28, 28, 10)
+    assert mnist.needs_files
+    assert (digits.train_samples, digits.validation_samples, digits.height) == (1797, 0, 8)
+    assert digits.default_validation_fraction == 0.2
+    assert (synthetic.channels, synthetic.height, synthetic.num_classes) == (3, 32, 10)
+    assert synthetic.generated
+
+
+def test_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(
+        BadInputError, match=r"--dataset mnits .*Did you mean --dataset mnist\?.*digits, mnist"
+    ):
+        dataset_info("mnits")
+
+
+@pytest.mark.parametrize(
+    ("name", "external"),
+    [
+        ("my_data:load", True),
+        ("package.module:make", True),
+        ("mnist", False),
+        ("mnist:", False),
+        (":load", False),
+        ("a b:load", False),
+    ],
+)
+def test_external_names(name: str, external: bool) -> None:
+    assert is_external_dataset(name) is external
+
+
+def test_held_out_count() -> None:
+    assert held_out_count(1797, fraction=0.2) == 359
+    assert held_out_count(3, fraction=0.01) == 1
+    assert held_out_count(3, fraction=0) == 0
+    with pytest.raises(BadInputError, match="--validation-fraction"):
+        held_out_count(1, fraction=0.5)
+
+
+def test_sample_counts() -> None:
+    digits, mnist, synthetic = (dataset_info(name) for name in ("digits", "mnist", "synthetic"))
+    assert (sample_counts(digits).train, sample_counts(digits).validation) == (1438, 359)
+    limited = sample_counts(mnist, limit_train_samples=100, limit_validation_samples=20000)
+    assert (limited.train, limited.validation, limited.test) == (100, 10000, 0)
+    split = sample_counts(mnist, validation_fraction=0.1)
+    assert (split.train, split.validation, split.test) == (54000, 6000, 10000)
+    generated = sample_counts(synthetic, dataset_size=3)
+    assert (generated.train, generated.validation) == (3, 1)
+
+
+def test_names_sources_and_order_do_without_torch() -> None:
+    modules = ("info", "source", "order", "mnist", "digits", "synthetic", "splits")
+    imports = "; ".join(f"import drivetrain.data.{module}" for module in modules)
+    code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

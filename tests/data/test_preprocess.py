@@ -1,0 +1,73 @@
+"""From stored images to what a model sees."""
+
+import numpy as np
+import pytest
+import torch
+
+from drivetrain.data.preprocess import Preprocess, channels_last_view
+from tests.data.helpers import float_source, small_source, spec_of_small
+
+
+def stored(channels: int = 3) -> torch.Tensor:
+    images, _ = small_source(channels=channels).fetch(np.arange(4))
+    return channels_last_view(torch.from_numpy(images))
+
+
+def bilinear_by_hand(image: np.ndarray, size: int) -> np.ndarray:
+    """Half-pixel centres, edges repeated, no antialiasing, in float64."""
+
+    def weights(length: int) -> np.ndarray:
+        centres = np.clip((np.arange(size) + 0.5) * length / size - 0.5, 0, None)
+        low = np.minimum(np.floor(centres).astype(int), length - 1)
+        matrix = np.zeros((size, length))
+        np.add.at(matrix, (np.arange(size), low), 1 - (centres - low))
+        np.add.at(matrix, (np.arange(size), np.minimum(low + 1, length - 1)), centres - low)
+        return matrix
+
+    return np.asarray(weights(image.shape[0]) @ image @ weights(image.shape[1]).T)
+
+
+def test_bytes_are_multiplied_by_one_over_255() -> None:
+    images = stored()
+    prepared = Preprocess(spec_of_small(small_source()), None)(images)
+    assert prepared.dtype == torch.float32
+    assert torch.equal(prepared, images.to(torch.float32) * (1 / 255))
+    assert prepared.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_floating_data_are_used_as_they_are() -> None:
+    source, spec = float_source()
+    images, _ = source.fetch(np.arange(5))
+    prepared = Preprocess(spec, None)(channels_last_view(torch.from_numpy(images)))
+    assert np.array_equal(prepared.permute(0, 2, 3, 1).numpy(), images)
+
+
+@pytest.mark.parametrize("size", [3, 11])
+def test_resize_is_bilinear_with_half_pixel_centres(size: int) -> None:
+    images = stored()
+    preprocess = Preprocess(spec_of_small(small_source()), size)
+    prepared = preprocess(images)
+    assert (preprocess.channels, preprocess.height, preprocess.width) == (3, size, size)
+    assert prepared.shape == (4, 3, size, size)
+    expected = bilinear_by_hand(images[2, 1].numpy().astype(np.float64), size) / 255
+    assert np.allclose(prepared[2, 1].numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5])
+@pytest.mark.parametrize("size", [None, 3, 70])
+def test_a_sample_does_not_depend_on_its_batch(channels: int, size: int | None) -> None:
+    images = stored(channels)
+    preprocess = Preprocess(spec_of_small(small_source(channels=channels)), size)
+    whole = preprocess(images)
+    for index in range(4):
+        assert torch.equal(preprocess(images[index : index + 1])[0], whole[index])
+    assert whole.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_input_is_not_written_to() -> None:
+    preprocess = Preprocess(spec_of_small(small_source()), None)
+    images = stored().to(torch.float32)
+    before = images.clone()
+    prepared = preprocess(images)
+    assert torch.equal(images, before)
+    assert torch.equal(prepared, preprocess(stored()))

@@ -1,0 +1,107 @@
+"""What a plan assumes of data it does not open."""
+
+from typing import Any
+
+import pytest
+
+from drivetrain.errors import BadInputError
+from drivetrain.plan.inputs import PlannedInputs, planned_inputs
+from drivetrain.recipe.schema import Recipe
+
+
+def _inputs(**fields: Any) -> PlannedInputs:
+    """The inputs of a recipe whose given fields come from the command line."""
+    origins = dict.fromkeys(Recipe.model_fields, "default") | dict.fromkeys(fields, "command line")
+    return planned_inputs(Recipe(**fields), origins=origins)
+
+
+def _shape(inputs: PlannedInputs) -> tuple[int, int, int]:
+    return inputs.channels, inputs.image_size, inputs.num_classes
+
+
+def test_nothing_named_is_the_demonstration() -> None:
+    inputs = _inputs()
+    assert _shape(inputs) == (1, 8, 10)
+    assert inputs.samples == 1797 - 359
+    assert inputs.warnings == ()
+
+
+def test_named_data_set_gives_the_shape() -> None:
+    inputs = _inputs(model="mnist_cnn", dataset="mnist")
+    assert (_shape(inputs), inputs.samples, inputs.warnings) == ((1, 28, 10), 60000, ())
+    assert _shape(_inputs(dataset="synthetic")) == (3, 32, 10)
+
+
+def test_named_model_alone_has_its_native_shape_and_a_warning() -> None:
+    inputs = _inputs(model="cifar_resnet20")
+    assert _shape(inputs) == (3, 32, 10)
+    (warning,) = inputs.warnings
+    assert "cifar_resnet20" in warning
+    assert "3x32x32 images of 10 classes" in warning
+
+
+def test_options_come_before_everything() -> None:
+    options = {"channels": 2, "image_size": 64, "num_classes": 7}
+    for fields in (
+        {},
+        {"dataset": "mnist"},
+        {"model": "cifar_resnet20"},
+        {"dataset": "own.data:make", "dataset_size": 9},
+    ):
+        inputs = _inputs(**fields, **options)
+        assert _shape(inputs) == (2, 64, 7)
+        assert inputs.warnings == ()
+
+
+def test_dataset_size_stands_in_for_a_data_set() -> None:
+    assert _inputs(dataset="mnist", dataset_size=50000).samples == 50000
+    assert _inputs(dataset="synthetic", dataset_size=300).samples == 300
+    assert _inputs(dataset="digits", dataset_size=1000).samples == 1000
+
+
+def test_an_explicit_share_is_held_out_of_any_size() -> None:
+    assert _inputs(dataset="digits", dataset_size=1000, validation_fraction=0.1).samples == 900
+    assert _inputs(dataset="digits", validation_fraction=0.0).samples == 1797
+    assert _inputs(dataset="mnist", validation_fraction=0.5).samples == 30000
+    assert _inputs(dataset="mnist", dataset_size=10, validation_fraction=0.01).samples == 9
+
+
+def test_share_that_leaves_nothing_is_an_error() -> None:
+    with pytest.raises(BadInputError, match="--validation-fraction"):
+        _inputs(dataset="mnist", dataset_size=1, validation_fraction=0.5)
+
+
+def test_limit_comes_last() -> None:
+    assert _inputs(limit_train_samples=100).samples == 100
+    assert _inputs(dataset="mnist", validation_fraction=0.5, limit_train_samples=30000).warnings == ()
+    inputs = _inputs(dataset="mnist", limit_train_samples=70000)
+    assert inputs.samples == 60000
+    assert inputs.warnings == ("--limit-train-samples 70000 has no effect on 60000 training samples.",)
+
+
+def test_external_data_set_needs_its_size() -> None:
+    with pytest.raises(BadInputError, match="--dataset-size"):
+        _inputs(dataset="own.data:make")
+
+
+def test_external_data_set_is_planned_with_the_models_shape_and_a_warning() -> None:
+    inputs = _inputs(model="mnist_cnn", dataset="own.data:make", dataset_size=640, num_classes=5)
+    assert (_shape(inputs), inputs.samples) == ((1, 28, 5), 640)
+    (warning,) = inputs.warnings
+    assert "--channels, --image-size would say otherwise" in warning
+
+
+def test_external_model_takes_the_data_sets_shape() -> None:
+    assert _shape(_inputs(model="own.models:net")) == (1, 8, 10)
+
+
+def test_external_model_and_data_set_need_the_shape() -> None:
+    with pytest.raises(BadInputError, match="--channels and --image-size"):
+        _inputs(model="own.models:net", dataset="own.data:make", dataset_size=10, num_classes=2)
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(BadInputError, match="--dataset minst"):
+        _inputs(dataset="minst")
+    with pytest.raises(BadInputError, match="--model foo"):
+        _inputs(model="foo")

@@ -1,0 +1,52 @@
+"""The plan as a person sees it."""
+
+import io
+
+from rich.console import Console
+
+from drivetrain.optim.schedule import LearningRate
+from drivetrain.optim.schedule_curves import constant, cosine
+from drivetrain.plan.build import build_plan, plan_training
+from drivetrain.plan.render import print_plan, sparkline
+from drivetrain.recipe.load import resolve_recipe
+
+
+def _rate(peak: float) -> LearningRate:
+    return LearningRate(curve=cosine(peak, decay_updates=99), peak=peak, peak_origin="")
+
+
+def _text(*, encoding: str = "utf-8") -> str:
+    resolved = resolve_recipe(overrides={"global_batch_size": 70})
+    plan = build_plan(resolved, lr_at=[0, 300])
+    training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    print_plan(plan, learning_rate=training.learning_rate, console=Console(file=stream, width=80))
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_sparkline_falls_with_the_rate() -> None:
+    line = sparkline(_rate(0.1), total_updates=100)
+    assert (len(line), line[0], line[-1]) == (40, "█", "▁")
+    assert list(line) == sorted(line, reverse=True)
+
+
+def test_sparkline_of_extremes() -> None:
+    assert sparkline(_rate(0.0), total_updates=3) == "▁▁▁"
+    flat = LearningRate(curve=constant(0.3), peak=0.3, peak_origin="")
+    assert sparkline(flat, total_updates=1) == "█"
+
+
+def test_table_fits_80_columns_and_says_everything() -> None:
+    text = _text()
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("64 samples per weight update", "1438", "at update 300", "cifar_resnet8", "FLOP", "█"):
+        assert part in text
+    assert "warning: --global-batch-size 70" in text
+    assert "\x1b" not in text
+
+
+def test_table_without_unicode() -> None:
+    text = _text(encoding="ascii")
+    assert "##" in text

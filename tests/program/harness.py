@@ -1,0 +1,101 @@
+"""A training program over samples that a test holds in its hand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.cluster.devices import Device
+from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.order import SampleOrder
+from drivetrain.optim.schedule import LearningRate
+from drivetrain.optim.schedule_curves import constant
+from drivetrain.optim.sgd import Sgd
+from drivetrain.program.batch_norm import install_batch_norm_owner
+from drivetrain.program.context import UpdateContext
+from drivetrain.program.dropout import install_counter_dropout
+from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.records import UpdateRecords
+from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.tasks.classification import ClassificationTask
+
+CPU = torch.device("cpu")
+
+
+class GivenFeed:
+    """Feeds the same global batch at every update, cut into micro-batches."""
+
+    data_seconds = transfer_seconds = 0.0
+
+    def __init__(self, images: Tensor, labels: Tensor, *, micro: int, weights: Tensor | None = None) -> None:
+        self.batch = MicroBatch(images, labels, weights, torch.arange(len(labels)))
+        self.micro = micro
+
+    def micro_batches(self, update: int) -> Iterator[MicroBatch]:
+        for first in range(0, len(self.batch.labels), self.micro):
+            part = slice(first, first + self.micro)
+            weights = None if self.batch.weights is None else self.batch.weights[part]
+            yield MicroBatch(
+                self.batch.images[part], self.batch.labels[part], weights, self.batch.slots[part]
+            )
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class SquaredError:
+    """Mean squared error as a task, for the worked cases."""
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.flatten() - targets).square()
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.detach().flatten() - targets).square()
+
+
+def make_program(
+    model: nn.Module,
+    feed: GivenFeed,
+    *,
+    rate: float = 1.0,
+    task: Any = None,
+    rules: GradientRules | None = None,
+    updates: int = 10,
+    seed: int = 0,
+) -> TrainingProgram:
+    """The program of a plain SGD training on the CPU."""
+    context = UpdateContext(CPU)
+    install_counter_dropout(model, seed=seed, context=context)
+    owner = install_batch_norm_owner(model, kept_share=0.97)
+    parameters = FlatParameters(model)
+    samples = len(feed.batch.labels)
+    return TrainingProgram(
+        model=model,
+        parameters=parameters,
+        batch_norms=owner,
+        context=context,
+        task=cast(ClassificationTask, task or ClassificationTask()),
+        optimiser=Sgd(parameters.values),
+        learning_rate=LearningRate(curve=constant(rate), peak=rate, peak_origin="test"),
+        rules=rules or GradientRules(),
+        feed=feed,
+        order=SampleOrder(
+            seed=seed,
+            samples=samples,
+            global_batch=samples,
+            updates_per_epoch=Fraction(1),
+            remainder="trim",
+            shuffle=False,
+        ),
+        records=UpdateRecords(updates, device=CPU),
+        device=Device(torch_device=CPU, reason="test"),
+        seed=seed,
+    )
+
+
+def always(_update: int) -> bool:
+    return True

@@ -1,0 +1,120 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from drivetrain.errors import BadInputError
+from drivetrain.program.batch_norm import ReportingBatchNorm, install_batch_norm_owner
+
+
+def _net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8, momentum=0.01),
+        nn.ReLU(),
+        nn.Conv2d(8, 4, 3),
+        nn.BatchNorm2d(4, 1e-3, 0.2),
+    ).double()
+
+
+def _images(seed: int = 0) -> torch.Tensor:
+    return torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("loss_scale", [1.0, 900.0], ids=["case 83", "case 84"])
+def test_outputs_gradients_and_statistics_equal_the_standard_batch_norm(loss_scale: float) -> None:
+    standard, ours = _net(), _net()
+    owner = install_batch_norm_owner(ours, kept_share=None)
+    outputs = [model(_images()) for model in (standard, ours)]
+    assert torch.equal(outputs[0], outputs[1])
+    for output in outputs:
+        (output.square().sum() * loss_scale).backward()
+    owner.commit()
+    for (name, expected), (_, actual) in zip(
+        standard.named_parameters(), ours.named_parameters(), strict=True
+    ):
+        assert expected.grad is not None
+        assert actual.grad is not None
+        assert torch.equal(expected.grad, actual.grad), name
+    count = 16 * 6 * 6
+    expected_norm, actual_norm = standard[1], ours[1]
+    assert isinstance(expected_norm, nn.BatchNorm2d)
+    assert isinstance(actual_norm, ReportingBatchNorm)
+    assert torch.allclose(expected_norm.running_mean, actual_norm.running_mean, rtol=1e-12, atol=1e-14)  # type: ignore[arg-type]
+    assert expected_norm.running_var is not None
+    biased = 0.99 + (expected_norm.running_var - 0.99) * (count - 1) / count
+    assert torch.allclose(biased, actual_norm.running_var, rtol=1e-12, atol=1e-14)
+
+
+def test_statistics_move_once_per_update_by_the_average_over_micro_batches() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3)).double()
+    owner = install_batch_norm_owner(model, kept_share=0.97)
+    parts = torch.split(_images(), 4)
+    for part in parts:
+        model(part)
+    norm = model[0]
+    assert isinstance(norm, ReportingBatchNorm)
+    assert torch.equal(norm.running_mean, torch.zeros(3, dtype=torch.float64))
+    owner.commit()
+    mean = torch.stack([part.mean((0, 2, 3)) for part in parts]).mean(0)
+    variance = torch.stack([part.var((0, 2, 3), correction=0) for part in parts]).mean(0)
+    assert torch.allclose(norm.running_mean, 0.03 * mean, rtol=1e-10)
+    assert torch.allclose(norm.running_var, 0.97 + 0.03 * variance, rtol=1e-10)
+    assert norm.num_batches_tracked.item() == 1
+
+
+def test_evaluation_uses_and_does_not_move_statistics() -> None:
+    model, standard = _net(), _net()
+    owner = install_batch_norm_owner(model, kept_share=0.9)
+    before = copy.deepcopy(model.state_dict())
+    assert torch.equal(model.eval()(_images()), standard.eval()(_images()))
+    owner.commit()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_forgotten_reports_leave_no_trace() -> None:
+    model = _net()
+    owner = install_batch_norm_owner(model, kept_share=0.9)
+    before = copy.deepcopy(model.state_dict())
+    model(_images())
+    owner.forget()
+    owner.commit()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_layers_that_run_unequally_often_are_averaged_each() -> None:
+    shared = nn.BatchNorm2d(3, momentum=0.5).double()
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = shared
+            self.once = nn.BatchNorm2d(3, momentum=0.5).double()
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            output: torch.Tensor = self.once(inputs) + self.norm(inputs) + self.norm(inputs * 3)
+            return output
+
+    model = Twice()
+    owner = install_batch_norm_owner(model, kept_share=None)
+    model(_images())
+    owner.commit()
+    mean = _images().mean((0, 2, 3))
+    assert torch.allclose(model.norm.running_mean, 0.5 * 2 * mean, rtol=1e-10)  # type: ignore[arg-type]
+    assert torch.allclose(model.once.running_mean, 0.5 * mean, rtol=1e-10)  # type: ignore[arg-type]
+
+
+def test_state_names_are_those_of_the_plain_model() -> None:
+    model = _net()
+    names = list(model.state_dict())
+    install_batch_norm_owner(model, kept_share=None)
+    assert sorted(model.state_dict()) == sorted(names)
+
+
+def test_a_cumulative_average_is_refused_by_name() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3, momentum=None))
+    with pytest.raises(BadInputError, match=r"batch norm 0 .*--bn-momentum 0\.97"):
+        install_batch_norm_owner(model, kept_share=None)
+    assert len(install_batch_norm_owner(model, kept_share=0.9).layers) == 1

@@ -1,0 +1,237 @@
+"""Resolution: all layers, origins, names, and one sentence for every refused value."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.load import resolve_recipe
+from drivetrain.recipe.params import LrScheduleParams, LrWarmupParams, OptimizerParams
+from drivetrain.recipe.schema import Recipe
+
+
+def test_nothing_asked_is_the_default() -> None:
+    resolved = resolve_recipe()
+    assert resolved.recipe == Recipe()
+    assert set(resolved.origins) == set(Recipe.model_fields)
+    assert set(resolved.origins.values()) == {"default"}
+    assert (resolved.name, resolved.warnings) == ("digits-cifar_resnet8", ())
+
+
+def test_all_layers_in_order() -> None:
+    base = {"seed": 1, "num_epochs": 2, "micro_batch_size": 3, "clip_norm": 1.0}
+    resolved = resolve_recipe(config="mnist_tutorial", overrides={"num-epochs": "9", "lr": "0.5"}, base=base)
+    recipe, origins = resolved.recipe, resolved.origins
+    assert (recipe.seed, recipe.num_epochs, recipe.micro_batch_size, recipe.clip_norm) == (1, 9, 64, 1.0)
+    assert (origins["seed"], origins["num_epochs"]) == ("run directory", "command line")
+    assert origins["micro_batch_size"] == "recipe mnist_tutorial (mnist_tutorial.yaml:4)"
+    assert (recipe.learning_rate, origins["learning_rate"]) == (0.5, "command line")
+
+
+def test_a_whole_recipe_as_base_gives_way() -> None:
+    base = Recipe(global_batch_size=64, log_every=5, optimizer="sgd").model_dump()
+    resolved = resolve_recipe(base=base, overrides={"gradient_accumulation_count": 3, "logs_per_epoch": 1})
+    assert resolved.recipe.global_batch_size is None
+    assert resolved.recipe.log_every is None
+    adam = resolve_recipe(base=base, overrides={"optimizer": "adam"})
+    assert adam.recipe.optimizer_params == OptimizerParams()
+
+
+def test_what_was_meant_for_one_call_does_not_come_back() -> None:
+    base = Recipe(overwrite=True, seed=3).model_dump()
+    resolved = resolve_recipe(base=base)
+    assert (resolved.recipe.overwrite, resolved.recipe.seed) == (False, 3)
+    assert resolve_recipe(base=Recipe(training=False).model_dump()).recipe.training
+    assert resolve_recipe(base=base, overrides={"overwrite": "True"}).recipe.overwrite
+
+
+def test_typed_values_and_text_mean_the_same() -> None:
+    typed = {
+        "micro_batch_size": 8,
+        "shuffle": False,
+        "learning_rate": 0.25,
+        "optimizer_params": OptimizerParams(momentum=0.5),
+        "lr_schedule_params": LrScheduleParams(epochs_to_total_decay=3),
+        "lr_warmup_params": LrWarmupParams(warmup_epochs=1),
+        "model_params": {"a": [1, 2]},
+        "logs_per_epoch": 0.5,
+        "num_epochs": 4,
+    }
+    text = {
+        "batch-size": "8",
+        "shuffle": "no",
+        "lr": "0.25",
+        "optimizer-params": '{"momentum": 0.5}',
+        "lr-schedule-params": "epochs-to-total-decay: 3",
+        "lr-warmup-params": "{warmup_epochs: 1}",
+        "model-params": "{a: [1, 2]}",
+        "logs-per-epoch": "0.5",
+        "epochs": "4",
+    }
+    assert resolve_recipe(overrides=typed).recipe == resolve_recipe(overrides=text).recipe
+
+
+def test_a_resolved_recipe_can_be_passed_on() -> None:
+    first = resolve_recipe(overrides={"log_every": 5, "checkpoints": False}).recipe
+    asked = {field: getattr(first, field) for field in first.model_fields_set}
+    assert resolve_recipe(overrides=asked).recipe == first
+
+
+@pytest.mark.parametrize("text", ["true", "T", "1", "yes", "Y", "ON", "True"])
+def test_words_for_true(text: str) -> None:
+    assert resolve_recipe(overrides={"tensorboard": text}).recipe.tensorboard is True
+
+
+@pytest.mark.parametrize("text", ["false", "F", "0", "no", "N", "OFF", "False"])
+def test_words_for_false(text: str) -> None:
+    assert resolve_recipe(overrides={"shuffle": text}).recipe.shuffle is False
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "overrides", "name"),
+    [
+        ("digits", None, {}, "digits"),
+        (None, "my recipe.v2.yaml", {}, "my-recipe-v2"),
+        (None, "../.yaml", {}, "yaml"),
+        (None, None, {"dataset": "my.data:make", "model": "a.b:net"}, "my-data-make-a-b-net"),
+    ],
+)
+def test_names_are_safe_for_a_folder(
+    tmp_path: Path, config: str | None, path: str | None, overrides: dict[str, Any], name: str
+) -> None:
+    file = None
+    if path is not None:
+        file = tmp_path / Path(path).name
+        file.write_text("seed: 1\n")
+    assert resolve_recipe(config=config, config_path=file, overrides=overrides).name == name
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        (
+            "micro_batch_size",
+            "0",
+            "--micro-batch-size is 0, it must be at least 1; --micro-batch-size 32 works.",
+        ),
+        (
+            "micro_batch_size",
+            "x",
+            "--micro-batch-size is x, it must be a whole number; --micro-batch-size 32 works.",
+        ),
+        (
+            "micro_batch_size",
+            1.5,
+            "--micro-batch-size is 1.5, it must be a whole number; --micro-batch-size 32 works.",
+        ),
+        ("num_workers", "-1", "--num-workers is -1, it must be at least 0; --num-workers 2 works."),
+        (
+            "label-smoothing",
+            "1",
+            "--label-smoothing is 1, it must be at least 0 and less than 1; --label-smoothing 0.0 works.",
+        ),
+        ("clip_norm", "0", "--clip-norm is 0, it must be more than 0; --clip-norm 1.0 works."),
+        (
+            "learning_rate",
+            "inf",
+            "--learning-rate is inf, it must be a finite number; --learning-rate 0.1 works.",
+        ),
+        ("learning_rate", "fast", "--learning-rate is fast, it must be a number; --learning-rate 0.1 works."),
+        (
+            "optimizer",
+            "adm",
+            "--optimizer is adm, it must be one of sgd, adam, adamw; --optimizer adam works.",
+        ),
+        ("shuffle", "maybe", "--shuffle: maybe is not a valid boolean value; --shuffle True works."),
+        (
+            "optimizer_params",
+            "{momentun: 1}",
+            "--optimizer-params has no key momentun. Did you mean momentum? "
+            "Its keys are momentum, beta1, beta2, epsilon.",
+        ),
+        (
+            "optimizer_params",
+            "{momentum:1}",
+            "--optimizer-params has no key momentum:1. Did you mean momentum? "
+            "Its keys are momentum, beta1, beta2, epsilon.",
+        ),
+        (
+            "optimizer_params",
+            "{momentum: 1}",
+            "momentum of --optimizer-params is 1, it must be at least 0 and less than 1; "
+            "--optimizer-params '{\"momentum\": 0.9}' works.",
+        ),
+        (
+            "lr_schedule_params",
+            "{values: [a]}",
+            "values of --lr-schedule-params is a, it must be a list of numbers; "
+            '--lr-schedule-params \'{"boundaries": [2, 4], "values": [0.1, 0.01, 0.001]}\' works.',
+        ),
+        (
+            "lr_warmup_params",
+            "{warmup_mode: mask}",
+            "--lr-warmup-params needs the key warmup_epochs; "
+            "--lr-warmup-params '{\"warmup_epochs\": 1}' works.",
+        ),
+        (
+            "lr_warmup_params",
+            "{warmup_mode: x, warmup_epochs: 1}",
+            "warmup_mode of --lr-warmup-params is x, it must be one of shift, mask; "
+            '--lr-warmup-params \'{"warmup_mode": "shift", "warmup_epochs": 1}\' works.',
+        ),
+        (
+            "weight_updates_per_epoch",
+            "0",
+            "--weight-updates-per-epoch is 0, it must be at least 1, or -1 for what the data set gives; "
+            "--weight-updates-per-epoch 100 works.",
+        ),
+        (
+            "output_dir",
+            "",
+            "--output-dir is '', it must be text, at least one character; --output-dir runs/mine works.",
+        ),
+    ],
+)
+def test_one_sentence_for_a_refused_value(option: str, value: Any, sentence: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        resolve_recipe(overrides={option: value})
+    assert str(caught.value) == sentence
+
+
+def test_an_unknown_override() -> None:
+    with pytest.raises(
+        BadInputError, match=r"^micro_batch_sise is not an option\. Did you mean micro-batch-size\?$"
+    ):
+        resolve_recipe(overrides={"micro_batch_sise": 3})
+
+
+def test_long_and_odd_values_stay_one_short_line() -> None:
+    with pytest.raises(BadInputError) as caught:
+        resolve_recipe(overrides={"micro_batch_size": "1\n2\x1b[31m" + "x" * 1000})
+    assert len(str(caught.value)) < 200
+    assert str(caught.value).isprintable()
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.lists(st.text(), max_size=2)
+)
+KEYS = st.sampled_from(list(Recipe.model_fields)) | st.text(max_size=6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(overrides=st.dictionaries(KEYS, VALUES, max_size=3))
+def test_whatever_is_given_the_answer_is_one_line(overrides: dict[str, Any]) -> None:
+    message = "none"
+    try:
+        resolve_recipe(overrides=overrides)
+    except BadInputError as error:
+        message = str(error)
+    assert len(message.splitlines()) == 1

@@ -1,0 +1,46 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from drivetrain.cli.main import main
+
+from .conftest import TrainSmall, signal_after
+
+
+@pytest.fixture
+def runs(tmp_path: Path, train_small: TrainSmall) -> Path:
+    train_small(tmp_path / "first", max_updates=6)
+    with signal_after(2):
+        train_small(tmp_path / "second", seed=5, learning_rate=0.02)
+    return tmp_path
+
+
+def test_runs_are_listed_with_their_state(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "--runs-dir", str(runs), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert [(Path(row["run"]).name, row["status"], row["update"]) for row in rows] == [
+        ("first", "finished", 6),
+        ("second", "stopped", 3),
+    ]
+    assert rows[0]["total_updates"] == 6
+    assert rows[0]["validation_accuracy"] is not None
+
+
+def test_two_runs_are_compared_by_what_differs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", str(runs / "first"), str(runs / "second"), "--json"]) == 0
+    differences = json.loads(capsys.readouterr().out)["differences"]
+    assert differences["seed"] == [1, 5]
+    assert differences["learning_rate"] == [None, 0.02]
+    assert "model" not in differences
+    assert main(["runs", str(runs / "first"), str(runs / "second")]) == 0
+    shown = capsys.readouterr().out
+    assert "--learning-rate" in shown
+    assert "finished" in shown
+
+
+def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
+    assert "drivetrain train" in capsys.readouterr().out
+    assert main(["runs", "--runs-dir", str(tmp_path / "absent")]) == 2
+    assert main(["runs", str(tmp_path / "absent")]) == 2

@@ -1,0 +1,74 @@
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import drivetrain
+from drivetrain.errors import BadInputError
+
+from .conftest import TrainSmall
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("predict") / "run"
+    drivetrain.train(quiet=True, output_dir=str(path), num_epochs=4, limit_train_samples=800)
+    return path
+
+
+def _save_digits(folder: Path, count: int) -> list[int]:
+    digits = load_digits()
+    folder.mkdir()
+    for index in range(count):
+        pixels = np.rint(digits.images[index] * 255 / 16).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"digit-{index:02}.png")
+    return [int(label) for label in digits.target[:count]]
+
+
+def test_digits_from_files_are_recognised(run: Path, tmp_path: Path) -> None:
+    labels = _save_digits(tmp_path / "images", 20)
+    rows = drivetrain.predict(run, [tmp_path / "images"], output=tmp_path / "out")
+    right = sum(int(row["class"]) == label for row, label in zip(rows, labels, strict=True))
+    assert right >= 18
+    for row in rows:
+        assert sum(row["probabilities"].values()) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_csv_and_json_hold_the_same_rows(run: Path, tmp_path: Path) -> None:
+    from drivetrain.cli.main import main
+
+    _save_digits(tmp_path / "images", 3)
+    status = main(
+        ["predict", str(run), str(tmp_path / "images"), "--output", str(tmp_path / "out"), "--format", "both"]
+    )
+    assert status == 0
+    with (tmp_path / "out" / "predictions.csv").open() as file:
+        table = list(csv.DictReader(file))
+    rows = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    assert [row["file"] for row in table] == [row["file"] for row in rows]
+    assert [row["class"] for row in table] == [row["class"] for row in rows]
+    assert set(table[0]) == {"file", "class", "probability", *(f"p_{digit}" for digit in range(10))}
+
+
+def test_other_sizes_and_modes_are_converted(run: Path, tmp_path: Path) -> None:
+    Image.new("RGBA", (31, 17), (255, 0, 0, 255)).save(tmp_path / "colour.png")
+    Image.new("L", (8, 8)).save(tmp_path / "grey.jpg")
+    rows = drivetrain.predict(run, [tmp_path / "colour.png", tmp_path / "grey.jpg"], output=tmp_path / "out")
+    assert len(rows) == 2
+
+
+def test_bad_inputs_are_named(run: Path, tmp_path: Path, train_small: TrainSmall) -> None:
+    (tmp_path / "note.png").write_text("no image")
+    (tmp_path / "empty").mkdir()
+    for given, words in [
+        ("note.png", "not an image"),
+        ("empty", "no image files"),
+        ("absent.png", "not exist"),
+    ]:
+        with pytest.raises(BadInputError, match=f"INPUT .*{given}.*{words}"):
+            drivetrain.predict(run, [tmp_path / given], output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,137 @@
+"""Kill it anywhere, run the same command again, get the same weights."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivetrain.data import order
+from drivetrain.run.history import load_history
+from drivetrain.run.metrics import read_metrics
+
+from .conftest import SMALL, TrainSmall, final_files, signal_after
+
+STREAMED = {"data_placement": "stream", "num_workers": 0}
+UPDATES_PER_EPOCH = 6
+TOTAL = 18
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+
+    import drivetrain
+
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("straight") / "run"
+    drivetrain.train(quiet=True, output_dir=str(path), **SMALL)
+    return path
+
+
+@pytest.mark.parametrize("update", [0, 1, 4, 6, 15])
+def test_a_run_stopped_at_any_update_ends_with_the_same_bits(
+    update: int, straight: Path, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    with signal_after(update):
+        stopped = train_small(tmp_path / "run")
+    assert (stopped.status, stopped.updates, stopped.exit_status) == ("stopped", update + 1, 143)
+    finished = train_small(tmp_path / "run", **STREAMED)
+    assert finished.status == "finished"
+    assert final_files(tmp_path / "run") == final_files(straight)
+
+
+def test_three_stops_inside_one_epoch_and_two_loader_workers(
+    straight: Path, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    for update in (6, 7, 9):
+        with signal_after(update, signal.SIGINT):
+            assert train_small(tmp_path / "run", **STREAMED).exit_status == 130
+    train_small(tmp_path / "run", data_placement="stream", num_workers=2)
+    assert final_files(tmp_path / "run") == final_files(straight)
+
+
+def test_metrics_and_history_of_a_continued_run_are_those_of_the_straight_one(
+    straight: Path, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    with signal_after(8):
+        train_small(tmp_path / "run")
+    train_small(tmp_path / "run")
+    logs = [read_metrics(path / "metrics.jsonl") for path in (straight, tmp_path / "run")]
+    timeless = [[_without_times(entry) for entry in log] for log in logs]
+    assert timeless[0] == timeless[1]
+    histories = [load_history(path / "updates.npz") for path in (straight, tmp_path / "run")]
+    for name in histories[0]:
+        assert np.array_equal(histories[0][name], histories[1][name])
+        assert len(histories[0][name]) == TOTAL
+
+
+def _without_times(entry: dict[str, Any]) -> dict[str, Any]:
+    kept = ("event", "update", "epoch", "samples", "loss", "accuracy", "learning_rate")
+    return {name: entry[name] for name in kept if name in entry}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_kill_9_between_two_checkpoints(
+    num_workers: int, straight: Path, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    status = _train_and_kill(tmp_path / "run", update=10, checkpoint_every=4)
+    assert status == -signal.SIGKILL
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["6", "8"]
+    train_small(tmp_path / "run", data_placement="stream", num_workers=num_workers)
+    assert final_files(tmp_path / "run") == final_files(straight)
+
+
+def _train_and_kill(path: Path, *, update: int, checkpoint_every: int) -> int:
+    script = f"""
+import os, signal, torch, drivetrain
+from drivetrain.program.training import TrainingProgram
+torch.set_num_threads(1)
+run_update = TrainingProgram.run_update
+def killed(self, update):
+    run_update(self, update)
+    if update == {update}:
+        os.kill(os.getpid(), signal.SIGKILL)
+TrainingProgram.run_update = killed
+drivetrain.train(quiet=True, output_dir={str(path)!r}, checkpoint_every={checkpoint_every}, **{SMALL!r})
+"""
+    return subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode
+
+
+def test_negative_control_another_sample_order_ends_with_other_weights(
+    straight: Path, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with signal_after(8):
+        train_small(tmp_path / "run")
+    permutation = order._permutation
+    monkeypatch.setattr(order, "_permutation", lambda *address: permutation(*address)[::-1])
+    train_small(tmp_path / "run")
+    assert final_files(tmp_path / "run")["model.safetensors"] != final_files(straight)["model.safetensors"]
+
+
+def test_a_dropout_model_continues_with_the_same_bits(tmp_path: Path, train_small: TrainSmall) -> None:
+    options = {"model": "mnist_cnn", "image_size": 12, "optimizer": "adam", "learning_rate": 0.001}
+    train_small(tmp_path / "straight", **options)
+    with signal_after(3):
+        train_small(tmp_path / "run", **options)
+    train_small(tmp_path / "run", **options)
+    assert final_files(tmp_path / "run") == final_files(tmp_path / "straight")
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, drivetrain
+from drivetrain.program.training import TrainingProgram
+def twice(self, update):
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+TrainingProgram.run_update = twice
+drivetrain.train(quiet=True, output_dir={str(tmp_path / "run")!r}, **{SMALL!r})
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode == 143
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert os.listdir(tmp_path / "run")

@@ -1,0 +1,106 @@
+"""A user's own model and data, in a few lines of Python."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import drivetrain
+from drivetrain.errors import BadInputError
+
+
+def _data(samples: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.arange(samples) % 3
+    images = np.zeros((samples, 9, 9, 1), dtype=np.uint8)
+    for index, label in enumerate(labels):
+        images[index, label * 3 : label * 3 + 3] = 200 + index % 50
+    return images, labels
+
+
+class Net(nn.Module):
+    def __init__(self, num_classes: int = 3) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.1))
+        self.head = nn.Linear(4 * 49, num_classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.features(images).flatten(1))
+        return logits
+
+
+def test_own_module_and_arrays(tmp_path: Path) -> None:
+    model = Net()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    result = drivetrain.train(
+        model=model,
+        data=_data(),
+        output_dir=str(tmp_path / "run"),
+        micro_batch_size=10,
+        num_epochs=8,
+        learning_rate=0.02,
+        validation_fraction=0.2,
+        quiet=True,
+    )
+    assert result.metrics["validation"]["accuracy"] == 1.0
+    assert isinstance(model.features[1], nn.BatchNorm2d)
+    assert not torch.equal(model.head.weight, before["head.weight"])
+    assert model(torch.zeros(1, 1, 9, 9)).shape == (1, 3)
+
+
+def test_tensors_and_a_torch_dataset_give_the_same_run(tmp_path: Path) -> None:
+    images, labels = _data()
+    tensors = (torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels))
+    dataset = torch.utils.data.TensorDataset(*tensors)
+    finals = []
+    for number, data in enumerate([(images, labels), tensors, dataset]):
+        result = drivetrain.train(
+            model="cifar_resnet8",
+            data=data,
+            output_dir=str(tmp_path / str(number)),
+            micro_batch_size=10,
+            max_updates=4,
+            quiet=True,
+        )
+        finals.append(result.model.state_dict())
+    for other in finals[1:]:
+        assert all(torch.equal(value, other[name]) for name, value in finals[0].items())
+
+
+def test_own_validation_data(tmp_path: Path) -> None:
+    result = drivetrain.train(
+        model=Net(),
+        data=_data(30),
+        validation_data=_data(21),
+        output_dir=str(tmp_path / "run"),
+        micro_batch_size=10,
+        max_updates=2,
+        quiet=True,
+    )
+    assert result.metrics["validation"]["validation_samples"] == 21
+
+
+def test_a_module_of_the_wrong_output_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"shape \(2, 5\).*needs \(2, 3\)"):
+        drivetrain.train(model=Net(5), data=_data(), output_dir=str(tmp_path / "run"), quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recipes_as_objects_and_by_name(tmp_path: Path) -> None:
+    recipe = drivetrain.Recipe(
+        dataset="synthetic", dataset_size=64, image_size=16, micro_batch_size=16, num_epochs=1
+    )
+    assert drivetrain.make_plan(recipe)["total_updates"] == 4
+    assert drivetrain.make_plan(recipe, num_epochs=2)["total_updates"] == 8
+    assert drivetrain.make_plan("mnist_tutorial")["batch"]["global"] == 64
+    result = drivetrain.train(recipe, output_dir=str(tmp_path / "run"), quiet=True)
+    assert result.updates == 4
+
+
+def test_create_model_and_public_names() -> None:
+    assert sum(p.numel() for p in drivetrain.create_model("cifar_resnet8").parameters()) == 75_290
+    for name in drivetrain.__all__:
+        assert getattr(drivetrain, name) is not None
+    with pytest.raises(AttributeError):
+        _ = drivetrain.nothing
