@@ -23,6 +23,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 CONTENDERS = ("drivetrain", "plain", "lightning")
 BATCH = 64
+PROFILED = range(100, 200)
 
 
 def load_float_images(data_dir: str, limit: int | None) -> Any:
@@ -133,6 +134,29 @@ def run_drivetrain(data_dir: str, limit: int | None) -> dict[str, float]:
     return {"seconds": seconds, "loss": train_event["loss"], **{f"seconds_{k}": v for k, v in spent.items()}}
 
 
+def profile_drivetrain(data_dir: str, limit: int | None) -> dict[str, float]:
+    """Shares of the CPU time of our updates, by operation, largest first."""
+    import torch
+
+    from drivetrain.program.training import TrainingProgram
+
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    run_update = TrainingProgram.run_update
+
+    def profiled(self: TrainingProgram, update: int) -> None:
+        if update == PROFILED.start:
+            profiler.start()
+        run_update(self, update)
+        if update == PROFILED.stop - 1:
+            profiler.stop()
+
+    TrainingProgram.run_update = profiled  # type: ignore[method-assign]
+    run_drivetrain(data_dir, limit)
+    events = sorted(profiler.key_averages(), key=lambda event: -event.self_cpu_time_total)
+    total = sum(event.self_cpu_time_total for event in events)
+    return {event.key: round(event.self_cpu_time_total / total, 4) for event in events[:12]}
+
+
 def measure(contender: str, data_dir: str, limit: int | None) -> dict[str, float]:
     """One repeat, in a process of its own."""
     command = [sys.executable, __file__, "--data-dir", data_dir, "--contender", contender]
@@ -162,11 +186,18 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limit-train-samples", type=int)
-    parser.add_argument("--contender", choices=CONTENDERS, help="run one repeat of this one and print it")
+    parser.add_argument(
+        "--contender", choices=(*CONTENDERS, "profile"), help="run one repeat of this one and print it"
+    )
     parser.add_argument("--output", default=str(RESULTS / "mnist_epoch-cpu-2-cores.json"))
     args = parser.parse_args()
     if args.contender:
-        run = {"drivetrain": run_drivetrain, "plain": run_plain, "lightning": run_lightning}[args.contender]
+        run = {
+            "drivetrain": run_drivetrain,
+            "plain": run_plain,
+            "lightning": run_lightning,
+            "profile": profile_drivetrain,
+        }[args.contender]
         print(json.dumps(run(args.data_dir, args.limit_train_samples)))
         return
     found: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
@@ -182,6 +213,7 @@ def main() -> None:
         "median_seconds": medians,
         "speed_against_plain": medians["plain"] / medians["drivetrain"],
         "speed_against_lightning": medians["lightning"] / medians["drivetrain"],
+        "where_the_time_of_an_update_goes": measure("profile", args.data_dir, 19200),
         "runs": found,
     }
     Path(args.output).write_text(json.dumps(result, indent=2) + "\n")

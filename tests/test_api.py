@@ -61,6 +61,7 @@ def test_tensors_and_a_torch_dataset_give_the_same_run(tmp_path: Path) -> None:
             output_dir=str(tmp_path / str(number)),
             micro_batch_size=10,
             max_updates=4,
+            device="cpu",
             quiet=True,
         )
         finals.append(result.model.state_dict())

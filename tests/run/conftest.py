@@ -22,6 +22,7 @@ SMALL: dict[str, Any] = {
     "gradient_accumulation_count": 2,
     "num_epochs": 3,
     "seed": 1,
+    "device": "cpu",
 }
 
 
