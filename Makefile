@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint clean
 
 demo: $(READY)
 	$(BIN)/drivetrain train --output-dir runs/demo --overwrite

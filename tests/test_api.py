@@ -1,6 +1,7 @@
 """A user's own model and data, in a few lines of Python."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,57 @@ def test_own_validation_data(tmp_path: Path) -> None:
         quiet=True,
     )
     assert result.metrics["validation"]["validation_samples"] == 21
+
+
+def test_other_data_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    images, labels = _data()
+    options: dict[str, Any] = {
+        "model": "cifar_resnet8",
+        "micro_batch_size": 10,
+        "max_updates": 2,
+        "quiet": True,
+    }
+    first = drivetrain.train(data=(images, labels), **options)
+    second = drivetrain.train(data=(255 - images, labels), **options)
+    assert first.directory != second.directory
+
+
+def test_a_finished_run_without_weights_is_not_passed_off_as_trained(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "data": _data(),
+        "output_dir": str(tmp_path / "run"),
+        "micro_batch_size": 10,
+        "max_updates": 2,
+    }
+    drivetrain.train(model=Net(), checkpoints=False, quiet=True, **options)
+    with pytest.raises(BadInputError, match="without a checkpoint"):
+        drivetrain.train(model=Net(), checkpoints=False, quiet=True, **options)
+
+
+def test_a_class_inside_a_function_and_images_that_are_not_square(tmp_path: Path) -> None:
+    class Local(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(8 * 12, 2)
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.head(images.flatten(1))
+            return logits
+
+    data = (np.zeros((20, 8, 12, 1), np.uint8), np.arange(20) % 2)
+    options: dict[str, Any] = {"data": data, "micro_batch_size": 10, "max_updates": 1, "quiet": True}
+    result = drivetrain.train(model=Local(), output_dir=str(tmp_path / "run"), **options)
+    assert result.status == "finished"
+    with pytest.raises(BadInputError, match="cannot take"):
+        drivetrain.train(model=Net(), output_dir=str(tmp_path / "other"), **options)
+
+
+def test_what_has_no_effect_is_refused() -> None:
+    with pytest.raises(BadInputError, match="without data"):
+        drivetrain.train(validation_data=_data())
+    with pytest.raises(BadInputError, match="model_params"):
+        drivetrain.train(model=Net(), data=_data(), model_params={"dropout": 0.1})
 
 
 def test_a_module_of_the_wrong_output_is_refused(tmp_path: Path) -> None:

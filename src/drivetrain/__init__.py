@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from drivetrain.api import evaluate, make_plan, predict, train
+    from drivetrain.api import crossval, evaluate, make_plan, predict, train
     from drivetrain.data.source import DataSplits
     from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
     from drivetrain.models.create import create_model
     from drivetrain.recipe.schema import Recipe
+    from drivetrain.run.crossval import CrossvalResult
     from drivetrain.run.train import RunResult
 
 _HOMES = {
@@ -19,7 +20,9 @@ _HOMES = {
     "Recipe": "drivetrain.recipe.schema",
     "RunFailedError": "drivetrain.errors",
     "RunResult": "drivetrain.run.train",
+    "CrossvalResult": "drivetrain.run.crossval",
     "create_model": "drivetrain.models.create",
+    "crossval": "drivetrain.api",
     "evaluate": "drivetrain.api",
     "make_plan": "drivetrain.api",
     "predict": "drivetrain.api",
@@ -28,12 +31,14 @@ _HOMES = {
 
 __all__ = [
     "BadInputError",
+    "CrossvalResult",
     "DataSplits",
     "DrivetrainError",
     "Recipe",
     "RunFailedError",
     "RunResult",
     "create_model",
+    "crossval",
     "evaluate",
     "make_plan",
     "predict",

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ from torch import nn
 from drivetrain.data.arrays import as_source, spec_of
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import split_user_data
+from drivetrain.errors import BadInputError
 from drivetrain.plan.build import build_plan
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.evaluate import PYTHON_DATA, evaluate_run
+from drivetrain.run.crossval import CrossvalResult, crossval_resolved
+from drivetrain.run.directory import PYTHON_DATA
+from drivetrain.run.evaluate import evaluate_run
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
@@ -34,16 +38,43 @@ def train(
     labels) arrays or tensors, or a torch Dataset. Samples for validation are held out of `data` where
     `validation_fraction` says so.
     """
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
     own_model = model if isinstance(model, nn.Module) else None
+    if validation_data is not None and data is None:
+        raise BadInputError("validation_data has no effect without data; give both.")
+    if own_model is not None and options.get("model_params"):
+        raise BadInputError("model_params has no effect on a model that is built already; leave it out.")
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
     splits = (
         None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
     )
-    with Reporter(quiet=quiet) as reporter:
+    with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         result = train_resolved(resolved, reporter=reporter, data=splits, model=copy.deepcopy(own_model))
     if own_model is not None:
         own_model.load_state_dict(result.model.state_dict())
     return result
+
+
+def crossval(
+    recipe: Recipe | str | None = None,
+    *,
+    model: nn.Module | str | None = None,
+    data: Any = None,
+    quiet: bool = False,
+    **options: Any,
+) -> CrossvalResult:
+    """Trains every fold of a recipe, `folds=5` for example, and gives means and deviations over them.
+
+    Every fold begins with your module as it is now, which itself stays untrained.
+    """
+    own_model = model if isinstance(model, nn.Module) else None
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
+    with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
+        return crossval_resolved(
+            resolved,
+            reporter=reporter,
+            open_fold=None if data is None else partial(split_user_data, train=data),
+            make_model=None if own_model is None else partial(copy.deepcopy, own_model),
+        )
 
 
 def evaluate(
@@ -99,6 +130,12 @@ def _resolve(recipe: Recipe | str | None, options: dict[str, Any]) -> ResolvedRe
     return resolve_recipe(config=recipe, overrides=options)
 
 
+def _class_path(kind: type) -> str:
+    """How --model would name the class, so that `evaluate` can build it again where that is possible."""
+    name = kind.__name__ if "<locals>" in kind.__qualname__ else kind.__qualname__
+    return f"{kind.__module__}:{name}"
+
+
 def _with_own_parts(
     options: dict[str, Any],
     *,
@@ -107,8 +144,7 @@ def _with_own_parts(
 ) -> dict[str, Any]:
     own: dict[str, Any] = {}
     if model is not None:
-        kind = type(model)
-        own["model"] = model if isinstance(model, str) else f"{kind.__module__}:{kind.__qualname__}"
+        own["model"] = model if isinstance(model, str) else _class_path(type(model))
     if data is not None:
         own["dataset"] = PYTHON_DATA
     return {**own, **options}

@@ -60,7 +60,8 @@ def test_version(capsys: Capture) -> None:
 
 
 def test_the_commands_of_the_front() -> None:
-    assert list(COMMANDS) == ["train", "evaluate", "predict", "plan", "runs", "recipes", "models"]
+    names = ["train", "crossval", "evaluate", "predict", "plan", "runs", "recipes", "models", "data"]
+    assert list(COMMANDS) == names
 
 
 def test_a_command_gets_its_arguments_and_gives_its_status(install: Install) -> None:
@@ -112,7 +113,7 @@ def test_a_bug_keeps_its_traceback(install: Install) -> None:
         (
             ["trian"],
             "drivetrain: error: trian is not a command. Did you mean train? "
-            "Commands: train, evaluate, predict, plan, runs, recipes, models.\n",
+            "Commands: train, crossval, evaluate, predict, plan, runs, recipes, models, data.\n",
         ),
         (
             ["--seed", "3"],

@@ -54,6 +54,7 @@ def make_order(
     seed: int = 3,
     shuffle: bool = True,
     updates_per_epoch: int | None = None,
+    bad: tuple[int, ...] = (),
 ) -> SampleOrder:
     exact = Fraction(samples, global_batch)
     natural = {"trim": Fraction(int(exact)), "pad": Fraction(ceil(exact)), "carry": exact}[remainder]
@@ -64,6 +65,7 @@ def make_order(
         updates_per_epoch=natural if updates_per_epoch is None else Fraction(updates_per_epoch),
         remainder=remainder,
         shuffle=shuffle,
+        bad=bad,
     )
 
 
@@ -77,9 +79,11 @@ def same_batches(first: list[MicroBatch], second: list[MicroBatch]) -> bool:
 
 
 def _same_batch(first: MicroBatch, second: MicroBatch) -> bool:
-    if (first.weights is None) != (second.weights is None):
-        return False
-    pairs = [(first.images, second.images), (first.labels, second.labels), (first.slots, second.slots)]
-    if first.weights is not None and second.weights is not None:
-        pairs.append((first.weights, second.weights))
-    return all(a.stride() == b.stride() and a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
+    parts = ("images", "labels", "slots", "weights", "partner_labels", "mix")
+    return all(_same_tensor(getattr(first, part), getattr(second, part)) for part in parts)
+
+
+def _same_tensor(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return first.stride() == second.stride() and first.dtype == second.dtype and torch.equal(first, second)

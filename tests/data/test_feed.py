@@ -90,6 +90,11 @@ def test_workers_without_effect_are_said() -> None:
     assert choose(num_workers=2, data_placement="stream")[1] == []
 
 
+def test_no_more_loader_workers_than_a_machine_bears() -> None:
+    with pytest.raises(BadInputError, match=r"--num-workers 99999 is more than .*; --num-workers \d works"):
+        choose(num_workers=99999, data_placement="stream")
+
+
 def test_eight_bit_transfer_needs_bytes_and_preprocessing_on_the_device() -> None:
     with pytest.raises(BadInputError, match="--accelerator-side-preprocess True"):
         choose(eight_bit_transfer=True, accelerator_side_preprocess=False)

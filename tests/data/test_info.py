@@ -16,7 +16,16 @@ from drivetrain.errors import BadInputError
 
 
 def test_names_and_sizes() -> None:
-    assert dataset_names() == ("digits", "mnist", "synthetic")
+    assert dataset_names() == (
+        "cifar10",
+        "cifar100",
+        "digits",
+        "image-folder",
+        "imagenet",
+        "mnist",
+        "packed",
+        "synthetic",
+    )
     mnist, digits, synthetic = (dataset_info(name) for name in ("mnist", "digits", "synthetic"))
     assert (mnist.train_samples, mnist.validation_samples) == (60000, 10000)
     assert (mnist.channels, mnist.height, mnist.width, mnist.num_classes) == (1, 28, 28, 10)
@@ -29,9 +38,21 @@ def test_names_and_sizes() -> None:
 
 def test_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(
-        BadInputError, match=r"--dataset mnits .*Did you mean --dataset mnist\?.*digits, mnist"
+        BadInputError, match=r"--dataset mnits .*Did you mean --dataset mnist\?.*imagenet, mnist"
     ):
         dataset_info("mnits")
+
+
+def test_imagenet_and_cifar() -> None:
+    imagenet, cifar10, cifar100 = (dataset_info(name) for name in ("imagenet", "cifar10", "cifar100"))
+    assert (imagenet.train_samples, imagenet.validation_samples) == (1281167, 50000)
+    assert (imagenet.num_classes, imagenet.height, imagenet.width, imagenet.channels) == (1000, 224, 224, 3)
+    assert sample_counts(imagenet).train == 1281167
+    for info, classes in ((cifar10, 10), (cifar100, 100)):
+        assert (info.train_samples, info.validation_samples, info.height) == (50000, 10000, 32)
+        assert len(info.class_names) == info.num_classes == classes
+    assert dataset_info("gc-imagenet") is imagenet
+    assert not dataset_info("image-folder").is_sized
 
 
 @pytest.mark.parametrize(
@@ -69,7 +90,7 @@ def test_sample_counts() -> None:
 
 
 def test_names_sources_and_order_do_without_torch() -> None:
-    modules = ("info", "source", "order", "mnist", "digits", "synthetic", "splits")
+    modules = ("info", "source", "order", "mnist", "digits", "synthetic", "splits", "fetch", "verify_files")
     imports = "; ".join(f"import drivetrain.data.{module}" for module in modules)
     code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,6 +1,7 @@
 """Which sample is where."""
 
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivetrain.data.order import SampleOrder, micro_batch_slice, replica_slots, without_padding
+from drivetrain.data.order import PADDING, SampleOrder, micro_batch_slice, replica_slots, without_padding
 from drivetrain.program.randomness import draw_permutation, stream_key
 from drivetrain.recipe.schema import Remainder
 from tests.data.helpers import make_order
@@ -117,3 +118,45 @@ def test_an_epoch_with_empty_updates_is_a_mistake_of_the_caller() -> None:
             remainder="pad",
             shuffle=True,
         )
+
+
+def test_passes_say_how_often_the_samples_were_gone_through() -> None:
+    assert make_order(10, remainder="carry").passes(0, 3).tolist() == [
+        [0] * 8,
+        [0] * 2 + [1] * 6,
+        [1] * 4 + [2] * 4,
+    ]
+    assert make_order(10, remainder="pad").passes(1, 3).tolist() == [[0] * 8, [1] * 8]
+    assert make_order(10, remainder="trim").passes(1, 2).tolist() == [[1] * 8]
+
+
+def test_bad_samples_are_not_usable() -> None:
+    assert make_order(10).usable().tolist() == list(range(10))
+    assert make_order(10, bad=(0, 3)).usable().tolist() == [1, 2, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("remainder", ["trim", "pad", "carry"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_bad_samples_move_no_other_sample(remainder: Remainder, shuffle: bool) -> None:
+    whole = make_order(remainder=remainder, shuffle=shuffle)
+    bad = (3, 17, 49)
+    marked = replace(whole, bad=bad)
+    expected = whole.rows(0, 20)
+    expected[np.isin(expected, bad)] = PADDING
+    assert np.array_equal(marked.rows(0, 20), expected)
+    counts = (expected != PADDING).sum(axis=1)
+    assert [marked.real_samples(update) for update in range(20)] == counts.tolist()
+    assert (counts < 8).any()
+
+
+def test_padding_at_the_front_repeats_the_first_real_sample() -> None:
+    order = replace(make_order(10, shuffle=False), bad=(0, 1, 5))
+    assert order.indices(0).tolist() == [-1, -1, 2, 3, 4, -1, 6, 7]
+    assert without_padding(order.indices(0)).tolist() == [2, 2, 2, 3, 4, 2, 6, 7]
+
+
+def test_an_update_of_bad_samples_alone_weighs_nothing() -> None:
+    order = replace(make_order(4, global_batch=2, shuffle=False), bad=(0, 1))
+    assert order.indices(0).tolist() == [-1, -1]
+    assert without_padding(order.rows(0, 2)).tolist() == [[0, 0], [2, 3]]
+    assert (order.real_samples(0), order.real_samples(1)) == (1, 2)

@@ -1,10 +1,13 @@
 """From stored images to what a model sees."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from drivetrain.data.preprocess import Preprocess, channels_last_view
+from drivetrain.data.source import Normalisation
 from tests.data.helpers import float_source, small_source, spec_of_small
 
 
@@ -71,3 +74,62 @@ def test_the_input_is_not_written_to() -> None:
     prepared = preprocess(images)
     assert torch.equal(images, before)
     assert torch.equal(prepared, preprocess(stored()))
+
+
+def test_standardised_images_have_mean_0_and_deviation_1() -> None:
+    images = stored()
+    spec = replace(spec_of_small(small_source()), normalisation="standardise")
+    for travelled in (images, images.to(torch.float32)):
+        prepared = Preprocess(spec)(travelled)
+        for index in range(4):
+            values = images[index].numpy().astype(np.float64)
+            expected = (values - values.mean()) / values.std()
+            assert np.abs(prepared[index].numpy() - expected).max() < 1e-6
+    assert prepared.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("size", [None, 224])
+def test_a_constant_image_is_standardised_to_0(size: int | None) -> None:
+    spec = replace(spec_of_small(small_source()), normalisation="standardise")
+    images = channels_last_view(torch.full((3, 6, 5, 3), 251, dtype=torch.uint8))
+    images[0, 0, 0, 0] = 252
+    prepared = Preprocess(spec, size)(images)
+    assert torch.equal(prepared[1:], torch.zeros_like(prepared[1:]))
+    assert prepared[0].abs().max() > 1
+
+
+def test_images_of_imagenet_lose_its_mean_colour() -> None:
+    images = stored()
+    spec = replace(spec_of_small(small_source()), normalisation="imagenet")
+    mean, deviation = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    expected = (images.permute(0, 2, 3, 1).numpy() / 255 - mean) / deviation
+    for travelled in (images, images.to(torch.float32)):
+        prepared = Preprocess(spec)(travelled)
+        assert np.abs(prepared.permute(0, 2, 3, 1).numpy() - expected).max() < 1e-6
+        assert prepared.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("normalisation", ["standardise", "imagenet"])
+def test_floating_data_are_never_normalised(normalisation: Normalisation) -> None:
+    source, spec = float_source()
+    images, _ = source.fetch(np.arange(5))
+    prepared = Preprocess(replace(spec, normalisation=normalisation))(
+        channels_last_view(torch.from_numpy(images))
+    )
+    assert np.array_equal(prepared.permute(0, 2, 3, 1).numpy(), images)
+
+
+@pytest.mark.parametrize("normalisation", ["standardise", "imagenet"])
+def test_neither_batch_nor_threads_change_a_bit(normalisation: Normalisation) -> None:
+    source = small_source(height=130, width=120)
+    spec = replace(spec_of_small(source), normalisation=normalisation)
+    images = channels_last_view(torch.from_numpy(source.fetch(np.arange(3))[0]))
+    whole = Preprocess(spec)(images)
+    threads = torch.get_num_threads()
+    for number in (1, 2):
+        torch.set_num_threads(number)
+        try:
+            for index in range(3):
+                assert torch.equal(Preprocess(spec)(images[index : index + 1])[0], whole[index])
+        finally:
+            torch.set_num_threads(threads)

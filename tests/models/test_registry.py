@@ -14,7 +14,9 @@ from drivetrain.models.registry import (
     model_names,
 )
 
-NAMES = ["toy_model", "mnist_cnn", *(f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56))]
+CIFAR_NAMES = [f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)]
+PHOTO_NAMES = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)]
+NAMES = ["toy_model", "mnist_cnn", *CIFAR_NAMES, *PHOTO_NAMES]
 
 
 def test_all_names_are_known_in_order() -> None:
@@ -29,8 +31,8 @@ def test_all_names_are_known_in_order() -> None:
         ("RESNET", NAMES[2:]),
         ("cifar*4?", ["cifar_resnet44"]),
         ("[tm]*", ["toy_model", "mnist_cnn"]),
-        ("cifar", NAMES[2:]),
-        ("resnet*", []),
+        ("cifar", CIFAR_NAMES),
+        ("resnet*", PHOTO_NAMES),
         ("nothing", []),
     ],
 )

@@ -67,12 +67,14 @@ def test_adam_equals_torch(weight_decay: float) -> None:
 
 def test_recipes_choose_the_optimiser() -> None:
     values = torch.zeros(4)
-    sgd = build_optimiser(Recipe(optimizer_params=OptimizerParams()), values=values)
+    sgd = build_optimiser(Recipe(optimizer_params=OptimizerParams()), values=values, segments=())
     assert isinstance(sgd, Sgd)
     assert sgd.states == {}
-    momentum = build_optimiser(Recipe(optimizer_params=OptimizerParams(momentum=0.9)), values=values)
+    momentum = build_optimiser(
+        Recipe(optimizer_params=OptimizerParams(momentum=0.9)), values=values, segments=()
+    )
     assert list(momentum.states) == ["velocity"]
     params = OptimizerParams(beta1=0.8, epsilon=1e-4)
-    adam = build_optimiser(Recipe(optimizer="adam", optimizer_params=params), values=values)
+    adam = build_optimiser(Recipe(optimizer="adam", optimizer_params=params), values=values, segments=())
     assert isinstance(adam, Adam)
     assert (adam.beta1, adam.beta2, adam.epsilon) == (0.8, 0.999, 1e-4)

@@ -105,3 +105,18 @@ def test_unknown_names_are_errors() -> None:
         _inputs(dataset="minst")
     with pytest.raises(BadInputError, match="--model foo"):
         _inputs(model="foo")
+
+
+def test_image_folder_is_planned_like_data_that_is_not_opened() -> None:
+    with pytest.raises(BadInputError, match=r"--dataset image-folder is not opened.*--dataset-size 1000"):
+        _inputs(dataset="image-folder")
+    inputs = _inputs(model="mnist_cnn", dataset="image-folder", dataset_size=90, image_size=40)
+    assert (_shape(inputs), inputs.samples) == ((3, 40, 10), 90)
+    (warning,) = inputs.warnings
+    assert "--num-classes would say otherwise" in warning
+
+
+def test_imagenet_is_known_without_files() -> None:
+    for name in ("imagenet", "gc-imagenet"):
+        inputs = _inputs(dataset=name)
+        assert (_shape(inputs), inputs.samples, inputs.warnings) == ((3, 224, 1000), 1281167, ())

@@ -5,7 +5,11 @@ import torch
 from torch import nn
 
 from drivetrain.errors import BadInputError
-from drivetrain.program.batch_norm import ReportingBatchNorm, install_batch_norm_owner
+from drivetrain.program.batch_norm import (
+    ReportingBatchNorm,
+    check_normalised_values,
+    install_batch_norm_owner,
+)
 
 
 def _net() -> nn.Sequential:
@@ -104,6 +108,27 @@ def test_layers_that_run_unequally_often_are_averaged_each() -> None:
     mean = _images().mean((0, 2, 3))
     assert torch.allclose(model.norm.running_mean, 0.5 * 2 * mean, rtol=1e-10)  # type: ignore[arg-type]
     assert torch.allclose(model.once.running_mean, 0.5 * mean, rtol=1e-10)  # type: ignore[arg-type]
+
+
+class _Subclass(nn.BatchNorm2d):
+    """A batch norm that does something else too."""
+
+
+def test_a_users_own_kind_of_batch_norm_is_left_alone() -> None:
+    model = nn.Sequential(_Subclass(3), nn.BatchNorm2d(3))
+    owner = install_batch_norm_owner(model, kept_share=None)
+    assert owner.unowned == ("0",)
+    assert len(owner.layers) == 1
+    assert isinstance(model[0], _Subclass)
+
+
+def test_one_value_per_channel_cannot_be_normalised() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12))
+    owner = install_batch_norm_owner(model, kept_share=None)
+    model.eval()(torch.zeros(2, 3, 2, 2))
+    check_normalised_values(owner, micro_batch_size=2)
+    with pytest.raises(BadInputError, match="--micro-batch-size 2 works"):
+        check_normalised_values(owner, micro_batch_size=1)
 
 
 def test_state_names_are_those_of_the_plain_model() -> None:

@@ -55,9 +55,12 @@ def test_the_backward_pass_uses_the_same_mask() -> None:
 
 
 def test_the_mask_does_not_depend_on_the_memory_format() -> None:
-    layer = CounterDropout(rate=0.5, key=9, context=_context([0, 1]), whole_channels=False)
+    context = _context([0, 1])
+    layer = CounterDropout(rate=0.5, key=9, context=context, whole_channels=False)
     inputs = torch.ones(2, 3, 4, 5)
-    assert torch.equal(layer(inputs), layer(inputs.contiguous(memory_format=torch.channels_last)))
+    first = layer(inputs)
+    context.begin_forward(context.slots)
+    assert torch.equal(first, layer(inputs.contiguous(memory_format=torch.channels_last)))
 
 
 def test_whole_channels_are_dropped_together() -> None:
@@ -89,6 +92,26 @@ def test_eval_mode_and_rate_0_change_nothing() -> None:
     assert torch.equal(nothing(inputs), inputs)
     everything = CounterDropout(rate=1.0, key=1, context=_context([0, 1]), whole_channels=False)
     assert torch.equal(everything(inputs), torch.zeros(2, 8))
+
+
+def test_a_layer_used_twice_has_two_masks_and_repeats_them() -> None:
+    context = _context([0, 1])
+    layer = CounterDropout(rate=0.5, key=5, context=context, whole_channels=False)
+    passes = []
+    for _ in range(2):
+        context.begin_forward(context.slots)
+        passes.append([layer(torch.ones(2, 40)), layer(torch.ones(2, 40))])
+    assert not torch.equal(passes[0][0], passes[0][1])
+    assert torch.equal(passes[0][0], passes[1][0])
+    assert torch.equal(passes[0][1], passes[1][1])
+
+
+def test_samples_that_take_several_rows() -> None:
+    layer = CounterDropout(rate=0.5, key=5, context=_context([0, 1]), whole_channels=False)
+    rows = layer(torch.ones(6, 8))
+    other = CounterDropout(rate=0.5, key=5, context=_context([0, 1]), whole_channels=False)
+    assert torch.equal(rows.reshape(2, 24), other(torch.ones(2, 24)))
+    assert layer(torch.ones(5, 8)).shape == (5, 8)
 
 
 def test_all_dropout_layers_of_a_model_are_replaced() -> None:

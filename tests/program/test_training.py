@@ -107,8 +107,18 @@ def test_50_updates_in_float64_stay_together() -> None:
         program = make_program(model, GivenFeed(*_images(torch.float64), micro=micro), rate=0.05, updates=50)
         assert program.execute(0, 50, goes_on=always) == 50
         losses.append(torch.from_numpy(program.records.read("loss", 0, 50)).double())
-    assert (losses[0] - losses[1]).abs().max() < 1e-6
+    assert (losses[0] - losses[1]).abs().max() < 1e-8
     assert losses[0][-1] < losses[0][0]
+
+
+def test_the_first_10_losses_in_float32_agree() -> None:
+    losses = []
+    for micro in (16, 4):
+        model = create_model("mnist_cnn", channels=1, image_size=12)
+        program = make_program(model, GivenFeed(*_images(torch.float32), micro=micro), rate=0.05)
+        program.execute(0, 10, goes_on=always)
+        losses.append(torch.from_numpy(program.records.read("loss", 0, 10)))
+    assert (losses[0] - losses[1]).abs().max() < 1e-5
 
 
 def test_equal_micro_batches_give_equal_batch_norm_results() -> None:

@@ -36,6 +36,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"num_workers": 0, "data_placement": "resident"},
         "--num-workers 0 has no effect with --data-placement resident",
     ),
+    (
+        {"rand_augment_magnitude": 5},
+        "--rand-augment-magnitude 5.0 has no effect with --rand-augment 0",
+    ),
+    (
+        {"random_resized_crop": 0.5, "augment": False},
+        "--random-resized-crop 0.5 has no effect with --augment False",
+    ),
     ({"training": False, "overwrite": True}, "leave out --overwrite"),
     ({"training": False, "validation": False}, "leave nothing to do"),
     (
@@ -57,6 +65,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 ALLOWED: list[dict[str, Any]] = [
     {},
+    {"rand_augment": 2, "rand_augment_magnitude": 5, "random_resized_crop": 0.5},
+    {"rand_augment": 2, "augment": False},
     {"model": "my.package:net", "dataset": "my.package:data"},
     {"gradient_accumulation_count": 10},
     {"global_batch_size": 10},

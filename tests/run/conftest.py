@@ -12,6 +12,7 @@ import torch
 
 import drivetrain
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run import finish
 
 SMALL: dict[str, Any] = {
     "dataset": "digits",
@@ -33,6 +34,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of many runs: most of the time of a small one goes to drawing its pictures."""
+    for name in ("draw_curves", "draw_predictions", "write_confusion"):
+        monkeypatch.setattr(finish, name, lambda *arguments, **options: None)
 
 
 TrainSmall = Callable[..., drivetrain.RunResult]

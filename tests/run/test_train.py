@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import torch
 import drivetrain
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
 from drivetrain.tasks.classification import ClassificationTask
 
-from .conftest import TrainSmall, signal_after
+from .conftest import TrainSmall, final_files, signal_after
 
 
 def test_a_run_leaves_what_the_other_commands_need(tmp_path: Path, train_small: TrainSmall) -> None:
@@ -139,7 +141,7 @@ def test_a_directory_of_something_else_is_not_touched(tmp_path: Path, train_smal
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("important")
     for overwrite in (False, True):
-        with pytest.raises(BadInputError, match="holds no run"):
+        with pytest.raises(BadInputError, match=r"holds thesis\.txt and no run"):
             train_small(tmp_path / "mine", overwrite=overwrite)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
@@ -181,6 +183,182 @@ def test_training_false_validates_the_newest_checkpoint(tmp_path: Path, train_sm
     validated = train_small(tmp_path / "run", training=False)
     assert validated.status == "validated"
     assert validated.metrics["accuracy"] == trained.metrics["validation"]["accuracy"]
+
+
+def test_overwrite_removes_only_what_a_run_writes(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run", max_updates=1)
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    train_small(tmp_path / "run", max_updates=1, overwrite=True, seed=4)
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_a_users_own_recipe_is_no_run(tmp_path: Path, train_small: TrainSmall) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "recipe.yaml").write_text("model: toy_model")
+    (tmp_path / "mine" / "thesis.txt").write_text("important")
+    with pytest.raises(BadInputError, match="no run"):
+        train_small(tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "left", [[".lock"], [".lock", "rank-0.log"], [".lock", "identity.json", "plan.json"]]
+)
+def test_a_kill_before_the_recipe_is_written_leaves_a_usable_directory(
+    tmp_path: Path, train_small: TrainSmall, left: list[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    for name in left:
+        (tmp_path / "run" / name).write_text("")
+    assert train_small(tmp_path / "run", max_updates=1).status == "finished"
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_kept(
+    tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both prepared while the directory was empty; the second must not clear what the first wrote."""
+    from drivetrain.run import train as module
+
+    def assemble_late(*args: Any, **options: Any) -> Assembly:
+        monkeypatch.undo()
+        train_small(tmp_path / "run", max_updates=3)
+        return assemble(*args, **options)
+
+    monkeypatch.setattr(module, "assemble", assemble_late)
+    late = train_small(tmp_path / "run", max_updates=3)
+    assert late.status == "finished"
+    assert len(read_metrics(tmp_path / "run" / "metrics.jsonl")) == 3
+
+
+def test_corrupt_newer_checkpoints_do_not_push_out_the_sound_one(
+    tmp_path: Path, train_small: TrainSmall
+) -> None:
+    with signal_after(13):
+        train_small(tmp_path / "run", checkpoint_every=4, validation=False, limit_validation_samples=None)
+    names = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
+    for update in names[1:]:
+        (tmp_path / "run" / "checkpoints" / str(update) / "model.safetensors").write_bytes(b"")
+    with signal_after(names[0] + 1):
+        train_small(tmp_path / "run", checkpoint_every=4, validation=False, limit_validation_samples=None)
+    (row,) = drivetrain.evaluate(tmp_path / "run")
+    assert row["update"] == names[0] + 2
+
+
+def test_a_lost_history_does_not_stop_a_sound_run(tmp_path: Path, train_small: TrainSmall) -> None:
+    with signal_after(8):
+        train_small(tmp_path / "run")
+    (tmp_path / "run" / "updates.npz").unlink()
+    assert train_small(tmp_path / "run").status == "finished"
+
+
+def test_a_kill_before_the_summary_is_made_up_for(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("".join(line + "\n" for line in metrics.read_text().splitlines()[:-1]))
+    (tmp_path / "run" / "curves.png").unlink()
+    train_small(tmp_path / "run")
+    assert read_metrics(metrics)[-1]["event"] == "summary"
+    assert (tmp_path / "run" / "curves.png").exists()
+
+
+def test_training_false_leaves_the_runs_own_files_alone(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run")
+    names = ("recipe.yaml", "plan.json", "metrics.jsonl", "identity.json")
+    before = [(tmp_path / "run" / name).read_bytes() for name in names]
+    train_small(tmp_path / "run", training=False, max_updates=1)
+    assert [(tmp_path / "run" / name).read_bytes() for name in names] == before
+
+
+def test_case_126_one_checkpoint_of_one_epoch_serves_a_validation(
+    tmp_path: Path, train_small: TrainSmall
+) -> None:
+    trained = train_small(tmp_path / "run", num_epochs=1)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["6"]
+    again = train_small(tmp_path / "run", num_epochs=1, training=False)
+    assert again.metrics["accuracy"] == trained.metrics["validation"]["accuracy"]
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, train_small: TrainSmall) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    train_small(tmp_path / "run", max_updates=2, lr_schedule="const")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(RunFailedError, match=r"checkpoint (of update 2 )?stays"):
+            train_small(tmp_path / "run", lr_schedule="const")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert train_small(tmp_path / "run", lr_schedule="const").status == "finished"
+
+
+def test_padding_is_not_counted(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run", remainder="pad", num_epochs=1)
+    (entry,) = [e for e in read_metrics(tmp_path / "run" / "metrics.jsonl") if e["event"] == "train"]
+    assert entry["samples"] == 100
+
+
+def test_a_changed_length_of_a_bound_schedule_is_said(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run")
+    train_small(tmp_path / "run", num_epochs=4)
+    assert "planned for 18 updates and now has 24" in (tmp_path / "run" / "rank-0.log").read_text()
+
+
+@pytest.mark.parametrize(("option", "value"), [("stop_at", "accuracy=0.05"), ("patience", 1)])
+def test_a_training_ends_early_and_stays_ended(
+    tmp_path: Path, train_small: TrainSmall, option: str, value: object
+) -> None:
+    options = {option: value, "learning_rate": 0.0}
+    first = train_small(tmp_path / "run", **options)
+    assert first.status == "finished"
+    assert first.updates == (6 if option == "stop_at" else 12)
+    assert first.metrics["ended_by"].startswith("--" + option.replace("_", "-"))
+    again = train_small(tmp_path / "run", **options)
+    assert again.updates == first.updates
+    assert train_small(tmp_path / "run", learning_rate=0.0).updates == 18
+
+
+def test_patience_counts_across_a_stop(tmp_path: Path, train_small: TrainSmall) -> None:
+    with signal_after(13):
+        train_small(tmp_path / "run", patience=3, learning_rate=0.0, num_epochs=9)
+    assert train_small(tmp_path / "run", patience=3, learning_rate=0.0, num_epochs=9).updates == 24
+
+
+def test_time_that_is_up_has_its_own_status(tmp_path: Path, train_small: TrainSmall) -> None:
+    result = train_small(tmp_path / "run", max_time="0.000001")
+    assert (result.status, result.exit_status, result.updates) == ("stopped", 75, 1)
+    assert train_small(tmp_path / "run").status == "finished"
+
+
+def test_averaged_weights_are_what_is_measured_and_kept(tmp_path: Path, train_small: TrainSmall) -> None:
+    plain, averaged = (train_small(tmp_path / str(ema), ema=ema) for ema in (None, 0.9))
+    (row,) = drivetrain.evaluate(tmp_path / "0.9")
+    assert row["loss"] == pytest.approx(averaged.metrics["validation"]["loss"], rel=1e-6)
+    assert row["loss"] != pytest.approx(plain.metrics["validation"]["loss"], rel=1e-3)
+    weights = [
+        (tmp_path / name / "checkpoints" / "18" / "model.safetensors").read_bytes()
+        for name in ("None", "0.9")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_averaged_weights_survive_a_stop(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "straight", ema=0.9)
+    with signal_after(7):
+        train_small(tmp_path / "run", ema=0.9)
+    train_small(tmp_path / "run", ema=0.9)
+    assert final_files(tmp_path / "run") == final_files(tmp_path / "straight")
+
+
+def test_balanced_class_weights_change_the_training_alone(tmp_path: Path, train_small: TrainSmall) -> None:
+    plain = train_small(tmp_path / "plain")
+    weighted = train_small(tmp_path / "weighted", class_weights=("balanced",))
+    names = plain.model.state_dict()
+    assert any(not torch.equal(value, weighted.model.state_dict()[name]) for name, value in names.items())
+    (row,) = drivetrain.evaluate(tmp_path / "weighted")
+    assert len(row["class_accuracies"]) == 10
+    assert row["top5_accuracy"] >= row["accuracy"]
+    assert (tmp_path / "weighted" / "confusion.png").is_file()
 
 
 def test_training_false_without_a_checkpoint_warns(tmp_path: Path, train_small: TrainSmall) -> None:

@@ -4,6 +4,8 @@ import argparse
 import json
 import sys
 
+from drivetrain.run.directory import open_run
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run directory")
@@ -19,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    open_run(args.run)
     from drivetrain.run.evaluate import evaluate_run
     from drivetrain.run.reporter import Reporter
 

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from drivetrain.run.directory import open_run
+
 _SHOWN_ROWS = 20
 
 
@@ -20,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    open_run(args.run)
     from drivetrain.run.predict import predict_run
     from drivetrain.run.reporter import Reporter
 

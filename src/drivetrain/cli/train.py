@@ -6,6 +6,7 @@ from pathlib import Path
 from drivetrain.cli.options import add_recipe_options, recipe_from_args
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
 from drivetrain.run.directory import RunDirectory
+from drivetrain.run.prepare import prepare_request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,11 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     resolved = _resolve(args)
+    request = prepare_request(resolved)
     from drivetrain.run.reporter import Reporter
-    from drivetrain.run.train import train_resolved
+    from drivetrain.run.train import train_request
 
-    with Reporter() as reporter:
-        return train_resolved(resolved, reporter=reporter).exit_status
+    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
+        return train_request(request, reporter=reporter).exit_status
 
 
 def _resolve(args: argparse.Namespace) -> ResolvedRecipe:

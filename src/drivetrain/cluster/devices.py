@@ -42,26 +42,24 @@ class Device:
         """What a person calls this device."""
         if self.is_cpu:
             return f"{_cpu_name()}, {torch.get_num_threads()} threads"
-        return str(self._module.get_device_name(self.torch_device))
+        name = getattr(self._module, "get_device_name", None)
+        return str(name(self.torch_device)) if name else str(self.torch_device)
 
     @property
     def total_memory_bytes(self) -> int:
-        if self.is_cpu:
-            return psutil.virtual_memory().total
-        return int(self._module.mem_get_info(self.torch_device)[1])
+        return psutil.virtual_memory().total if self.is_cpu else self._memory_info()[1]
 
     @property
     def free_memory_bytes(self) -> int:
-        if self.is_cpu:
-            return psutil.virtual_memory().available
-        return int(self._module.mem_get_info(self.torch_device)[0])
+        return psutil.virtual_memory().available if self.is_cpu else self._memory_info()[0]
 
     @property
     def peak_memory_bytes(self) -> int:
         """The most memory this process has held on the device."""
         if self.is_cpu:
             return _peak_resident_bytes()
-        return int(self._module.max_memory_allocated(self.torch_device))
+        peak = getattr(self._module, "max_memory_allocated", None)
+        return int(peak(self.torch_device)) if peak else _peak_resident_bytes()
 
     @property
     def collective_backend(self) -> str:
@@ -95,6 +93,14 @@ class Device:
         if not self.is_cpu:
             self._module.manual_seed(seed)
 
+    def _memory_info(self) -> tuple[int, int]:
+        """Free and total bytes; an accelerator that does not say shares the host's memory."""
+        if hasattr(self._module, "mem_get_info"):
+            free, total = self._module.mem_get_info(self.torch_device)
+            return int(free), int(total)
+        memory = psutil.virtual_memory()
+        return memory.available, memory.total
+
     @property
     def _module(self) -> ModuleType:
         module: ModuleType = torch.get_device_module(self.torch_device)
@@ -111,6 +117,7 @@ def choose_device(name: str) -> Device:
         raise BadInputError(f"--device {name} is not a device; {_available_devices()} work here.") from None
     if device.type != "cpu":
         _require_accelerator(device, name)
+        torch.accelerator.set_device_index(device.index or 0)
     return Device(torch_device=device, reason=f"--device {name}")
 
 

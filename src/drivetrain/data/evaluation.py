@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from drivetrain.data.loader import BatchLoader, HostBatch, HostBatches, HostPreparation
+from drivetrain.data.host_batch import HostBatch, HostPreparation
+from drivetrain.data.loader import BatchLoader, HostBatches
 from drivetrain.data.micro_batch import MicroBatch
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.resident import ResidentData
@@ -68,7 +69,7 @@ class EvaluationFeed:
         try:
             for first, stop in self._ranges:
                 batch = loader.next().to(self._device)
-                images = self._preparation.on_device(batch.images)
+                images = self._preparation.on_device(batch)
                 yield MicroBatch(images, batch.labels, None, self._indices(first, stop))
         finally:
             loader.close()

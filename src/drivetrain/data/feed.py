@@ -3,8 +3,10 @@
 import numpy as np
 import torch
 
+from drivetrain.data.augment.at_decode import augments_at_decode
+from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.evaluation import EvaluationFeed
-from drivetrain.data.loader import default_num_workers
+from drivetrain.data.loader import check_num_workers, default_num_workers
 from drivetrain.data.micro_batch import Feed, MicroBatch
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preprocess import Preprocess
@@ -40,28 +42,34 @@ def make_feed(
     num_workers: int | None = None,
     accelerator_side_preprocess: bool | None = None,
     eight_bit_transfer: bool = False,
+    augmentation: Augmentation | None = None,
     replica: int = 0,
     replicas: int = 1,
 ) -> tuple[Feed, list[str]]:
-    """The feed of one replica, and what the user should know about the choice."""
+    """The feed of one replica's training, and what the user should know about the choice."""
     on_host = accelerator_side_preprocess is False and device.type != "cpu"
+    must_stream = on_host or augments_at_decode(source)
     if data_placement == "resident":
+        _require_one_decoding(source)
         _require_room(
             len(source) * preprocess.spec.image_bytes,
             on_host=on_host,
             memory_budget_bytes=memory_budget_bytes,
         )
+    if num_workers is not None:
+        check_num_workers(num_workers)
     if eight_bit_transfer:
         _require_eight_bits(preprocess, accelerator_side_preprocess=accelerator_side_preprocess)
     repeatable = _is_repeatable(source)
     fits = fits_on_device(source, preprocess=preprocess, memory_budget_bytes=memory_budget_bytes)
-    if data_placement == "resident" or (data_placement == "auto" and fits and repeatable and not on_host):
+    if data_placement == "resident" or (data_placement == "auto" and fits and repeatable and not must_stream):
         resident = ResidentFeed(
             source,
             order=order,
             preprocess=preprocess,
             micro_batch_size=micro_batch_size,
             device=device,
+            augmentation=augmentation,
             replica=replica,
             replicas=replicas,
         )
@@ -75,6 +83,7 @@ def make_feed(
         num_workers=default_num_workers() if num_workers is None else num_workers,
         preprocess_on_device=bool(accelerator_side_preprocess) or eight_bit_transfer,
         eight_bit_transfer=eight_bit_transfer,
+        augmentation=augmentation,
         replica=replica,
         replicas=replicas,
     )
@@ -84,6 +93,14 @@ def make_feed(
 def fits_on_device(source: Source, *, preprocess: Preprocess, memory_budget_bytes: int) -> bool:
     """Whether a source is small enough to lie on a device with so much free memory."""
     return len(source) * preprocess.spec.image_bytes * _RESIDENT_SHARE <= memory_budget_bytes
+
+
+def _require_one_decoding(source: Source) -> None:
+    if augments_at_decode(source):
+        raise BadInputError(
+            "--data-placement resident decodes each image once, but crops it anew every time; use "
+            "--data-placement stream, or --augment False without --random-resized-crop."
+        )
 
 
 def _require_room(image_bytes: int, *, on_host: bool, memory_budget_bytes: int) -> None:

@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
+from drivetrain.data.class_names import CIFAR10, CIFAR100, TEN_DIGITS
 from drivetrain.errors import BadInputError
 from drivetrain.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
-    """Size and shape of a named data set, for the plan and for `drivetrain data list`."""
+    """Size and shape of a named data set, for the plan and for `drivetrain data list`.
+
+    A number is 0 where only the files tell it.
+    """
 
     name: str
     train_samples: int
@@ -22,6 +26,13 @@ class DatasetInfo:
     needs_files: bool
     default_validation_fraction: float
     description: str
+    origin: str
+    licence: str
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether the number of samples is known without the files."""
+        return self.train_samples > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +44,41 @@ class SampleCounts:
     test: int
 
 
-_TEN_DIGITS = tuple(str(digit) for digit in range(10))
+_OWN_FILES = {"origin": "your own files", "licence": "your own"}
 
 _DATASETS = (
+    DatasetInfo(
+        name="cifar10",
+        train_samples=50000,
+        validation_samples=10000,
+        channels=3,
+        height=32,
+        width=32,
+        num_classes=10,
+        class_names=CIFAR10,
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.0,
+        description="small photographs, from the binary or the python files in --data-dir",
+        origin="https://www.cs.toronto.edu/~kriz/cifar.html",
+        licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
+    ),
+    DatasetInfo(
+        name="cifar100",
+        train_samples=50000,
+        validation_samples=10000,
+        channels=3,
+        height=32,
+        width=32,
+        num_classes=100,
+        class_names=CIFAR100,
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.0,
+        description="small photographs, fine labels, from the binary or the python files in --data-dir",
+        origin="https://www.cs.toronto.edu/~kriz/cifar.html",
+        licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
+    ),
     DatasetInfo(
         name="digits",
         train_samples=1797,
@@ -44,11 +87,44 @@ _DATASETS = (
         height=8,
         width=8,
         num_classes=10,
-        class_names=_TEN_DIGITS,
+        class_names=TEN_DIGITS,
         generated=False,
         needs_files=False,
         default_validation_fraction=0.2,
         description="scikit-learn's handwritten digits, part of the installation",
+        origin="scikit-learn (UCI optical recognition of handwritten digits)",
+        licence="CC BY 4.0",
+    ),
+    DatasetInfo(
+        name="image-folder",
+        train_samples=0,
+        validation_samples=0,
+        channels=3,
+        height=0,
+        width=0,
+        num_classes=0,
+        class_names=(),
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.2,
+        description="--data-dir DIR with DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg and DIR/val/CLASS/*.jpg",
+        **_OWN_FILES,
+    ),
+    DatasetInfo(
+        name="imagenet",
+        train_samples=1281167,
+        validation_samples=50000,
+        channels=3,
+        height=224,
+        width=224,
+        num_classes=1000,
+        class_names=tuple(str(index) for index in range(1000)),
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.2,
+        description="ILSVRC 2012 photographs, from DIR/train/CLASS and DIR/val/CLASS in --data-dir DIR",
+        origin="https://www.image-net.org (needs an account)",
+        licence="non-commercial research and education, terms at image-net.org",
     ),
     DatasetInfo(
         name="mnist",
@@ -58,11 +134,28 @@ _DATASETS = (
         height=28,
         width=28,
         num_classes=10,
-        class_names=_TEN_DIGITS,
+        class_names=TEN_DIGITS,
         generated=False,
         needs_files=True,
         default_validation_fraction=0.0,
         description="handwritten digits, from the four idx files in --data-dir",
+        origin="http://yann.lecun.com/exdb/mnist/",
+        licence="CC BY-SA 3.0",
+    ),
+    DatasetInfo(
+        name="packed",
+        train_samples=0,
+        validation_samples=0,
+        channels=3,
+        height=0,
+        width=0,
+        num_classes=0,
+        class_names=(),
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.2,
+        description="an image folder that `drivetrain data pack` made sequential, in --data-dir",
+        **_OWN_FILES,
     ),
     DatasetInfo(
         name="synthetic",
@@ -72,13 +165,16 @@ _DATASETS = (
         height=32,
         width=32,
         num_classes=10,
-        class_names=_TEN_DIGITS,
+        class_names=TEN_DIGITS,
         generated=True,
         needs_files=False,
         default_validation_fraction=0.0,
         description="patterns in noise, generated in any size, shape and number of classes",
+        origin="generated",
+        licence="free of any",
     ),
 )
+_ALIASES = {"gc-imagenet": "imagenet"}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -88,8 +184,9 @@ def dataset_names() -> tuple[str, ...]:
 
 def dataset_info(name: str) -> DatasetInfo:
     """What is known of the data set `--dataset` names."""
+    meant = _ALIASES.get(name, name)
     for info in _DATASETS:
-        if info.name == name:
+        if info.name == meant:
             return info
     known = dataset_names()
     raise BadInputError(
@@ -107,6 +204,11 @@ def is_external_dataset(name: str) -> bool:
 def generated_validation_samples(train_samples: int) -> int:
     """How many validation samples go with the training samples of a generated source."""
     return max(1, train_samples // 4)
+
+
+def default_share(info: DatasetInfo, *, has_validation: bool) -> float:
+    """The share held out when nobody says: none where there are validation samples already."""
+    return 0.0 if has_validation else info.default_validation_fraction
 
 
 def held_out_count(samples: int, *, fraction: float) -> int:
@@ -133,8 +235,10 @@ def sample_counts(
     """The sizes of the splits by the rules of `open_data`, without touching data."""
     train = dataset_size or info.train_samples
     own = generated_validation_samples(train) if info.generated else info.validation_samples
-    fraction = info.default_validation_fraction if validation_fraction is None else validation_fraction
-    held_out = held_out_count(train, fraction=fraction)
+    share = (
+        default_share(info, has_validation=own > 0) if validation_fraction is None else validation_fraction
+    )
+    held_out = held_out_count(train, fraction=share)
     validation, test = (held_out, own) if held_out else (own, 0)
     return SampleCounts(
         train=min(train - held_out, limit_train_samples or train),

@@ -6,47 +6,22 @@ import signal
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from drivetrain.data.preprocess import Preprocess, channels_last_view
-from drivetrain.data.source import Source, require_labels
-from drivetrain.errors import DrivetrainError, RunFailedError
-
-Travel = Literal["preprocessed", "float32", "as stored"]
+from drivetrain.data.host_batch import HostBatch
+from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
 
 _BATCHES_AHEAD_PER_WORKER = 4
 _MOST_WORKERS_BY_DEFAULT = 4
+_MOST_WORKERS_PER_CORE = 16
 _SECONDS_TO_LIVE_AFTER_SIGTERM = 60
 
 
 class LoaderTracebackError(Exception):
     """The traceback of an error in a loader worker, as the cause of what the training process raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostBatch:
-    """A batch on its way to the device; images are (samples, height, width, channels)."""
-
-    images: Tensor
-    labels: Tensor
-    weights: Tensor | None = None
-
-    def pin_memory(self) -> Self:
-        """The same batch where the device can fetch it by itself; the DataLoader calls this."""
-        weights = None if self.weights is None else self.weights.pin_memory()
-        return type(self)(self.images.pin_memory(), self.labels.pin_memory(), weights)
-
-    def to(self, device: torch.device) -> Self:
-        """The same batch on the device; the host does not wait for the copy."""
-        weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
-        images, labels = (part.to(device, non_blocking=True) for part in (self.images, self.labels))
-        return type(self)(images, labels, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,36 +36,6 @@ class LoaderFailure:
         error = RunFailedError(f"Samples could not be prepared: {self.summary}")
         error.__cause__ = LoaderTracebackError(self.traceback_text)
         return error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPreparation:
-    """Fetches samples and brings them into the form in which they travel to the device."""
-
-    source: Source
-    preprocess: Preprocess
-    travel: Travel
-
-    def __call__(
-        self, indices: NDArray[np.int64], *, weights: NDArray[np.float32] | None = None
-    ) -> HostBatch:
-        images, labels = self.source.fetch(indices)
-        require_labels(labels, num_classes=self.preprocess.spec.num_classes)
-        return HostBatch(
-            images=self._travelling(torch.from_numpy(images)),
-            labels=torch.from_numpy(labels),
-            weights=None if weights is None else torch.from_numpy(weights),
-        )
-
-    def on_device(self, images: Tensor) -> Tensor:
-        """What the device still has to do to the images that arrived."""
-        images = channels_last_view(images)
-        return images if self.travel == "preprocessed" else self.preprocess(images)
-
-    def _travelling(self, images: Tensor) -> Tensor:
-        if self.travel == "preprocessed":
-            return self.preprocess(channels_last_view(images)).permute(0, 2, 3, 1)
-        return images.to(torch.float32) if self.travel == "float32" else images
 
 
 class HostBatches(Dataset[HostBatch | LoaderFailure]):
@@ -155,8 +100,21 @@ class BatchLoader:
 
 def default_num_workers() -> int:
     """Loader workers when the user names no number; a core stays free for training."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_MOST_WORKERS_BY_DEFAULT, cores - 1))
+    return max(1, min(_MOST_WORKERS_BY_DEFAULT, _cores() - 1))
+
+
+def check_num_workers(num_workers: int) -> None:
+    """Refuses a number of loader workers that would take the machine down."""
+    most = _MOST_WORKERS_PER_CORE * _cores()
+    if num_workers > most:
+        raise BadInputError(
+            f"--num-workers {num_workers} is more than {most}, {_MOST_WORKERS_PER_CORE} processes for each "
+            f"core; --num-workers {default_num_workers()} works."
+        )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _begin_worker(_worker_index: int) -> None:

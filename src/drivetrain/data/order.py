@@ -20,7 +20,7 @@ class SampleOrder:
 
     Pass p over the samples goes through the permutation that belongs to (seed, p). With `trim` and `pad`
     every epoch is one pass, cut into updates from its start; with `carry` the passes follow each other
-    without a gap and updates are cut from that stream.
+    without a gap and updates are cut from that stream. Samples in `bad` keep their places, as padding.
     """
 
     seed: int
@@ -29,6 +29,7 @@ class SampleOrder:
     updates_per_epoch: Fraction
     remainder: Remainder
     shuffle: bool
+    bad: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.remainder == "carry":
@@ -45,11 +46,21 @@ class SampleOrder:
         return floor(update / self.updates_per_epoch)
 
     def real_samples(self, update: int) -> int:
-        """How many samples of an update are no padding."""
+        """How many samples of an update are no padding; 1 where all are, so that it can be divided by."""
+        if self.bad:
+            return max(1, int((self.indices(update) != PADDING).sum()))
         if self.remainder != "pad":
             return self.global_batch
         start = update % self.updates_per_epoch.numerator * self.global_batch
         return min(self.global_batch, self.samples - start)
+
+    def samples_until(self, update: int) -> int:
+        """How many samples the updates before `update` went through; bad ones count, padding does not."""
+        if self.remainder != "pad":
+            return update * self.global_batch
+        epochs, updates = divmod(update, self.updates_per_epoch.numerator)
+        per_epoch = min(self.updates_per_epoch.numerator * self.global_batch, self.samples)
+        return epochs * per_epoch + min(updates * self.global_batch, self.samples)
 
     def indices(self, update: int) -> NDArray[np.int64]:
         """The samples of one update, in order; -1 marks padding."""
@@ -59,12 +70,21 @@ class SampleOrder:
         """The samples of updates first..stop-1, one row each."""
         passes, positions = self._places(np.arange(first, stop, dtype=np.int64)[:, np.newaxis])
         samples = np.where(positions < self.samples, positions, PADDING)
-        if not self.shuffle:
-            return samples
-        for number in range(int(passes[0, 0]), int(passes[-1, -1]) + 1):
-            here = (passes == number) & (samples != PADDING)
-            samples[here] = _permutation(self.seed, number, self.samples)[positions[here]]
+        if self.shuffle:
+            for number in range(int(passes[0, 0]), int(passes[-1, -1]) + 1):
+                here = (passes == number) & (samples != PADDING)
+                samples[here] = _permutation(self.seed, number, self.samples)[positions[here]]
+        if self.bad:
+            samples[np.isin(samples, self.bad)] = PADDING
         return samples
+
+    def passes(self, first: int, stop: int) -> NDArray[np.int64]:
+        """How many passes over the samples lie before each slot of updates first..stop-1, one row each."""
+        return self._places(np.arange(first, stop, dtype=np.int64)[:, np.newaxis])[0]
+
+    def usable(self) -> NDArray[np.int64]:
+        """All samples that can be trained on, in order."""
+        return np.setdiff1d(np.arange(self.samples, dtype=np.int64), np.array(self.bad, dtype=np.int64))
 
     def _places(self, updates: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """For every slot of every update: the pass over the samples, and the position in it."""
@@ -96,5 +116,8 @@ def replica_slots(*, global_batch: int, replica: int, replicas: int, micro: int)
 
 
 def without_padding(samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The samples to fetch: padding repeats the first sample of its update, and gets no weight."""
-    return np.where(samples == PADDING, samples[..., :1], samples)
+    """The samples to fetch: padding repeats the first real sample of its update, and gets no weight."""
+    is_padding = samples == PADDING
+    first_real = np.take_along_axis(samples, is_padding.argmin(axis=-1, keepdims=True), axis=-1)
+    # An update of padding alone fetches sample 0.
+    return np.where(is_padding, np.maximum(first_real, 0), samples)

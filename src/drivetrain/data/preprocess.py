@@ -1,19 +1,29 @@
 """From a source's images to what a model sees; one definition for host and device."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from drivetrain.data.reduction import sum_per_image
 from drivetrain.data.source import DataSpec
 
 UINT8_SCALE = 1 / 255
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
+# In levels of 255; an image in which a single value differs by one level deviates far more.
+_LEAST_DEVIATION = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocess:
-    """To float32, then bilinear to `image_size`, then times 1/255 where the data are uint8."""
+    """To float32, then bilinear to `image_size`, then normalised as the data set asks.
+
+    Only uint8 data are normalised: "unit" multiplies by 1/255, "standardise" brings each image to mean 0
+    and deviation 1, "imagenet" takes away ImageNet's mean colour and divides by its deviation.
+    """
 
     spec: DataSpec
     image_size: int | None = None
@@ -35,12 +45,16 @@ class Preprocess:
         pixels = self._resized(images)
         if self.spec.image_dtype != "uint8":
             return pixels
+        if self.spec.normalisation == "standardise":
+            return _standardised(pixels)
+        if self.spec.normalisation == "imagenet":
+            return _of_imagenet(pixels)
         return pixels.mul_(UINT8_SCALE) if pixels is not images else pixels * UINT8_SCALE
 
     def _resized(self, images: Tensor) -> Tensor:
         pixels = images.to(torch.float32)
         size = (self.height, self.width)
-        if size == (self.spec.height, self.spec.width):
+        if size == tuple(pixels.shape[2:]):
             return pixels
         return interpolate(pixels, size=size, mode="bilinear", align_corners=False, antialias=False)
 
@@ -48,3 +62,31 @@ class Preprocess:
 def channels_last_view(images: Tensor) -> Tensor:
     """(samples, height, width, channels) seen as (samples, channels, height, width), without a copy."""
     return images.permute(0, 3, 1, 2)
+
+
+def _standardised(pixels: Tensor) -> Tensor:
+    """Each image less its mean, divided by its deviation; an image of one value becomes 0."""
+    values = pixels[0].numel()
+    centred = pixels - (sum_per_image(pixels) / values)[:, None, None, None]
+    deviation = (sum_per_image(centred * centred) / values).sqrt()
+    scale = torch.where(deviation > _LEAST_DEVIATION, 1 / deviation, 0)
+    return centred.mul_(scale[:, None, None, None])
+
+
+def _of_imagenet(pixels: Tensor) -> Tensor:
+    # Whole rows of pixels at a time: a constant of three values would make every inner loop three steps long.
+    rows = pixels.permute(0, 2, 3, 1).flatten(2)
+    offset, scale = _imagenet_row(pixels.shape[3], pixels.device)
+    normalised = torch.addcmul(offset, rows, scale)
+    return channels_last_view(normalised.view(*rows.shape[:2], -1, pixels.shape[1]))
+
+
+@lru_cache(maxsize=8)
+def _imagenet_row(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What to add to a row of pixels, and what to multiply it by before."""
+    mean, deviation = (
+        torch.tensor(values, dtype=torch.float64).repeat(width)
+        for values in (_IMAGENET_MEAN, _IMAGENET_DEVIATION)
+    )
+    offset, scale = -mean / deviation, UINT8_SCALE / deviation
+    return offset.to(device, torch.float32), scale.to(device, torch.float32)

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.augment.chain import Augmentation
+from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, replica_slots, without_padding
 from drivetrain.data.preprocess import Preprocess, channels_last_view
 from drivetrain.data.source import Source, index_chunks, require_labels
@@ -49,6 +50,7 @@ class ResidentFeed:
         preprocess: Preprocess,
         micro_batch_size: int,
         device: torch.device,
+        augmentation: Augmentation | None = None,
         replica: int = 0,
         replicas: int = 1,
     ) -> None:
@@ -56,16 +58,23 @@ class ResidentFeed:
         self.transfer_seconds = 0.0
         self._order = order
         self._preprocess = preprocess
+        self._augmentation = augmentation
+        self._usable = order.usable()
         self._device = device
         slots = replica_slots(
             global_batch=order.global_batch, replica=replica, replicas=replicas, micro=micro_batch_size
         )
-        self._micro_shape = (*slots.shape, -1)
+        images_per_sample = 1 if augmentation is None else augmentation.images_per_sample
+        self._images_shape = (len(slots), images_per_sample * micro_batch_size, -1)
+        self._samples_shape = slots.shape
+        self._numbers_per_sample = 1 if augmentation is None else augmentation.numbers_per_sample
         self._slots_on_host = slots.reshape(-1)
         self._slots = torch.from_numpy(slots).to(device).unbind(0)
         self._block = range(0)
         self._rows = torch.empty(0)
         self._weights: dict[int, tuple[Tensor, ...]] = {}
+        self._draws: Tensor | None = None
+        self._mix: Tensor | None = None
         started = perf_counter()
         self._data = ResidentData(source, preprocess=preprocess, device=device)
         self.transfer_seconds += perf_counter() - started
@@ -75,16 +84,19 @@ class ResidentFeed:
         started = perf_counter()
         if update not in self._block:
             self._load_block(update)
-        rows = self._rows[update - self._block.start]
-        images = self._data.images.index_select(0, rows).view(self._micro_shape).unbind(0)
-        labels = self._data.labels.index_select(0, rows).view(self._micro_shape[:2]).unbind(0)
+        place = update - self._block.start
+        rows = self._rows[place]
+        images = self._data.images.index_select(0, rows).view(self._images_shape).unbind(0)
+        labels = self._data.labels.index_select(0, rows).view(self._images_shape[:2]).unbind(0)
         weights = self._weights.get(update)
         for index, slots in enumerate(self._slots):
-            batch = MicroBatch(
-                images=self._preprocess(self._data.as_images(images[index])),
+            mix = None if self._mix is None else self._mix[place, index]
+            batch = make_micro_batch(
+                self._prepared(images[index], place=(place, index), mix=mix),
                 labels=labels[index],
                 weights=None if weights is None else weights[index],
                 slots=slots,
+                mix=mix,
             )
             self.data_seconds += perf_counter() - started
             yield batch
@@ -93,26 +105,48 @@ class ResidentFeed:
     def close(self) -> None:
         """Lets go of the device's memory."""
         self._block, self._rows, self._weights = range(0), torch.empty(0), {}
+        self._draws = self._mix = None
         del self._data
+
+    def _prepared(self, rows: Tensor, *, place: tuple[int, int], mix: Tensor | None) -> Tensor:
+        images = self._data.as_images(rows)
+        if self._augmentation is None:
+            return self._preprocess(images)
+        assert self._draws is not None, "the block has no draws"
+        return self._augmentation.prepare(
+            images, preprocess=self._preprocess, draws=self._draws[place], mix=mix
+        )
 
     def _load_block(self, update: int) -> None:
         """Moves the order of the epoch around `update` to the device."""
         self._block = self._block_around(update)
         rows = self._order.rows(self._block.start, self._block.stop)
-        filled = without_padding(rows)[:, self._slots_on_host]
-        self._rows = self._to_device(filled)
+        self._rows = self._to_device(self._drawn(without_padding(rows)[:, self._slots_on_host]))
         self._weights = {}
         for index in np.flatnonzero((rows == PADDING).any(axis=1)).tolist():
             weights = (rows[index, self._slots_on_host] != PADDING).astype(np.float32)
             self._weights[self._block.start + index] = (
-                self._to_device(weights).view(self._micro_shape[:2]).unbind(0)
+                self._to_device(weights).view(self._samples_shape).unbind(0)
             )
+
+    def _drawn(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Moves what chance decides for the block to the device; returns all samples that it takes."""
+        if self._augmentation is None:
+            return samples
+        passes = self._order.passes(self._block.start, self._block.stop)[:, self._slots_on_host]
+        shape = (len(samples), *self._samples_shape)
+        drawn = self._augmentation.draw(
+            samples.reshape(shape), passes=passes.reshape(shape), usable=self._usable
+        )
+        self._draws = self._to_device(drawn.values)
+        self._mix = None if drawn.mix is None else self._to_device(drawn.mix)
+        return drawn.indices.reshape(len(samples), -1)
 
     def _block_around(self, update: int) -> range:
         order = self._order
         epoch = order.epoch_of(update)
         first, stop = (ceil(number * order.updates_per_epoch) for number in (epoch, epoch + 1))
-        longest = max(1, _MOST_INDICES_PER_BLOCK // order.global_batch)
+        longest = max(1, _MOST_INDICES_PER_BLOCK // (order.global_batch * self._numbers_per_sample))
         first += (update - first) // longest * longest
         return range(first, min(stop, first + longest))
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from drivetrain.errors import BadInputError
 
 ImageDtype = Literal["uint8", "float32"]
+Normalisation = Literal["unit", "standardise", "imagenet"]
 CHUNK_BYTES = 16 * 2**20
 
 
@@ -27,9 +28,28 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class AugmentingSource(Source, Protocol):
+    """A source that can change training images while it decodes them; feeds ask it where it says so."""
+
+    @property
+    def augments_at_decode(self) -> bool:
+        """Whether training is to use `fetch_augmented`."""
+        ...
+
+    def fetch_augmented(
+        self, indices: NDArray[np.int64], passes: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The samples at `indices`, changed as it belongs to the pass over the samples of each."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSpec:
-    """The shape of a source's samples; a run directory keeps it, so that prediction needs no data set."""
+    """The shape of a source's samples; a run directory keeps it, so that prediction needs no data set.
+
+    Where `short_side` is set, samples are the middle of image files whose short side was scaled to it.
+    """
 
     channels: int
     height: int
@@ -37,6 +57,8 @@ class DataSpec:
     num_classes: int
     class_names: tuple[str, ...]
     image_dtype: ImageDtype
+    normalisation: Normalisation = "unit"
+    short_side: int | None = None
 
     @property
     def image_bytes(self) -> int:
@@ -59,6 +81,16 @@ class DataSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadSample:
+    """A sample that cannot be read and is left out: where it was, what it is called, what is wrong."""
+
+    split: str
+    index: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSplits:
     """The sources of one training, and what the user should know about how they came about."""
 
@@ -67,6 +99,7 @@ class DataSplits:
     test: Source | None
     spec: DataSpec
     warnings: list[str] = field(default_factory=list)
+    bad_samples: tuple[BadSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +130,18 @@ class SubsetSource:
     def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The samples at `indices` of the subset."""
         return self.source.fetch(self.indices[indices])
+
+    @property
+    def augments_at_decode(self) -> bool:
+        """Whether the other source changes training images while it decodes them."""
+        return bool(getattr(self.source, "augments_at_decode", False))
+
+    def fetch_augmented(
+        self, indices: NDArray[np.int64], passes: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The samples at `indices` of the subset, changed as it belongs to their passes over the samples."""
+        assert isinstance(self.source, AugmentingSource), "the source does not augment"
+        return self.source.fetch_augmented(self.indices[indices], passes)
 
 
 def index_chunks(samples: int, *, sample_bytes: int) -> Iterator[NDArray[np.int64]]:

@@ -1,23 +1,53 @@
-"""Opens a recipe's data: the sources, then the samples held out for validation, then the limits."""
+"""Opens a recipe's data: the sources, the samples held out for validation, the limits, the bad samples."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from drivetrain.data.bad_samples import settle_bad_samples
+from drivetrain.data.cifar import open_cifar
 from drivetrain.data.digits import open_digits
-from drivetrain.data.info import DatasetInfo, dataset_info, held_out_count, is_external_dataset
+from drivetrain.data.folds import take_fold
+from drivetrain.data.image_folder import ImageRequest, open_image_folder
+from drivetrain.data.info import (
+    DatasetInfo,
+    dataset_info,
+    default_share,
+    held_out_count,
+    is_external_dataset,
+)
+from drivetrain.data.labels import known_labels_of
 from drivetrain.data.mnist import open_mnist
+from drivetrain.data.pack_read import open_packed
 from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.synthetic import open_synthetic
 from drivetrain.errors import BadInputError
 from drivetrain.program.randomness import draw_permutation, stream_key
+from drivetrain.recipe.check_folds import require_fold
 from drivetrain.recipe.schema import Recipe
 
 
 def open_data(recipe: Recipe) -> DataSplits:
     """The data a recipe names, ready to train and validate on."""
+    require_fold(recipe)
+    arranged = _open_arranged(recipe)
+    return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
+
+
+def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> DataSplits:
+    """A Python user's own data (anything `as_source` takes), by the recipe's rules."""
+    from drivetrain.data.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
+
+    require_fold(recipe)
+    _require_no_size(recipe)
+    arranged = _arrange(splits_of(train, validation, num_classes=recipe.num_classes), recipe=recipe)
+    return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
+
+
+def _open_arranged(recipe: Recipe) -> DataSplits:
     if is_external_dataset(recipe.dataset):
         return _arrange(_open_external(recipe), recipe=recipe)
     info = dataset_info(recipe.dataset)
@@ -25,15 +55,8 @@ def open_data(recipe: Recipe) -> DataSplits:
         _require_no_size(recipe)
     splits = _OPENERS[info.name](recipe)
     splits.warnings.extend(_data_dir_warnings(recipe, info))
-    return _arrange(splits, recipe=recipe, default_fraction=info.default_validation_fraction)
-
-
-def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> DataSplits:
-    """A Python user's own data (anything `as_source` takes), by the recipe's rules."""
-    from drivetrain.data.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
-
-    _require_no_size(recipe)
-    return _arrange(splits_of(train, validation, num_classes=recipe.num_classes), recipe=recipe)
+    share = default_share(info, has_validation=splits.validation is not None)
+    return _arrange(splits, recipe=recipe, default_fraction=share)
 
 
 def _open_external(recipe: Recipe) -> DataSplits:
@@ -55,15 +78,40 @@ def _open_synthetic(recipe: Recipe) -> DataSplits:
     )
 
 
+def _image_request(recipe: Recipe) -> ImageRequest:
+    return ImageRequest(
+        dataset=dataset_info(recipe.dataset).name,
+        image_size=recipe.image_size,
+        channels=recipe.channels,
+        seed=recipe.seed,
+        augment=recipe.augment,
+        random_resized_crop=recipe.random_resized_crop,
+        on_bad_sample=recipe.on_bad_sample,
+    )
+
+
+def _open_folder(recipe: Recipe) -> DataSplits:
+    return open_image_folder(recipe.data_dir, request=_image_request(recipe))
+
+
 _OPENERS: dict[str, Callable[[Recipe], DataSplits]] = {
+    "cifar10": lambda recipe: open_cifar("cifar10", data_dir=recipe.data_dir),
+    "cifar100": lambda recipe: open_cifar("cifar100", data_dir=recipe.data_dir),
     "digits": lambda _: open_digits(),
+    "image-folder": _open_folder,
+    "imagenet": _open_folder,
     "mnist": lambda recipe: open_mnist(recipe.data_dir),
+    "packed": lambda recipe: open_packed(recipe.data_dir, request=_image_request(recipe)),
     "synthetic": _open_synthetic,
 }
 
 
 def _arrange(splits: DataSplits, *, recipe: Recipe, default_fraction: float = 0.0) -> DataSplits:
     splits = _with_asked_shape(splits, recipe=recipe)
+    if recipe.folds is not None and recipe.fold is not None:
+        return _limit(
+            take_fold(splits, folds=recipe.folds, fold=recipe.fold, seed=recipe.seed), recipe=recipe
+        )
     fraction = default_fraction if recipe.validation_fraction is None else recipe.validation_fraction
     if fraction:
         splits = _hold_out(splits, fraction=fraction, seed=recipe.seed)
@@ -124,7 +172,15 @@ def _first_samples(source: Source, *, limit: int, part: str, warnings: list[str]
         warnings.append(
             f"--limit-{part}-samples {limit} is more than the {len(source)} samples there are; all are used."
         )
-    return SubsetSource(source, np.arange(limit, dtype=np.int64)) if limit < len(source) else source
+    return SubsetSource(source, _spread(source, limit=limit)) if limit < len(source) else source
+
+
+def _spread(source: Source, *, limit: int) -> NDArray[np.int64]:
+    """The first samples; of samples sorted by class every so many, which would all be of one class."""
+    first = np.arange(limit, dtype=np.int64)
+    labels = known_labels_of(source)
+    is_sorted = labels is not None and labels.ndim == 1 and bool((np.diff(labels) >= 0).all())
+    return first * len(source) // limit if is_sorted else first
 
 
 def _require_no_size(recipe: Recipe) -> None:

@@ -7,9 +7,12 @@ from time import perf_counter
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from drivetrain.data.loader import BatchLoader, HostBatch, HostBatches, HostPreparation, Travel
-from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.augment.chain import Augmentation
+from drivetrain.data.host_batch import HostBatch, HostPreparation, Travel
+from drivetrain.data.loader import BatchLoader, HostBatches
+from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, micro_batch_slice, replica_slots, without_padding
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.source import Source
@@ -21,6 +24,7 @@ class _MicroBatches(HostBatches):
 
     preparation: HostPreparation
     order: SampleOrder
+    usable: NDArray[np.int64]
     micro: int
     replica: int
     replicas: int
@@ -32,7 +36,12 @@ class _MicroBatches(HostBatches):
             accumulation_index, replica=self.replica, replicas=self.replicas, micro=self.micro
         )
         weights = (samples[here] != PADDING).astype(np.float32) if PADDING in samples else None
-        return self.preparation(without_padding(samples)[here], weights=weights)
+        return self.preparation.for_training(
+            without_padding(samples)[here],
+            passes=self.order.passes(update, update + 1)[0, here],
+            usable=self.usable,
+            weights=weights,
+        )
 
 
 class StreamFeed:
@@ -49,6 +58,7 @@ class StreamFeed:
         num_workers: int,
         preprocess_on_device: bool = False,
         eight_bit_transfer: bool = False,
+        augmentation: Augmentation | None = None,
         replica: int = 0,
         replicas: int = 1,
     ) -> None:
@@ -58,10 +68,12 @@ class StreamFeed:
             source=source,
             preprocess=preprocess,
             travel=_travel(preprocess_on_device=preprocess_on_device, eight_bit_transfer=eight_bit_transfer),
+            augmentation=augmentation,
         )
         self._batches = _MicroBatches(
             preparation=self._preparation,
             order=order,
+            usable=order.usable(),
             micro=micro_batch_size,
             replica=replica,
             replicas=replicas,
@@ -79,11 +91,9 @@ class StreamFeed:
         """The micro-batches of an update as they arrive."""
         for index, slots in enumerate(self._slots):
             batch = self._arrived(update, index)
-            yield MicroBatch(
-                images=self._preparation.on_device(batch.images),
-                labels=batch.labels,
-                weights=batch.weights,
-                slots=slots,
+            images = self._preparation.on_device(batch)
+            yield make_micro_batch(
+                images, labels=batch.labels, weights=batch.weights, slots=slots, mix=batch.mix
             )
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from drivetrain.models.registry import check_image_size, check_model_name, is_ex
 from drivetrain.program.randomness import stream_key
 from drivetrain.suggest import did_you_mean
 
-__all__ = ["build_model", "create_model"]
+__all__ = ["build_model", "create_model", "in_working_form"]
 
 _OPTION_OF = {"channels": "--channels", "image_size": "--image-size", "num_classes": "--num-classes"}
 
@@ -43,20 +43,31 @@ def build_model(
     num_classes: int | None,
     seed: int,
     params: Mapping[str, Any],
+    draws_weights: bool = True,
 ) -> nn.Module:
-    """`create_model` for a recipe, whose `--model-params` are a mapping and may hold any word."""
+    """`create_model` for a recipe, whose `--model-params` are a mapping and may hold any word.
+
+    A plan needs no weights: `draws_weights=False` leaves those of a registered model undefined.
+    """
     check_model_name(name)
     shape = {"channels": channels, "image_size": image_size, "num_classes": num_classes}
     given = {key: value for key, value in shape.items() if value is not None}
     _check_positive(given)
     _check_not_shape(params)
-    build = _build_external if is_external_model(name) else _build_registered
-    return build(name, shape=given, params=params, seed=seed).to(device="cpu", dtype=torch.float32)
+    if is_external_model(name):
+        return in_working_form(_build_external(name, shape=given, params=params, seed=seed))
+    model = _build_registered(name, shape=given, params=params)
+    if draws_weights:
+        initialise_parameters(model, seed=seed)
+    return in_working_form(model)
 
 
-def _build_registered(
-    name: str, *, shape: Mapping[str, int], params: Mapping[str, Any], seed: int
-) -> InitialisedModel:
+def in_working_form(model: nn.Module) -> nn.Module:
+    """A model as everything after it expects one: in float32 on the CPU."""
+    return model.to(device="cpu", dtype=torch.float32)
+
+
+def _build_registered(name: str, *, shape: Mapping[str, int], params: Mapping[str, Any]) -> InitialisedModel:
     info = model_info(name)
     native = {"channels": info.channels, "image_size": info.image_size, "num_classes": info.num_classes}
     full_shape = {**native, **shape}
@@ -66,7 +77,6 @@ def _build_registered(
     arguments = _select_arguments(name, factory, shape=full_shape, params=params)
     with torch.random.fork_rng(devices=[]):
         model: InitialisedModel = factory(**arguments)
-    initialise_parameters(model, seed=seed)
     return model
 
 

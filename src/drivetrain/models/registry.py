@@ -79,6 +79,17 @@ _FAMILIES = (
             for depth in (8, 20, 32, 44, 56)
         },
     ),
+    _Family(
+        module="resnet",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=1,
+        variants={
+            f"resnet{depth}": f"residual network of {depth} layers for photographs"
+            for depth in (18, 34, 50, 101, 152)
+        },
+    ),
 )
 
 _MODELS = {info.name: info for family in _FAMILIES for info in family.models()}
@@ -114,11 +125,16 @@ def is_external_model(name: str) -> bool:
     return ":" in name
 
 
+def has_factory_form(name: str) -> bool:
+    """Whether a name has the form package.module:factory."""
+    return _EXTERNAL_SYNTAX.fullmatch(name) is not None
+
+
 def check_model_name(name: str) -> None:
     """Refuses a name that cannot be a model; a user's own factory is checked for its form alone."""
     if not is_external_model(name):
         model_info(name)
-    elif not _EXTERNAL_SYNTAX.fullmatch(name):
+    elif not has_factory_form(name):
         raise BadInputError(
             f"--model {name} does not have the form package.module:factory, as in my_models:create_net."
         )

@@ -48,14 +48,16 @@ def describe_layers(model: nn.Module, *, channels: int, image_size: int) -> list
     return _trace(model, channels=channels, image_size=image_size).rows
 
 
-def summarise_model(model: nn.Module, *, channels: int, image_size: int) -> ModelTotals:
+def summarise_model(
+    model: nn.Module, *, channels: int, image_size: int, width: int | None = None
+) -> ModelTotals:
     """The totals of a model, whatever its modules are: nothing is lost that no row shows."""
     parameters = list(model.parameters())
     return ModelTotals(
         parameters=sum(parameter.numel() for parameter in parameters),
         trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         buffers=sum(buffer.numel() for name, buffer in model.named_buffers() if _is_counted(name)),
-        flops=_trace(model, channels=channels, image_size=image_size).counter.flops,
+        flops=_trace(model, channels=channels, image_size=image_size, width=width).counter.flops,
     )
 
 
@@ -126,15 +128,16 @@ def _shape_without_batch(output: object) -> tuple[int, ...]:
     return ()
 
 
-def _trace(model: nn.Module, *, channels: int, image_size: int) -> _Trace:
+def _trace(model: nn.Module, *, channels: int, image_size: int, width: int | None = None) -> _Trace:
     """Runs a copy in evaluation mode, so that the model itself stays as it is."""
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    most_flops = 2 * num_parameters * image_size**2
+    shape = (1, channels, image_size, width or image_size)
+    most_flops = 2 * num_parameters * shape[2] * shape[3]
     # A user's model may read values, which the meta device does not have; then only a real pass can tell.
     devices = ("meta", "cpu") if most_flops > _MAX_REAL_FLOPS else ("cpu",)
     for device in devices:
         try:
-            return _trace_on(torch.device(device), model, channels=channels, image_size=image_size)
+            return _trace_on(torch.device(device), model, shape=shape)
         except Exception as error:
             failure = error
     raise BadInputError(
@@ -143,9 +146,9 @@ def _trace(model: nn.Module, *, channels: int, image_size: int) -> _Trace:
     ) from failure
 
 
-def _trace_on(device: torch.device, model: nn.Module, *, channels: int, image_size: int) -> _Trace:
+def _trace_on(device: torch.device, model: nn.Module, *, shape: tuple[int, ...]) -> _Trace:
     copy = _copy_to(device, model).eval()
-    image = torch.zeros(1, channels, image_size, image_size, device=device, dtype=_dtype_of(model))
+    image = torch.zeros(shape, device=device, dtype=_dtype_of(model))
     return _Trace(copy).run(copy, image)
 
 

@@ -1,6 +1,6 @@
 """Stochastic gradient descent with momentum and decoupled weight decay.
 
-velocity = momentum * velocity - rate * gradient; weight += velocity; weight -= rate * decay * weight.
+weight -= rate * decay * weight; velocity = momentum * velocity - rate * gradient; weight += velocity.
 The rate is inside the velocity, so a change of rate acts on new gradients only.
 """
 

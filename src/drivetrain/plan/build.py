@@ -111,7 +111,13 @@ def plan_to_json(
         "learning_rate_origin": training.learning_rate.peak_origin,
         "input": asdict(shape),
         "model": {"name": recipe.model, **asdict(totals)},
-        "normalised_set": training.batch.micro,
+        "optimizer": recipe.optimizer,
+        "events": {
+            "log": training.events.log_updates,
+            "validate": float(training.events.evaluate_updates),
+            "checkpoint": training.events.checkpoint_updates,
+        },
+        **({"normalised_set": training.batch.micro} if totals.buffers else {}),
         "warnings": list(warnings),
     }
 
@@ -150,8 +156,8 @@ def _rates(learning_rate: LearningRate, *, lr_at: Sequence[int]) -> dict[str, fl
 
 
 def _model_totals(recipe: Recipe, shape: InputShape) -> "ModelTotals":
-    from drivetrain.models.create import build_model
+    from drivetrain.models.prepare import outline_model
     from drivetrain.models.summary import summarise_model
 
-    model = build_model(recipe.model, **asdict(shape), seed=recipe.seed, params=recipe.model_params)
+    model = outline_model(recipe, **asdict(shape))
     return summarise_model(model, channels=shape.channels, image_size=shape.image_size)

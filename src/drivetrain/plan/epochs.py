@@ -8,6 +8,8 @@ from drivetrain.errors import BadInputError
 from drivetrain.plan.batch import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
+MOST_UPDATES = 20_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlan:
@@ -53,6 +55,11 @@ def plan_epochs(
         _require_length(asked, longest=floor(per_epoch), samples=samples, batch=batch, remainder=remainder)
         per_epoch = Fraction(asked)
     full = floor(num_epochs * per_epoch)
+    if min(full, max_updates or full) > MOST_UPDATES:
+        raise BadInputError(
+            f"--num-epochs {num_epochs} makes {full} weight updates, more than the {MOST_UPDATES} of "
+            f"which a run keeps records; --num-epochs {max(1, floor(MOST_UPDATES / per_epoch))} works."
+        )
     if full < 1:
         raise BadInputError(_run_too_short(samples, batch=batch, num_epochs=num_epochs))
     weight_updates = floor(per_epoch)

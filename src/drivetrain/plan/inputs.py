@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from drivetrain.data.folds import fold_size
 from drivetrain.data.info import dataset_info, held_out_count, is_external_dataset, sample_counts
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import is_external_model, model_info
@@ -70,11 +71,12 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
 
 def _image_shape(asked: ImageShape, *, recipe: Recipe, is_named: bool) -> tuple[ImageShape, tuple[str, ...]]:
     native = _native_shape(recipe.model)
-    if not is_external_dataset(recipe.dataset):
+    if _is_known(recipe.dataset):
         if is_named or native is None:
             return asked.or_else(_dataset_shape(recipe.dataset)), ()
         reason = f"No --dataset is named, so --model {recipe.model} is planned"
     else:
+        asked = asked.or_else(_dataset_shape(recipe.dataset))
         reason = f"--dataset {recipe.dataset} is not opened, so --model {recipe.model} is planned"
     if native is None or not asked.missing_options:
         return asked, ()
@@ -90,9 +92,18 @@ def _native_shape(model: str) -> ImageShape | None:
     return ImageShape(channels=info.channels, image_size=info.image_size, num_classes=info.num_classes)
 
 
+def _is_known(dataset: str) -> bool:
+    """Whether size and shape of a data set are known without its files."""
+    return not is_external_dataset(dataset) and dataset_info(dataset).is_sized
+
+
 def _dataset_shape(dataset: str) -> ImageShape:
+    if is_external_dataset(dataset):
+        return ImageShape(channels=None, image_size=None, num_classes=None)
     info = dataset_info(dataset)
-    return ImageShape(channels=info.channels, image_size=info.height, num_classes=info.num_classes)
+    return ImageShape(
+        channels=info.channels or None, image_size=info.height or None, num_classes=info.num_classes or None
+    )
 
 
 def _training_samples(recipe: Recipe) -> tuple[int, tuple[str, ...]]:
@@ -108,11 +119,21 @@ def _training_samples(recipe: Recipe) -> tuple[int, tuple[str, ...]]:
 def _available_samples(recipe: Recipe) -> int:
     fraction = recipe.validation_fraction
     if recipe.dataset_size is None:
-        if is_external_dataset(recipe.dataset):
+        if not _is_known(recipe.dataset):
             raise BadInputError(
                 f"--dataset {recipe.dataset} is not opened for a plan; say how many training samples it has, "
                 "for example --dataset-size 1000."
             )
+        if recipe.folds is not None:
+            return _outside_fold(dataset_info(recipe.dataset).train_samples, recipe)
         return sample_counts(dataset_info(recipe.dataset), validation_fraction=fraction).train
+    if recipe.folds is not None:
+        return _outside_fold(recipe.dataset_size, recipe)
     # The size given stands for the samples that are trained on: only an explicit share is taken from it.
     return recipe.dataset_size - held_out_count(recipe.dataset_size, fraction=fraction or 0.0)
+
+
+def _outside_fold(samples: int, recipe: Recipe) -> int:
+    """What the other folds train on; without --fold, in fold 0, which is none of the smaller ones."""
+    assert recipe.folds is not None
+    return samples - fold_size(samples, folds=recipe.folds, fold=recipe.fold or 0)

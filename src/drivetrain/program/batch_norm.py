@@ -5,12 +5,16 @@ owner averages them and moves the running statistics: new = kept * old + (1 - ke
 statistics are views into two flat tensors, so the move is a few operations however many layers there are.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.errors import BadInputError
 from drivetrain.program.modules import replace_modules
+
+_OWNED_TYPES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class ReportingBatchNorm(nn.Module):
@@ -29,9 +33,11 @@ class ReportingBatchNorm(nn.Module):
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(original, name))
         self.reported: list[tuple[Tensor, Tensor]] = []
+        self.values_per_image: int | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
+            self.values_per_image = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
             return nn.functional.batch_norm(
                 inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
             )
@@ -46,10 +52,20 @@ class ReportingBatchNorm(nn.Module):
 
 
 class BatchNormOwner:
-    """Moves the running statistics of all batch norms of a model."""
+    """Moves the running statistics of all batch norms of a model.
 
-    def __init__(self, layers: list[ReportingBatchNorm], *, wide_dtype: torch.dtype = torch.float64) -> None:
+    `unowned` are batch norms of a user's own kind, which keep moving theirs at every micro-batch.
+    """
+
+    def __init__(
+        self,
+        layers: list[ReportingBatchNorm],
+        *,
+        unowned: Sequence[str] = (),
+        wide_dtype: torch.dtype = torch.float64,
+    ) -> None:
         self.layers = layers
+        self.unowned = tuple(unowned)
         self._wide_dtype = wide_dtype
         if layers:
             self._flatten([layer.running_mean.numel() for layer in layers])
@@ -66,6 +82,11 @@ class BatchNormOwner:
         self._eps = self._per_channel([layer.eps for layer in self.layers], sizes)
         moved_share = self._per_channel([1.0 - layer.kept_share for layer in self.layers], sizes)
         self._moved_share = moved_share.to(self._means.dtype)
+
+    @property
+    def statistics(self) -> list[Tensor]:
+        """The flat running means and variances; none for a model without batch norm."""
+        return [self._means, self._variances] if self.layers else []
 
     def _per_channel(self, values: list[float], sizes: list[int]) -> Tensor:
         widened = torch.tensor(values, dtype=torch.float64).repeat_interleave(torch.tensor(sizes))
@@ -119,15 +140,29 @@ def install_batch_norm_owner(
 ) -> BatchNormOwner:
     """Takes over a model's batch norms; `kept_share` None keeps each layer's own momentum."""
     layers: list[ReportingBatchNorm] = []
+    unowned: list[str] = []
 
     def replacement(name: str, module: nn.Module) -> nn.Module | None:
         if not isinstance(module, _BatchNorm) or module.running_mean is None:
+            return None
+        if type(module) not in _OWNED_TYPES:
+            unowned.append(name)
             return None
         layers.append(ReportingBatchNorm(module, kept_share=_kept_share(name, module, kept_share)))
         return layers[-1]
 
     replace_modules(model, replacement)
-    return BatchNormOwner(layers, wide_dtype=wide_dtype)
+    return BatchNormOwner(layers, unowned=unowned, wide_dtype=wide_dtype)
+
+
+def check_normalised_values(owner: BatchNormOwner, *, micro_batch_size: int) -> None:
+    """Refuses a batch norm that would normalise a single value per channel; call after an evaluation pass."""
+    for layer in owner.layers:
+        if layer.values_per_image is not None and layer.values_per_image * micro_batch_size < 2:
+            raise BadInputError(
+                f"--micro-batch-size {micro_batch_size} gives a batch norm of --model one value per "
+                f"channel to normalise; --micro-batch-size {micro_batch_size + 1} works."
+            )
 
 
 def _kept_share(name: str, module: _BatchNorm, asked: float | None) -> float:

@@ -4,14 +4,21 @@
 get their owner; 4. its parameters become one flat vector; 5. the optimiser takes that vector.
 """
 
+from dataclasses import replace
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.cluster.devices import Device
 from drivetrain.data.feed import Feed
 from drivetrain.data.order import SampleOrder
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.plan.build import TrainingPlan
+from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.batch_norm import install_batch_norm_owner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
@@ -30,6 +37,7 @@ def build_program(
     feed: Feed,
     order: SampleOrder,
     device: Device,
+    class_weights: NDArray[np.float32] | None = None,
 ) -> TrainingProgram:
     """The training program of one device."""
     model = place_model(model, device)
@@ -37,13 +45,14 @@ def build_program(
     install_counter_dropout(model, seed=recipe.seed, context=context)
     batch_norms = install_batch_norm_owner(model, kept_share=recipe.bn_momentum, wide_dtype=device.wide_dtype)
     parameters = FlatParameters(model)
+    averaged = [parameters.values, *batch_norms.statistics]
     return TrainingProgram(
         model=model,
         parameters=parameters,
         batch_norms=batch_norms,
         context=context,
-        task=build_task(recipe),
-        optimiser=build_optimiser(recipe, values=parameters.values),
+        task=_training_task(recipe, class_weights, device),
+        optimiser=build_optimiser(recipe, values=parameters.values, segments=parameters.segments),
         learning_rate=plan.learning_rate,
         rules=GradientRules(
             loss_scaling=recipe.loss_scaling,
@@ -52,13 +61,23 @@ def build_program(
         ),
         feed=feed,
         order=order,
-        records=UpdateRecords(plan.epochs.total_updates, device=device.torch_device),
+        records=UpdateRecords(plan.epochs.total_updates, device=device.torch_device, dtype=device.wide_dtype),
         device=device,
         seed=recipe.seed,
+        average=None if recipe.ema is None else WeightAverage(averaged, kept_share=recipe.ema),
     )
 
 
+def _training_task(
+    recipe: Recipe, class_weights: NDArray[np.float32] | None, device: Device
+) -> ClassificationTask:
+    if class_weights is None:
+        return build_task(recipe)
+    return replace(build_task(recipe), class_weights=torch.from_numpy(class_weights).to(device.torch_device))
+
+
 def build_task(recipe: Recipe) -> ClassificationTask:
+    """The task as it is measured: every sample counts the same."""
     return ClassificationTask(label_smoothing=recipe.label_smoothing)
 
 
@@ -73,6 +92,10 @@ def probe_output(model: nn.Module, *, shape: tuple[int, int, int], device: Devic
     was_training = model.training
     model.eval()
     images = torch.zeros(2, *shape, device=device.torch_device).contiguous(memory_format=torch.channels_last)
-    output = model(images)
+    try:
+        output = model(images)
+    except Exception as error:
+        size = "x".join(str(length) for length in shape)
+        raise BadInputError(f"--model cannot take images of {size}: {describe_failure(error)}") from error
     model.train(was_training)
     return torch.Size(output.shape)

@@ -14,3 +14,9 @@ class UpdateContext:
     def __init__(self, device: torch.device) -> None:
         self.update: Tensor = torch.zeros((), dtype=torch.int64, device=device)
         self.slots: Tensor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.forward_passes = 0
+
+    def begin_forward(self, slots: Tensor) -> None:
+        """Tells the layers that another micro-batch comes, and where its samples stand."""
+        self.slots = slots
+        self.forward_passes += 1

@@ -35,15 +35,34 @@ class CounterDropout(nn.Module):
         self.key = _signed(key)
         self.context = context
         self.whole_channels = whole_channels
+        self._forward_pass = 0
+        self._uses = 0
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training or self.threshold == 0:
             return inputs
         if self.threshold == _LEVELS:
             return torch.zeros_like(inputs)
-        sample_keys = _mix(_mix(self.context.update * _GOLDEN + self.key) + self.context.slots * _GOLDEN)
+        samples = len(self.context.slots)
+        if len(inputs) % samples:
+            # The first dimension holds no samples: the generator, set for each micro-batch, must do.
+            return nn.functional.dropout(inputs, self.threshold / _LEVELS)
+        if len(inputs) != samples:
+            return self._drop(inputs.reshape(samples, -1)).reshape(inputs.shape)
+        return self._drop(inputs)
+
+    def _drop(self, inputs: Tensor) -> Tensor:
+        key = self._next_key()
+        sample_keys = _mix(_mix(self.context.update * _GOLDEN + key) + self.context.slots * _GOLDEN)
         dropped: Tensor = _Drop.apply(inputs, sample_keys, self.threshold, self.whole_channels)  # type: ignore[no-untyped-call]
         return dropped
+
+    def _next_key(self) -> int:
+        """A layer that runs several times in one forward pass has another mask each time."""
+        if self._forward_pass != self.context.forward_passes:
+            self._forward_pass, self._uses = self.context.forward_passes, 0
+        self._uses += 1
+        return _signed((self.key + (self._uses - 1) * MULTIPLIER_1) % (1 << 64))
 
     def extra_repr(self) -> str:
         return f"rate={self.threshold / _LEVELS}"

@@ -13,22 +13,23 @@ RECORDED = ("loss", "accuracy", "learning_rate")
 class UpdateRecords:
     """One number per update and quantity; NaN where an update has not run."""
 
-    def __init__(self, total_updates: int, *, device: torch.device) -> None:
+    def __init__(
+        self, total_updates: int, *, device: torch.device, dtype: torch.dtype = torch.float64
+    ) -> None:
         self.columns: dict[str, Tensor] = {
-            name: torch.full((total_updates,), torch.nan, dtype=torch.float32, device=device)
-            for name in RECORDED
+            name: torch.full((total_updates,), torch.nan, dtype=dtype, device=device) for name in RECORDED
         }
 
     def write(self, update: int, **values: Tensor) -> None:
         for name, value in values.items():
             self.columns[name][update] = value
 
-    def read(self, name: str, first: int, last: int) -> NDArray[np.float32]:
+    def read(self, name: str, first: int, last: int) -> NDArray[np.float64]:
         """The values of updates first..last-1; the one place where the host waits for them."""
-        values: NDArray[np.float32] = self.columns[name][first:last].cpu().numpy()
+        values: NDArray[np.float64] = self.columns[name][first:last].cpu().numpy()
         return values
 
-    def restore(self, saved: Mapping[str, NDArray[np.float32]], *, updates: int) -> None:
+    def restore(self, saved: Mapping[str, NDArray[np.float64]], *, updates: int) -> None:
         """Takes over the first `updates` values of an earlier part of the run."""
         for name, column in self.columns.items():
             if name in saved:

@@ -1,16 +1,20 @@
 """The training program of one device: everything that happens between two host events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
 from drivetrain.data.feed import Feed, MicroBatch
-from drivetrain.data.order import SampleOrder
+from drivetrain.data.order import PADDING, SampleOrder
 from drivetrain.optim.optimiser import Optimiser
 from drivetrain.optim.schedule import LearningRate
+from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.batch_norm import BatchNormOwner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.flat_parameters import FlatParameters
@@ -46,6 +50,16 @@ class TrainingProgram:
     records: UpdateRecords
     device: Device
     seed: int
+    average: WeightAverage | None = None
+
+    @contextmanager
+    def weights_to_measure(self) -> Iterator[None]:
+        """The averaged weights where there are some, for validation and pictures."""
+        if self.average is None:
+            yield
+            return
+        with self.average.in_place():
+            yield
 
     def execute(self, first: int, last: int, *, goes_on: Callable[[int], bool]) -> int:
         """Runs updates first..last-1, or fewer when `goes_on` says so; returns the next update."""
@@ -70,29 +84,47 @@ class TrainingProgram:
             update=self.context.update,
         )
         self.batch_norms.commit()
+        if self.average is not None:
+            self.average.move(self.context.update, wide_dtype=self.device.wide_dtype)
         self.records.write(update, loss=loss, accuracy=accuracy, learning_rate=rate)
 
     def _accumulate(self, update: int) -> tuple[Tensor, Tensor]:
         """Adds up the mean gradient over the global batch; returns its mean loss and accuracy."""
-        share = 1.0 / self.order.real_samples(update)
+        real_samples = self.order.real_samples(update)
+        has_padding = real_samples < self.order.global_batch
+        samples = self.order.indices(update) if has_padding else None
+        share = 1.0 / real_samples
         parts: list[tuple[Tensor, Tensor]] = []
         for index, batch in enumerate(self.feed.micro_batches(update)):
+            if samples is not None and _is_padding(samples, index, micro=len(batch.labels)):
+                # Its gradient is 0, but batch norm would take its statistics for those of samples.
+                continue
             self.device.seed_generators(stream_key(self.seed, "model", update, index))
             parts.append(self._micro_batch(batch, share=share))
         if len(parts) == 1:
             return parts[0]
+        if not parts:
+            nothing = torch.zeros((), device=self.device.torch_device)
+            return nothing, nothing
         return torch.stack([part[0] for part in parts]).sum(), torch.stack([part[1] for part in parts]).sum()
 
     def _micro_batch(self, batch: MicroBatch, *, share: float) -> tuple[Tensor, Tensor]:
-        self.context.slots = batch.slots
+        self.context.begin_forward(batch.slots)
         logits = self.model(batch.images)
-        losses = self.task.losses(logits, batch.labels)
+        losses = self._losses(logits, batch)
         correct = self.task.correct(logits, batch.labels).to(losses.dtype)
         if batch.weights is not None:
             losses, correct = losses * batch.weights, correct * batch.weights
         loss = losses.sum() * share
         (loss * self.rules.loss_scaling if self.rules.loss_scaling else loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach(), correct.sum() * share
+
+    def _losses(self, logits: Tensor, batch: MicroBatch) -> Tensor:
+        if batch.mix is None or batch.partner_labels is None:
+            return self.task.losses(logits, batch.labels)
+        return self.task.mixed_losses(
+            logits, batch.labels, partners=batch.partner_labels, own_share=batch.mix
+        )
 
     def _finish_gradient(self) -> None:
         gradients = self.parameters.gradients
@@ -102,3 +134,8 @@ class TrainingProgram:
             add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
         if self.rules.clip_norm is not None:
             clip_norm_(gradients, longest=self.rules.clip_norm)
+
+
+def _is_padding(samples: NDArray[np.int64], index: int, *, micro: int) -> bool:
+    """Whether a micro-batch holds no sample at all."""
+    return bool((samples[index * micro : (index + 1) * micro] == PADDING).all())

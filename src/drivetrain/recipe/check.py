@@ -4,6 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from drivetrain.errors import BadInputError
+from drivetrain.recipe.check_ending import check_class_weights, check_ending
+from drivetrain.recipe.check_folds import check_folds, warn_of_idle_fraction
+from drivetrain.recipe.check_logging import check_logging
+from drivetrain.recipe.check_model import check_model_edits
 from drivetrain.recipe.check_optimisation import (
     check_learning_rate,
     check_optimizer,
@@ -26,7 +30,11 @@ _IDLE_OPTIONS = (
     ("checkpoint_every", "checkpoints", False),
     ("clean_dir", "checkpoints", False),
     ("num_workers", "data_placement", "resident"),
+    ("rand_augment_magnitude", "rand_augment", 0),
+    ("random_resized_crop", "augment", False),
     ("evaluate_every", "validation", False),
+    ("stop_at", "validation", False),
+    ("patience", "validation", False),
     ("limit_validation_samples", "validation", False),
     ("validation_micro_batch_size", "validation", False),
 )
@@ -37,7 +45,12 @@ def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
     given = Given(recipe, origins)
     for rule in _RULES:
         rule(given)
-    warnings = [*_idle_warnings(given), warn_of_idle_staircase(given), warn_of_long_warmup(given)]
+    warnings = [
+        *_idle_warnings(given),
+        warn_of_idle_staircase(given),
+        warn_of_long_warmup(given),
+        warn_of_idle_fraction(given),
+    ]
     return [warning for warning in warnings if warning]
 
 
@@ -150,6 +163,7 @@ def _idle_options(given: Given) -> list[tuple[str, str, str]]:
 
 _RULES: tuple[Callable[[Given], None], ...] = (
     _check_names,
+    check_model_edits,
     _check_batch,
     _check_log_options,
     _check_log_frequency,
@@ -160,4 +174,8 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     check_optimizer,
     check_schedule,
     check_learning_rate,
+    check_ending,
+    check_class_weights,
+    check_folds,
+    check_logging,
 )

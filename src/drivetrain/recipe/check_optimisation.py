@@ -5,14 +5,24 @@ from collections.abc import Mapping, Sequence
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.fields import option_name
 from drivetrain.recipe.given import Given
-from drivetrain.recipe.params import OPTIMIZER_KEYS, SCHEDULE_KEYS
+from drivetrain.recipe.params import COMPLETE_OPTIMIZERS, OPTIMIZER_KEYS, SCHEDULE_KEYS
 
+_LARS_EXAMPLE = (
+    '--optimizer-params \'{"momentum": 0.9, "weight_decay": 0.00005, "eeta": 0.001, "epsilon": 0}\' works'
+)
 _STEPPED_EXAMPLE = '--lr-schedule-params \'{"boundaries": [2, 4], "values": [0.1, 0.01, 0.001]}\' works'
 
 
 def check_optimizer(given: Given) -> None:
-    """Parameters belong to their optimiser, and plain Adam has no decoupled decay."""
+    """Parameters belong to their optimiser and are complete; plain Adam has no decoupled decay."""
     _check_keys(given, choice="optimizer", params="optimizer_params", keys=OPTIMIZER_KEYS)
+    _check_complete(given)
+    _check_epsilon(given)
+    if given.recipe.optimizer == "lars" and given.recipe.weight_decay > 0:
+        raise BadInputError(
+            f"{given.option('weight_decay')} is decoupled decay, which {given.option('optimizer')} has not; "
+            "its own belongs into --optimizer-params, as weight_decay."
+        )
     if given.recipe.optimizer == "adam" and given.recipe.weight_decay > 0:
         raise BadInputError(
             f"{given.option('weight_decay')} is decoupled decay, which {given.option('optimizer')} has not; "
@@ -66,6 +76,24 @@ def _check_keys(given: Given, *, choice: str, params: str, keys: Mapping[str, Se
                 f"{key} in {given.option(params)} does not belong to {given.option(choice)}, whose keys are "
                 f"{', '.join(keys[chosen])}; leave it out, or use {option_name(choice)} {owners[0]}."
             )
+
+
+def _check_complete(given: Given) -> None:
+    chosen = given.recipe.optimizer
+    found = given.value("optimizer_params")
+    missing = [key for key in OPTIMIZER_KEYS[chosen] if key not in found]
+    if chosen in COMPLETE_OPTIMIZERS and missing:
+        raise BadInputError(
+            f"{given.option('optimizer')} needs {', '.join(missing)} in --optimizer-params; {_LARS_EXAMPLE}."
+        )
+
+
+def _check_epsilon(given: Given) -> None:
+    if given.recipe.optimizer in ("adam", "adamw") and given.recipe.optimizer_params.epsilon == 0:
+        raise BadInputError(
+            f"epsilon of --optimizer-params is 0, for {given.option('optimizer')} it must be more than 0; "
+            "--optimizer-params '{\"epsilon\": 1e-08}' works."
+        )
 
 
 def _check_steps(given: Given) -> None:

@@ -75,11 +75,14 @@ def default_values() -> Mapping[str, Any]:
 def example_text(field: str) -> str:
     """A value of a field that works, as a person would type it."""
     default = default_values()[field]
-    return written_value((Recipe.model_fields[field].examples or [None])[0] if default is None else default)
+    is_open = default is None or default == ()
+    return written_value((Recipe.model_fields[field].examples or [None])[0] if is_open else default)
 
 
 def written_value(value: Any) -> str:
     """A value as a person would type it on the command line."""
     if isinstance(value, Mapping | list):
         return f"'{json.dumps(value)}'"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
     return str(value)

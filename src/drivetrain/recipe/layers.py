@@ -10,7 +10,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.recipe.aliases import Target, require_target
 from drivetrain.recipe.fields import default_values, is_optional, kind_of, option_name, params_model
 from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
-from drivetrain.recipe.params import OPTIMIZER_KEYS, SCHEDULE_KEYS
+from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.shown import shown
 from drivetrain.recipe.yaml_text import YamlDocument
@@ -87,7 +87,16 @@ def _written_value(field: str, setting: Setting) -> Any:
         return _mapping(field, setting)
     if isinstance(value, bool) and kind != "switch":
         raise bad_value(field, value, origin=setting.origin)
-    return value
+    return _several(value) if kind == "several" else value
+
+
+def _several(value: Any) -> Any:
+    """A list of words; one word alone is a list too, and YAML writes some words as numbers."""
+    if isinstance(value, str | int | float):
+        return (str(value),)
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(str(item) if isinstance(item, int | float) else item for item in value)
 
 
 def _mapping(field: str, setting: Setting) -> Any:
@@ -165,7 +174,12 @@ def _drop_foreign_keys(values: dict[str, Any], layer: Layer) -> None:
 def _keep_keys(
     values: dict[str, Any], layer: Layer, *, choice: str, params: str, keys: Mapping[str, Sequence[str]]
 ) -> None:
-    chosen = str(layer.values.get(choice, values[choice])).lower()
-    if chosen == str(values[choice]).lower() or chosen not in keys:
+    earlier = str(values[choice]).lower()
+    chosen = str(layer.values.get(choice, earlier)).lower()
+    if chosen == earlier or chosen not in keys:
         return
-    values[params] = {key: value for key, value in values[params].items() if key in keys[chosen]}
+    values[params] = {
+        key: value
+        for key, value in values[params].items()
+        if key in keys[chosen] and OWN_MEANINGS.get(key) not in (earlier, chosen)
+    }

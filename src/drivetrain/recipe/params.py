@@ -6,19 +6,26 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from drivetrain.recipe.plain import lower_text
 
-OptimizerName = Annotated[Literal["sgd", "adam", "adamw"], BeforeValidator(lower_text)]
+OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "lars"], BeforeValidator(lower_text)]
 ScheduleName = Annotated[
     Literal["const", "cosine", "stepped", "polynomial", "exponential"], BeforeValidator(lower_text)
 ]
 Remainder = Annotated[Literal["trim", "pad", "carry"], BeforeValidator(lower_text)]
 Placement = Annotated[Literal["auto", "resident", "stream"], BeforeValidator(lower_text)]
+BadSamplePolicy = Annotated[Literal["error", "skip"], BeforeValidator(lower_text)]
+Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
 WarmupMode = Annotated[Literal["shift", "mask"], BeforeValidator(lower_text)]
 
 OPTIMIZER_KEYS = {
     "sgd": ("momentum",),
     "adam": ("beta1", "beta2", "epsilon"),
     "adamw": ("beta1", "beta2", "epsilon"),
+    "lars": ("momentum", "weight_decay", "eeta", "epsilon"),
 }
+# Optimisers that do not work without all of their keys.
+COMPLETE_OPTIMIZERS = ("lars",)
+# The optimiser for which a key means something else than for the others.
+OWN_MEANINGS = {"epsilon": "lars"}
 SCHEDULE_KEYS = {
     "const": ("initial_learning_rate",),
     "cosine": ("initial_learning_rate", "epochs_to_total_decay"),
@@ -41,7 +48,7 @@ class OptimizerParams(_Params):
     """`--optimizer-params`: what belongs to one optimiser."""
 
     momentum: float | None = Field(
-        default=None, examples=[0.9], ge=0, lt=1, description="sgd: share of the last step kept"
+        default=None, examples=[0.9], ge=0, lt=1, description="sgd, lars: share of the last step kept"
     )
     beta1: float | None = Field(
         default=None, examples=[0.9], ge=0, lt=1, description="adam, adamw: decay of the mean (0.9)"
@@ -50,7 +57,16 @@ class OptimizerParams(_Params):
         default=None, examples=[0.999], ge=0, lt=1, description="adam, adamw: decay of the square (0.999)"
     )
     epsilon: float | None = Field(
-        default=None, examples=[1e-8], gt=0, description="adam, adamw: added to the root (1e-8)"
+        default=None,
+        examples=[1e-8],
+        ge=0,
+        description="adam, adamw: added to the root (1e-8); lars: added to the norms (0 stands for 1e-7)",
+    )
+    weight_decay: float | None = Field(
+        default=None, examples=[5e-5], ge=0, description="lars: times the weight, added to its gradient"
+    )
+    eeta: float | None = Field(
+        default=None, examples=[0.001], ge=0, description="lars: longest step as a share of the weight"
     )
 
 

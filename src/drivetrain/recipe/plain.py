@@ -57,3 +57,8 @@ def _plain_key(key: Any) -> str:
     if not isinstance(key, str):
         raise ValueError(_PLAIN_RULE)
     return str(key)
+
+
+def dataset_alias(value: Any) -> Any:
+    """Another spelling of a data set as its one name, so that both are the same run."""
+    return "imagenet" if value == "gc-imagenet" else value

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from drivetrain.recipe.params import (
+    BadSamplePolicy,
     LrScheduleParams,
     LrWarmupParams,
     OptimizerName,
@@ -18,8 +19,16 @@ from drivetrain.recipe.params import (
     Placement,
     Remainder,
     ScheduleName,
+    Verbosity,
 )
-from drivetrain.recipe.plain import lower_text, non_zero, number_as_text, path_as_text, plain_mapping
+from drivetrain.recipe.plain import (
+    dataset_alias,
+    lower_text,
+    non_zero,
+    number_as_text,
+    path_as_text,
+    plain_mapping,
+)
 
 __all__ = [
     "GROUPS",
@@ -80,9 +89,27 @@ class Recipe(BaseModel):
         description="share of the old batch-norm statistics an update keeps (default: the model's)",
     )
 
+    init_from: Annotated[PathText | None, _in("model")] = Field(
+        default=None,
+        examples=["runs/other"],
+        description="a run directory or a .safetensors file whose weights the model starts from",
+    )
+    freeze: Annotated[tuple[str, ...], _in("model")] = Field(
+        default=(),
+        examples=[("conv1_*",)],
+        description="shell patterns of layers or parameters that do not train: 'conv1_*'",
+    )
+    model_edit: Annotated[tuple[str, ...], _in("model")] = Field(
+        default=(),
+        examples=[("my_models:add_dropout",)],
+        description="package.module:function applied to the model after it is built",
+    )
+
     # data
-    dataset: Annotated[str, _in("data")] = Field(
-        default="digits", min_length=1, description="mnist, digits, synthetic, or package.module:factory"
+    dataset: Annotated[str, BeforeValidator(dataset_alias), _in("data")] = Field(
+        default="digits",
+        min_length=1,
+        description="a name of `drivetrain data list`, or package.module:factory",
     )
     data_dir: Annotated[PathText | None, _free("data")] = Field(
         default=None, examples=["data"], description="folder that holds the data set's files"
@@ -136,6 +163,36 @@ class Recipe(BaseModel):
     eight_bit_transfer: Annotated[bool, _in("data")] = Field(
         default=False, description="move images to the device as uint8; needs preprocessing there"
     )
+    augment: Annotated[bool | None, _in("data")] = Field(
+        default=None,
+        examples=[True],
+        description="the data set's own random changes of training images (default: where it has some)",
+    )
+    random_resized_crop: Annotated[float | None, _in("data")] = Field(
+        default=None,
+        examples=[0.08],
+        gt=0,
+        le=1,
+        description="train on random crops of at least this share of the image, resized",
+    )
+    rand_augment: Annotated[int, _in("data")] = Field(
+        default=0, ge=0, le=10, description="random colour and shape operations per training image"
+    )
+    rand_augment_magnitude: Annotated[float, _in("data")] = Field(
+        default=9.0, ge=0, le=10, description="how strong they are, from 0 to 10"
+    )
+    mixup: Annotated[float, _in("data")] = Field(
+        default=0.0, ge=0, description="alpha of mixing each training image with another (0: off)"
+    )
+    on_bad_sample: Annotated[BadSamplePolicy, _in("data")] = Field(
+        default="error", description="a file that cannot be read: stop, or leave the sample out"
+    )
+    folds: Annotated[int | None, _in("data")] = Field(
+        default=None, examples=[5], ge=2, description="cut the training samples into so many folds"
+    )
+    fold: Annotated[int | None, _in("data")] = Field(
+        default=None, examples=[0], ge=0, description="the fold to validate on; the others train"
+    )
 
     # batch
     micro_batch_size: Annotated[int, _in("batch")] = Field(
@@ -180,6 +237,22 @@ class Recipe(BaseModel):
     )
     max_updates: Annotated[int | None, _free("length")] = Field(
         default=None, examples=[1000], ge=1, description="stop after so many weight updates"
+    )
+    stop_at: Annotated[str | None, _free("length")] = Field(
+        default=None,
+        examples=["accuracy=0.97"],
+        description="METRIC=VALUE of the validation at which the training ends",
+    )
+    patience: Annotated[int | None, _free("length")] = Field(
+        default=None,
+        examples=[5],
+        ge=1,
+        description="validations in a row without a better one after which the training ends",
+    )
+    max_time: Annotated[str | None, BeforeValidator(number_as_text), _free("length")] = Field(
+        default=None,
+        examples=["2h"],
+        description="90, 30m, 2h: checkpoint and exit with status 75 when so much time is used up",
     )
 
     # optimisation
@@ -229,6 +302,16 @@ class Recipe(BaseModel):
     )
     loss_scaling: Annotated[float, _in("optimisation")] = Field(
         default=0.0, ge=0, description="static factor on the loss, taken out of the gradient again (0: none)"
+    )
+    ema: Annotated[float | None, _in("optimisation")] = Field(
+        default=None,
+        examples=[0.999],
+        gt=0,
+        lt=1,
+        description="share of the averaged weights an update keeps; they are validated and kept too",
+    )
+    class_weights: Annotated[tuple[str, ...], _in("optimisation")] = Field(
+        default=(), examples=[("balanced",)], description="balanced, or a weight for each class"
     )
 
     # events
@@ -286,6 +369,17 @@ class Recipe(BaseModel):
     )
     overwrite: Annotated[bool, _free("run")] = Field(
         default=False, description="start afresh in an existing run directory"
+    )
+    log_dir: Annotated[PathText | None, _free("run")] = Field(
+        default=None,
+        examples=["logs"],
+        description="folder for TensorBoard and W&B logs (default: the run directory)",
+    )
+    wandb: Annotated[bool, _free("run")] = Field(
+        default=False, description="also log to Weights & Biases (pip install drivetrain[wandb])"
+    )
+    verbosity: Annotated[Verbosity, _free("run")] = Field(
+        default="normal", description="how much is printed: quiet, normal, or verbose"
     )
     tensorboard: Annotated[bool, _free("run")] = Field(
         default=False, description="also write TensorBoard logs"

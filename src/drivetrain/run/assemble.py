@@ -3,19 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.cluster.devices import Device
-from drivetrain.data.feed import EvaluationFeed, fits_on_device, make_feed
+from drivetrain.data.augment.build import build_augmentation
+from drivetrain.data.bad_samples import bad_indices
+from drivetrain.data.feed import EvaluationFeed, Feed, fits_on_device, make_feed
+from drivetrain.data.labels import labels_of
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.source import DataSpec, DataSplits, Source
-from drivetrain.models.create import build_model
+from drivetrain.models.prepare import prepare_model
+from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.plan.build import TrainingPlan
+from drivetrain.program.batch_norm import check_normalised_values
 from drivetrain.program.build import build_program, build_task, probe_output
 from drivetrain.program.evaluation import Evaluation, evaluate_model
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
+from drivetrain.tasks.class_weights import class_weights_of
 
 _VALIDATION_PIXELS = 8 * 1024 * 1024
 _LARGEST_VALIDATION_BATCH = 512
@@ -28,24 +36,73 @@ class Assembly:
     program: TrainingProgram
     evaluate: Callable[[], Evaluation] | None
     preprocess: Preprocess
+    totals: ModelTotals
+    is_own_model: bool
     warnings: list[str]
 
 
 def assemble(
-    recipe: Recipe, *, data: DataSplits, model: nn.Module | None, plan: TrainingPlan, device: Device
+    recipe: Recipe,
+    *,
+    data: DataSplits,
+    model: nn.Module | None,
+    plan: TrainingPlan,
+    device: Device,
+    continues: bool = False,
 ) -> Assembly:
-    """Builds what a recipe describes; nothing is written."""
+    """Builds what a recipe describes; nothing is written. A run that continues has weights already."""
     preprocess = Preprocess(data.spec, recipe.image_size)
-    built = model if model is not None else model_of(recipe, data.spec)
-    order = SampleOrder(
+    built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
+    totals = summarise_model(
+        built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
+    )
+    order = _sample_order(recipe, data=data, plan=plan)
+    feed, feed_warnings = _training_feed(
+        recipe, data=data, order=order, preprocess=preprocess, plan=plan, device=device
+    )
+    program = build_program(
+        recipe,
+        model=built,
+        plan=plan,
+        feed=feed,
+        order=order,
+        device=device,
+        class_weights=_class_weights(recipe, data),
+    )
+    _check_output(program, data.spec, preprocess)
+    check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
+    return Assembly(
+        program=program,
+        evaluate=_evaluator(program, recipe, data.validation, preprocess) if recipe.validation else None,
+        preprocess=preprocess,
+        totals=totals,
+        is_own_model=model is not None,
+        warnings=[*warnings, *feed_warnings, *_model_warnings(program), *_data_warnings(recipe, data)],
+    )
+
+
+def _sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> SampleOrder:
+    return SampleOrder(
         seed=recipe.seed,
         samples=len(data.train),
         global_batch=plan.batch.global_batch,
         updates_per_epoch=plan.epochs.updates_per_epoch,
         remainder=recipe.remainder,
         shuffle=recipe.shuffle,
+        bad=tuple(bad_indices(data.train).tolist()),
     )
-    feed, warnings = make_feed(
+
+
+def _training_feed(
+    recipe: Recipe,
+    *,
+    data: DataSplits,
+    order: SampleOrder,
+    preprocess: Preprocess,
+    plan: TrainingPlan,
+    device: Device,
+) -> tuple[Feed, list[str]]:
+    return make_feed(
         data.train,
         order=order,
         preprocess=preprocess,
@@ -55,24 +112,28 @@ def assemble(
         num_workers=recipe.num_workers,
         accelerator_side_preprocess=recipe.accelerator_side_preprocess,
         eight_bit_transfer=recipe.eight_bit_transfer,
+        augmentation=build_augmentation(recipe, data.spec, source=data.train),
         memory_budget_bytes=device.free_memory_bytes,
     )
-    program = build_program(recipe, model=built, plan=plan, feed=feed, order=order, device=device)
-    _check_output(program, data.spec, preprocess)
-    evaluate = _evaluator(program, recipe, data.validation, preprocess) if recipe.validation else None
-    return Assembly(program=program, evaluate=evaluate, preprocess=preprocess, warnings=warnings)
 
 
-def model_of(recipe: Recipe, spec: DataSpec) -> nn.Module:
-    """The recipe's model for these images, with its initial weights."""
-    return build_model(
-        recipe.model,
-        channels=spec.channels,
-        image_size=recipe.image_size or spec.height,
-        num_classes=spec.num_classes,
-        seed=recipe.seed,
-        params=recipe.model_params,
-    )
+def _model_warnings(program: TrainingProgram) -> list[str]:
+    return [
+        f"--model's batch norm {name} is of a kind of its own, so its statistics move at every micro-batch."
+        for name in program.batch_norms.unowned
+    ]
+
+
+def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
+    if recipe.validation and data.validation is None:
+        return ["there are no validation samples; --validation-fraction 0.2 holds some out."]
+    return []
+
+
+def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | None:
+    if not recipe.class_weights:
+        return None
+    return class_weights_of(recipe.class_weights, labels_of(data.train), num_classes=data.spec.num_classes)
 
 
 def validation_batch_size(recipe: Recipe, preprocess: Preprocess) -> int:
@@ -98,7 +159,11 @@ def _evaluator(
 
     def evaluate() -> Evaluation:
         return evaluate_model(
-            program.model, feed, task=build_task(recipe), wide_dtype=program.device.wide_dtype
+            program.model,
+            feed,
+            task=build_task(recipe),
+            num_classes=preprocess.spec.num_classes,
+            wide_dtype=program.device.wide_dtype,
         )
 
     return evaluate
@@ -113,5 +178,7 @@ def evaluation_feed(
         preprocess=preprocess,
         batch_size=validation_batch_size(recipe, preprocess),
         device=device.torch_device,
-        resident=fits_on_device(source, preprocess=preprocess, memory_budget_bytes=device.free_memory_bytes),
+        resident=recipe.data_placement != "stream"
+        and fits_on_device(source, preprocess=preprocess, memory_budget_bytes=device.free_memory_bytes),
+        num_workers=recipe.num_workers or 0,
     )

@@ -26,6 +26,7 @@ from drivetrain.run.files import read_json, sync_directory, write_atomically, wr
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
 OPTIMISER_FILE = "optimizer.safetensors"
+AVERAGED_FILE = "averaged.safetensors"
 MANIFEST_FILE = "manifest.json"
 _PARTIAL_PREFIX = ".partial-"
 
@@ -42,6 +43,7 @@ class Checkpoint:
     manifest: dict[str, Any]
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
+    averaged: dict[str, Tensor]
 
     @property
     def update(self) -> int:
@@ -55,9 +57,12 @@ def save_checkpoint(
     model: Mapping[str, Tensor],
     optimiser: Mapping[str, Tensor],
     state: Mapping[str, Any],
+    averaged: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Writes checkpoints/<update>; what was there before stays until the new one is whole."""
     files = {MODEL_FILE: _serialise(model), OPTIMISER_FILE: _serialise(optimiser)}
+    if averaged:
+        files[AVERAGED_FILE] = _serialise(averaged)
     partial, final = parent / f"{_PARTIAL_PREFIX}{update}", parent / str(update)
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -85,9 +90,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise CorruptCheckpointError(f"{path / MANIFEST_FILE}: its own checksum does not match")
         contents = {name: _verified(path / name, entry) for name, entry in manifest["files"].items()}
         model, optimiser = (load_safetensors(contents[name]) for name in (MODEL_FILE, OPTIMISER_FILE))
+        averaged = load_safetensors(contents[AVERAGED_FILE]) if AVERAGED_FILE in contents else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise CorruptCheckpointError(f"{path}: {error}") from error
-    return Checkpoint(path=path, manifest=manifest, model=model, optimiser=optimiser)
+    return Checkpoint(path=path, manifest=manifest, model=model, optimiser=optimiser, averaged=averaged)
 
 
 def checkpoint_paths(parent: Path) -> list[Path]:
@@ -115,6 +121,13 @@ def prune_checkpoints(parent: Path, *, keep_last: int, keep_updates: set[int]) -
         if int(path.name) not in keep_updates:
             shutil.rmtree(path, ignore_errors=True)
     sweep_partial(parent)
+
+
+def drop_checkpoints_after(parent: Path, *, update: int) -> None:
+    """Removes checkpoints beyond the one a run continues from: corrupt, and to be written again."""
+    for path in checkpoint_paths(parent):
+        if int(path.name) > update:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep_partial(parent: Path) -> None:

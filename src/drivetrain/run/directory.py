@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,38 @@ from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe, field_note
 
 DEFAULT_PARENT = Path("runs")
-SUMMARY_EVENT = "summary"
+PYTHON_DATA = "python:data"
+CROSSVAL_RECORD = "crossval.json"
+# What a run writes into its directory; nothing else there is ever removed.
+_OWN_NAMES = (
+    ".lock",
+    ".*.partial",
+    "recipe.yaml",
+    "identity.json",
+    "plan.json",
+    "data.json",
+    "metrics.jsonl",
+    "updates.npz",
+    "checkpoints",
+    "predictions",
+    "tensorboard",
+    "wandb",
+    "wandb.json",
+    "curves.png",
+    "bad_samples.json",
+    "confusion*.csv",
+    "confusion*.png",
+    "evaluation-*.json",
+    "README.md",
+    "rank-*.log",
+)
+# Derived from the data or from Python objects, so not settings that could be given.
+_FACTS = {
+    "training_samples": "the number of training samples",
+    "class_names": "the list of classes",
+    "own_data": "the content of the data",
+    "own_model": "the architecture of the model",
+}
 
 
 class RunDirectory:
@@ -33,7 +66,7 @@ class RunDirectory:
 
     @property
     def holds_run(self) -> bool:
-        return self.recipe.is_file()
+        return self.recipe.is_file() and self.identity.is_file()
 
 
 def identity_of(recipe: Recipe, *, global_batch: int) -> dict[str, Any]:
@@ -56,41 +89,86 @@ def default_run_path(name: str, identity: Mapping[str, Any]) -> Path:
 
 def check_same_identity(stored: Mapping[str, Any], asked: Mapping[str, Any], *, path: Path) -> None:
     """Refuses to continue a run as something else; names the first field that differs."""
-    for name in sorted(set(stored) | set(asked)):
-        if stored.get(name) != asked.get(name):
-            option = "--" + name.replace("_", "-")
-            raise BadInputError(
-                f"{option} is {_shown(asked.get(name))} but the run in {path} was started with "
-                f"{_shown(stored.get(name))}; give {option} {_shown(stored.get(name))}, another "
-                f"--output-dir, "
-                "or --overwrite to start afresh."
-            )
+    names = sorted(set(stored) | set(asked), key=lambda name: (name in _FACTS, name))
+    for name in names:
+        before, now = stored.get(name), asked.get(name)
+        if before == now:
+            continue
+        remedy = "name another --output-dir, or --overwrite to start afresh."
+        if name in _FACTS:
+            raise BadInputError(f"{_FACTS[name]} is not what the run in {path} was started with; {remedy}")
+        option = "--" + name.replace("_", "-")
+        same = f"leave out {option}" if before is None else f"give {option} {_shown(before)}"
+        raise BadInputError(
+            f"{option} is {_shown(now)} but the run in {path} was started with {_shown(before)}; "
+            f"{same}, {remedy}"
+        )
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "its default"
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def check_writable(path: Path) -> None:
-    """Refuses an output directory that cannot be made or written, without making it."""
+def check_writable(path: Path, *, option: str = "--output-dir", works: str = "runs/mine") -> None:
+    """Refuses a folder that cannot be made or written, without making it."""
+    try:
+        problem = _why_not_writable(path)
+    except OSError as error:
+        problem = f"{path} cannot be used ({error.strerror})"
+    if problem is not None:
+        raise BadInputError(f"{option} {path}: {problem}; try {option} {works}.")
+
+
+def _why_not_writable(path: Path) -> str | None:
     if path.exists() and not path.is_dir():
-        raise BadInputError(
-            f"--output-dir {path} is a file; name a directory, such as --output-dir {path}-run."
-        )
+        return f"{path} is a file"
     existing = path
     while not existing.exists():
         existing = existing.parent
     if not existing.is_dir():
+        return f"{existing} is not a directory"
+    return None if os.access(existing, os.W_OK | os.X_OK) else f"{existing} cannot be written"
+
+
+def make_directory(directory: RunDirectory) -> None:
+    """Makes a run's directory."""
+    try:
+        directory.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise BadInputError(
-            f"--output-dir {path}: {existing} is not a directory; try --output-dir runs/mine."
-        )
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise BadInputError(f"--output-dir {path}: {existing} cannot be written; try --output-dir runs/mine.")
+            f"--output-dir {directory.path} cannot be made: {error.strerror}; try --output-dir runs/mine."
+        ) from error
+
+
+def foreign_entries(path: Path) -> list[str]:
+    """The names in a directory that no run writes."""
+    if not path.is_dir():
+        return []
+    return sorted(entry.name for entry in path.iterdir() if not _is_own(entry.name))
+
+
+def clear_directory(path: Path) -> None:
+    """Removes what a run wrote, and nothing else."""
+    for entry in list(path.iterdir()):
+        if not _is_own(entry.name) or entry.name == ".lock":
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _is_own(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _OWN_NAMES)
 
 
 def open_run(path: str | Path) -> RunDirectory:
     """An existing run, for the commands that read one."""
     directory = RunDirectory(Path(path))
+    if directory.path.is_file():
+        raise BadInputError(f"RUN {path} is a file, not a run directory; `drivetrain runs` lists the runs.")
     if not directory.path.is_dir():
         raise BadInputError(f"RUN {path} does not exist; `drivetrain runs` lists the runs there are.")
     if not directory.holds_run:

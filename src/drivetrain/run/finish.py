@@ -1,10 +1,13 @@
 """The end of a run: summary, pictures, tidying up."""
 
 import shutil
+from dataclasses import asdict
 from typing import Any
 
 from drivetrain.data.source import DataSplits
 from drivetrain.run.assemble import Assembly
+from drivetrain.run.confusion import write_confusion
+from drivetrain.run.files import write_json
 from drivetrain.run.history import save_history
 from drivetrain.run.loop import RunLoop
 from drivetrain.run.pictures import draw_curves, draw_predictions
@@ -12,20 +15,33 @@ from drivetrain.run.report_page import write_readme
 from drivetrain.run.time_spent import suggest, time_spent
 
 
-def finish_run(loop: RunLoop, *, data: DataSplits, assembly: Assembly) -> dict[str, Any]:
+def finish_run(loop: RunLoop, *, update: int, data: DataSplits, assembly: Assembly) -> dict[str, Any]:
     """Leaves a directory a person enjoys opening; returns the summary event."""
-    update = loop.events.total_updates
     save_history(loop.directory.updates, loop.program.records, updates=update)
     spent = time_spent(loop)
     summary = _summary(loop, spent)
+    if data.bad_samples:
+        summary["bad_samples"] = len(data.bad_samples)
     loop.log.summary(update, **summary)
     draw_curves(loop.directory)
-    draw_predictions(loop.directory, program=loop.program, data=data, preprocess=assembly.preprocess)
+    with loop.program.weights_to_measure():
+        draw_predictions(loop.directory, program=loop.program, data=data, preprocess=assembly.preprocess)
+    if loop.last_evaluation is not None:
+        write_confusion(loop.directory, loop.last_evaluation, names=data.spec.class_names)
+    _write_bad_samples(loop, data)
     if loop.recipe.clean_dir:
         shutil.rmtree(loop.directory.checkpoints, ignore_errors=True)
     write_readme(loop.directory, summary=summary, recipe=loop.recipe)
     _say_summary(loop, summary, spent)
     return summary
+
+
+def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
+    """bad_samples.json: every sample that was left out, and why."""
+    if data.bad_samples:
+        listed = [asdict(sample) for sample in data.bad_samples]
+        write_json(loop.directory.path / "bad_samples.json", {"bad_samples": listed})
+        loop.reporter.say(f"left out as unreadable: {len(listed)} samples, see bad_samples.json")
 
 
 def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
@@ -37,8 +53,10 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         "peak_memory_bytes": loop.program.device.peak_memory_bytes,
         "device": loop.program.device.description,
         "seconds": {part: round(seconds, 3) for part, seconds in spent.items()},
-        "suggestion": suggest(spent, recipe=loop.recipe),
+        "suggestion": suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share),
     }
+    if loop.early_end.reason is not None:
+        summary["ended_by"] = loop.early_end.reason
     if loop.last_evaluation is not None:
         summary |= {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
     return summary
@@ -52,11 +70,15 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
         f"{summary['compile_seconds']:.2f} s), "
         f"{summary['images_per_second']:.0f} images/s"
     )
+    if loop.early_end.reason is not None:
+        say(f"ended early by {loop.early_end.reason}")
     say("where the time went: " + ", ".join(f"{part} {s / total:.0%}" for part, s in spent.items()))
     say(f"suggestion: {summary['suggestion']}")
     if loop.last_evaluation is not None:
-        say(
+        loop.reporter.result(
             f"validation_accuracy: {loop.last_evaluation.accuracy:.4f} "
             f"(best {loop.best.value:.4f} at update {loop.best.update})"
         )
-    say(f"run directory: {loop.directory.path}")
+        say(f"run directory: {loop.directory.path}")
+    else:
+        loop.reporter.result(f"run directory: {loop.directory.path}")

@@ -3,6 +3,7 @@
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,12 @@ from drivetrain.run.files import write_atomically
 def save_history(path: Path, records: UpdateRecords, *, updates: int) -> None:
     """Writes the values of all updates so far."""
     content = io.BytesIO()
-    columns = {name: records.read(name, 0, updates) for name in records.columns}
-    np.savez(content, allow_pickle=False, **columns)
+    columns: dict[str, Any] = {name: records.read(name, 0, updates) for name in records.columns}
+    np.savez(content, **columns)
     write_atomically(path, content.getvalue())
 
 
-def load_history(path: Path) -> dict[str, NDArray[np.float32]]:
+def load_history(path: Path) -> dict[str, NDArray[np.float64]]:
     """The values written so far; empty when there is no sound file."""
     try:
         with np.load(path, allow_pickle=False) as columns:

@@ -4,6 +4,7 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
+from drivetrain.errors import DrivetrainError
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import read_json
@@ -19,7 +20,17 @@ def find_runs(parent: Path) -> list[RunDirectory]:
 
 
 def describe_run(run: RunDirectory) -> dict[str, Any]:
-    """One row of the table of runs."""
+    """One row of the table of runs; one that cannot be read says so."""
+    try:
+        return _describe(run)
+    except (DrivetrainError, OSError, ValueError, KeyError) as error:
+        columns = ("model", "dataset", "total_updates", "training_loss", "validation_accuracy")
+        more = ("best_validation_accuracy", "elapsed_seconds", "images_per_second")
+        unknown = dict.fromkeys([*columns, *more])
+        return {"run": str(run.path), "status": f"unreadable: {error}", "update": 0, **unknown}
+
+
+def _describe(run: RunDirectory) -> dict[str, Any]:
     entries = read_metrics(run.metrics)
     recipe = read_recipe_yaml(run.recipe)
     validations = [entry for entry in entries if entry["event"] == "validation"]
@@ -55,7 +66,7 @@ def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
 
 
 def _status(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
-    if entries and entries[-1]["event"] == "summary":
+    if any(entry["event"] == "summary" for entry in entries):
         return "finished"
     return "running" if _is_locked(run) else "stopped"
 

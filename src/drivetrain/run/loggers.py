@@ -1,71 +1,171 @@
-"""Where events go: metrics.jsonl, the person's screen, TensorBoard where asked for."""
+"""Where a run's events go: each reader gets every event, in the order in which the readers were added."""
 
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import MetricsLog
 from drivetrain.run.reporter import Reporter
+
+__all__ = [
+    "EventLog",
+    "EventReader",
+    "ScreenLog",
+    "TensorBoardLog",
+    "TimingLog",
+    "check_loggers",
+    "open_event_log",
+]
+
+_SHOWN_METRICS = ("loss", "accuracy", "dice", "iou")
+
+
+class EventReader(Protocol):
+    """Something that wants to know what happens in a run."""
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        """Takes a "train", "validation" or "summary" event."""
+        ...
+
+    def close(self) -> None:
+        """Ends the record; it may be continued by another process."""
+        ...
 
 
 class EventLog:
     """Hands every event to all its readers."""
 
-    def __init__(
-        self, directory: RunDirectory, *, reporter: Reporter, total_updates: int, first_update: int
-    ) -> None:
-        self.metrics = MetricsLog(directory.metrics)
-        self._reporter = reporter
-        self._total_updates = total_updates
-        self._board: TensorBoardLog | None = None
-        self._first_update = first_update
+    def __init__(self, readers: Iterable[EventReader] = ()) -> None:
+        self._readers = list(readers)
 
-    def add_tensorboard(self, directory: RunDirectory) -> None:
-        """Also writes TensorBoard logs; a continued run replaces what lies after its checkpoint."""
-        self._board = TensorBoardLog(directory, first_update=self._first_update)
+    def add(self, reader: EventReader) -> None:
+        """One more reader, after the others."""
+        self._readers.append(reader)
 
     def training(self, update: int, **values: Any) -> None:
-        self.metrics.append("train", update=update, **values)
-        self._say(update, values, accuracy_name="training_accuracy")
-        self._draw("train", update, values)
+        self._hand_on("train", update, values)
 
     def validation(self, update: int, **values: Any) -> None:
-        self.metrics.append("validation", update=update, **values)
-        self._say(update, values, accuracy_name="validation_accuracy", loss_name="validation_loss")
-        self._draw("validation", update, values)
+        self._hand_on("validation", update, values)
 
     def summary(self, update: int, **values: Any) -> None:
-        self.metrics.append("summary", update=update, **values)
+        self._hand_on("summary", update, values)
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
+        for reader in self._readers:
+            reader.close()
 
-    def _say(
-        self, update: int, values: dict[str, Any], *, accuracy_name: str, loss_name: str = "loss"
-    ) -> None:
+    def _hand_on(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        for reader in self._readers:
+            reader.event(kind, update, values)
+
+
+def open_event_log(
+    recipe: Recipe, *, directory: RunDirectory, reporter: Reporter, total_updates: int, first_update: int
+) -> EventLog:
+    """The readers a recipe asks for; a run that continues goes on with their records."""
+    log = EventLog([MetricsLog(directory.metrics), ScreenLog(reporter, total_updates=total_updates)])
+    folder = log_folder(recipe, directory)
+    if recipe.tensorboard:
+        board = directory.tensorboard if folder is None else folder
+        log.add(TensorBoardLog(board, first_update=first_update))
+    if recipe.wandb:
+        from drivetrain.run.wandb_log import WandbLog
+
+        log.add(WandbLog(recipe, directory=directory, folder=folder or directory.path))
+    return log
+
+
+def check_loggers(recipe: Recipe) -> None:
+    """Refuses loggers that could not write, before a run does."""
+    if recipe.wandb:
+        from drivetrain.run.wandb_log import require_wandb
+
+        require_wandb()
+    if recipe.log_dir is not None:
+        _check_log_dir(Path(recipe.log_dir))
+
+
+def _check_log_dir(path: Path) -> None:
+    existing = next(entry for entry in (path, *path.absolute().parents) if entry.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise BadInputError(f"--log-dir {path}: {existing} is no folder to write in; try --log-dir logs.")
+
+
+def log_folder(recipe: Recipe, directory: RunDirectory) -> Path | None:
+    """--log-dir DIR keeps each run's logs in DIR/<run name>; None: they stay in the run directory."""
+    return None if recipe.log_dir is None else Path(recipe.log_dir) / directory.path.resolve().name
+
+
+class ScreenLog:
+    """A line per log and validation, for the person."""
+
+    def __init__(self, reporter: Reporter, *, total_updates: int) -> None:
+        self._reporter = reporter
+        self._total_updates = total_updates
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        if kind == "summary":
+            return
         parts = [f"update {update}/{self._total_updates}", f"epoch {values['epoch']}"]
-        parts += [f"{loss_name}: {values['loss']:.4f}", f"{accuracy_name}: {values['accuracy']:.4f}"]
+        parts += [
+            f"{_shown_name(kind, name)}: {values[name]:.4f}" for name in _SHOWN_METRICS if name in values
+        ]
         if "images_per_second" in values:
             parts.append(f"images/s: {values['images_per_second']:.0f}")
+        if "compile_seconds" in values:
+            parts.append(f"first update: {values['compile_seconds']:.2f} s")
         self._reporter.say("  ".join(parts))
 
-    def _draw(self, group: str, update: int, values: dict[str, Any]) -> None:
-        if self._board is not None:
-            self._board.write(group, update, values)
+    def close(self) -> None:
+        """The screen stays as it is."""
+
+
+class TimingLog:
+    """For the verbose: what the time since the last log went to."""
+
+    def __init__(self, reporter: Reporter, spent: Callable[[], Mapping[str, float]]) -> None:
+        self._reporter, self._spent = reporter, spent
+        self._before: Mapping[str, float] = {}
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:  # noqa: ARG002
+        if kind != "train":
+            return
+        now = self._spent()
+        since = {part: seconds - self._before.get(part, 0.0) for part, seconds in now.items()}
+        self._before = now
+        words = ", ".join(f"{part} {max(0.0, seconds):.3f}" for part, seconds in since.items())
+        self._reporter.detail(f"  seconds since the last log: {words}")
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 class TensorBoardLog:
-    """Scalars per update under the run's own folder."""
+    """Scalars per update; a continued run replaces what lies after its checkpoint."""
 
-    def __init__(self, directory: RunDirectory, *, first_update: int) -> None:
+    def __init__(self, folder: Path, *, first_update: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(directory.tensorboard), purge_step=first_update + 1)
+        self._writer = SummaryWriter(str(folder), purge_step=first_update + 1)
 
-    def write(self, group: str, update: int, values: dict[str, Any]) -> None:
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        if kind == "summary":
+            return
         for name, value in values.items():
             if isinstance(value, float):
-                self._writer.add_scalar(f"{group}/{name}", value, update)
+                self._writer.add_scalar(f"{kind}/{name}", value, update)
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _shown_name(kind: str, metric: str) -> str:
+    """training_accuracy, validation_loss; the loss of the training is the loss."""
+    if kind == "train":
+        return metric if metric == "loss" else f"training_{metric}"
+    return f"{kind}_{metric}"

@@ -3,9 +3,10 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from drivetrain.errors import RunFailedError
 from drivetrain.plan.epochs import EpochPlan
@@ -16,6 +17,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.best import Best
 from drivetrain.run.clock import RunClock
 from drivetrain.run.directory import RunDirectory
+from drivetrain.run.ending import TIME_IS_UP_STATUS, EarlyEnd
 from drivetrain.run.history import save_history
 from drivetrain.run.loggers import EventLog
 from drivetrain.run.reporter import Reporter
@@ -38,18 +40,27 @@ class RunLoop:
     clock: RunClock
     evaluate: Callable[[], Evaluation] | None
     best: Best
+    early_end: EarlyEnd
+    max_time_s: float | None = None
     compile_s: float = math.nan
     last_evaluation: Evaluation | None = None
     _updates_run: int = 0
     execution_s: float = 0.0
-    _mark: tuple[int, float] = field(default=(0, 0.0))
+    _first: int = 0
+    _began: float = 0.0
+    _processor_s: float = 0.0
+    _mark: tuple[int, float] = (0, 0.0)
+    _feed_before: tuple[float, float] = (0.0, 0.0)
+    _last_logged: str = "loss: -"
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
         update = first
+        self._first = first
         self._mark = (first, 0.0)
+        self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
         self.reporter.start_progress("training", done=first, total=self.events.total_updates)
-        while update < self.events.total_updates and not self.stop.made:
+        while update < self.events.total_updates and not self.stop.made and not self.early_end.reason:
             update = self._execute(update, self.events.next_event(update))
             self._check_finite(update)
             self._handle_events(update)
@@ -59,11 +70,28 @@ class RunLoop:
     @property
     def images_per_second(self) -> float:
         """Training throughput of this process, host events not counted."""
-        samples = self._updates_run * self.program.order.global_batch
+        samples = self._samples(self._first + self._updates_run) - self._samples(self._first)
         return samples / self.execution_s if self.execution_s else math.nan
 
+    @property
+    def processor_share(self) -> float | None:
+        """How much of the threads' time during executions a CPU really worked; None on an accelerator."""
+        if not self.program.device.is_cpu or not self.execution_s:
+            return None
+        return self._processor_s / (self.execution_s * torch.get_num_threads())
+
+    @property
+    def feed_seconds(self) -> tuple[float, float]:
+        """Seconds the updates waited for data, and for their transfer; set-up before them not counted."""
+        feed, (data_s, transfer_s) = self.program.feed, self._feed_before
+        return feed.data_seconds - data_s, feed.transfer_seconds - transfer_s
+
+    def _samples(self, update: int) -> int:
+        return self.program.order.samples_until(update)
+
     def _execute(self, first: int, last: int) -> int:
-        begin = time.perf_counter()
+        self._began = begin = time.perf_counter()
+        processor_s = time.process_time()
         if self._updates_run == 0:
             reached = self._first_update(first)
             if reached < last and not self.stop.made:
@@ -72,6 +100,7 @@ class RunLoop:
             reached = self.program.execute(first, last, goes_on=self._goes_on)
         self.program.device.synchronise()
         self.execution_s += time.perf_counter() - begin
+        self._processor_s += time.process_time() - processor_s
         self._updates_run += reached - first
         return reached
 
@@ -84,29 +113,34 @@ class RunLoop:
         return reached
 
     def _goes_on(self, finished: int) -> bool:
+        if self.max_time_s is not None and self.clock.own_s >= self.max_time_s:
+            self.stop.make(TIME_IS_UP_STATUS)
         if self.reporter.progress_due():
             self.reporter.progress(finished, self._progress_detail(finished))
         return not self.stop.made
 
     def _progress_detail(self, finished: int) -> str:
-        """Loss and accuracy of the last logs; an accelerator is never asked for a number in between."""
-        first = finished - 1 if self.program.device.is_cpu else self._previous_log(finished) - 1
-        loss = self.program.records.read("loss", max(first, 0), max(first, 0) + 1)[0]
-        accuracy = self.program.records.read("accuracy", max(first, 0), max(first, 0) + 1)[0]
-        return f"loss: {loss:.4f}  training_accuracy: {accuracy:.4f}"
+        """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""
+        if not self.program.device.is_cpu:
+            return self._last_logged
+        records = self.program.records
+        loss, accuracy = (records.read(name, finished - 1, finished)[0] for name in ("loss", "accuracy"))
+        seconds = self.execution_s + time.perf_counter() - self._began
+        samples = self._samples(finished) - self._samples(self._first)
+        return f"loss: {loss:.4f}  training_accuracy: {accuracy:.4f}  images/s: {samples / seconds:.0f}"
 
     def _previous_log(self, update: int) -> int:
         return (update - 1) // self.events.log_updates * self.events.log_updates
 
     def _check_finite(self, update: int) -> None:
-        first = self._previous_log(update)
+        first = max(self._first, self._previous_log(update))
         losses = self.program.records.read("loss", first, update)
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
             raise RunFailedError(
                 f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0])}; no "
                 f"checkpoint was written "
-                "after that, and the newest one is sound; try a lower --learning-rate or --clip-norm 1."
+                "after that; try a lower --learning-rate or --clip-norm 1."
             )
 
     def _handle_events(self, update: int) -> None:
@@ -117,31 +151,40 @@ class RunLoop:
         if self.evaluate is not None and self.events.is_evaluation(update):
             with self.clock.measure("validation"):
                 improved = self._evaluate(update)
-        if self.recipe.checkpoints and (improved or self.stop.made or self.events.is_checkpoint(update)):
+        ends = self.stop.made or self.early_end.reason is not None
+        if self.recipe.checkpoints and (improved or ends or self.events.is_checkpoint(update)):
             with self.clock.measure("checkpoint"):
                 self._checkpoint(update)
 
     def _log_training(self, update: int) -> None:
         first = self._previous_log(update)
         records = self.program.records
-        values = {name: float(records.read(name, first, update).mean()) for name in ("loss", "accuracy")}
+        values = {name: float(np.nanmean(records.read(name, first, update))) for name in ("loss", "accuracy")}
         values["learning_rate"] = float(records.read("learning_rate", update - 1, update)[0])
         mark_update, mark_s = self._mark
         seconds = self.execution_s - mark_s
-        speed = (update - mark_update) * self.program.order.global_batch / seconds if seconds else math.nan
+        samples = self._samples(update) - self._samples(mark_update)
+        speed = samples / seconds if seconds else math.nan
         extra = {"compile_seconds": self.compile_s} if mark_s == 0.0 else {}
         self._mark = (update, self.execution_s)
+        self._last_logged = (
+            f"loss: {values['loss']:.4f}  training_accuracy: {values['accuracy']:.4f}  images/s: {speed:.0f}"
+        )
         self.log.training(update, **self._position(update), **values, images_per_second=speed, **extra)
 
     def _evaluate(self, update: int) -> bool:
         assert self.evaluate is not None
-        self.last_evaluation = self.evaluate()
-        self.log.validation(update, **self._position(update), **self.last_evaluation.as_metrics())
-        return self.best.offer(update, self.last_evaluation.accuracy)
+        with self.program.weights_to_measure():
+            self.last_evaluation = self.evaluate()
+        metrics = self.last_evaluation.as_metrics()
+        self.log.validation(update, **self._position(update), **metrics)
+        improved = self.best.offer(update, self.last_evaluation.accuracy)
+        self.early_end.see(metrics, improved=improved)
+        return improved
 
     def _checkpoint(self, update: int) -> None:
         save_history(self.directory.updates, self.program.records, updates=update)
-        state = {"best": self.best.as_json(), "samples": update * self.program.order.global_batch}
+        state = {"best": self.best.as_json(), "samples": self._samples(update)}
         save_program(self.program, self.directory.checkpoints, update=update, state=state)
         prune(
             self.directory.checkpoints, keep_last=self.recipe.keep_checkpoints, best_update=self.best.update
@@ -151,5 +194,5 @@ class RunLoop:
         return {
             "elapsed_seconds": round(self.clock.elapsed_s, 3),
             "epoch": self.epochs.epoch_of(update - 1) + 1,
-            "samples": update * self.program.order.global_batch,
+            "samples": self._samples(update),
         }

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,13 @@ class MetricsLog:
         with self.path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
         return entry
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        """Writes one event of a run's log."""
+        self.append(kind, update=update, **values)
+
+    def close(self) -> None:
+        """Nothing stays open between two events."""
 
     def rewind(self, update: int) -> None:
         """Keeps the events up to an update; the ones after it will happen again."""

@@ -12,6 +12,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.history import load_history
 from drivetrain.run.metrics import read_metrics
+from drivetrain.run.pyplot import load_pyplot
 
 _GRID_COLUMNS, _GRID_ROWS = 8, 4
 _CANDIDATES = 512
@@ -20,26 +21,29 @@ _SMOOTHING_SHARE = 0.02
 
 def draw_curves(directory: RunDirectory) -> None:
     """curves.png: loss and accuracy over the updates."""
-    plt = _pyplot()
+    plt = load_pyplot()
     history = load_history(directory.updates)
     validations = [entry for entry in read_metrics(directory.metrics) if entry["event"] == "validation"]
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axis, name, label in zip(axes, ("loss", "accuracy"), ("loss", "accuracy"), strict=True):
-        _draw_curve(axis, history[name], label=label)
+        _draw_curve(axis, history[name])
         points = [(entry["update"], entry[name]) for entry in validations if entry.get(name) is not None]
         if points:
             axis.plot(*zip(*points, strict=True), "o-", color="tab:orange", markersize=4, label="validation")
         axis.set_xlabel("update")
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
+        if name == "loss" and np.nanmin(history[name]) > 0:
+            axis.set_yscale("log")
         axis.legend()
+    figure.suptitle(directory.path.name)
     figure.savefig(directory.curves, dpi=120)
     plt.close(figure)
 
 
-def _draw_curve(axis: Any, values: NDArray[np.float32], *, label: str) -> None:  # noqa: ARG001
+def _draw_curve(axis: Any, values: NDArray[np.float64]) -> None:
     updates = np.arange(1, len(values) + 1)
-    axis.plot(updates, values, color="tab:blue", alpha=0.25, linewidth=0.8)
+    axis.plot(updates, values, color="tab:blue", alpha=0.25, linewidth=0.8, label="each update")
     window = max(1, int(len(values) * _SMOOTHING_SHARE))
     smooth = np.convolve(values, np.ones(window) / window, mode="valid")
     axis.plot(updates[window - 1 :], smooth, color="tab:blue", label="training")
@@ -80,7 +84,7 @@ def _draw_grid(
     probabilities: NDArray[np.float32],
     names: tuple[str, ...],
 ) -> None:
-    plt = _pyplot()
+    plt = load_pyplot()
     rows = -(-len(images) // _GRID_COLUMNS)
     figure, axes = plt.subplots(
         rows, _GRID_COLUMNS, figsize=(_GRID_COLUMNS * 1.5, rows * 1.8), layout="constrained", squeeze=False
@@ -90,9 +94,11 @@ def _draw_grid(
     for i, axis in zip(range(len(images)), axes.flat, strict=False):
         right = guesses[i] == labels[i]
         axis.imshow(_displayable(images[i]), cmap="gray")
-        text = f"{names[guesses[i]]} {probabilities[i, guesses[i]]:.0%}"
+        text = f"says {names[guesses[i]]} ({probabilities[i, guesses[i]]:.0%})"
         axis.set_title(
-            text if right else f"{text}\nis {names[labels[i]]}", fontsize=9, color="green" if right else "red"
+            text if right else f"{text}\nbut is {names[labels[i]]}",
+            fontsize=9,
+            color="green" if right else "red",
         )
     figure.savefig(directory.predictions / "validation.png", dpi=110)
     plt.close(figure)
@@ -106,12 +112,3 @@ def _displayable(image: NDArray[Any]) -> NDArray[Any]:
         scaled: NDArray[Any] = (image - low) / max(high - low, 1e-12)
         return scaled
     return image[:, :, 0]
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt

@@ -10,17 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 from torch import nn
 
+from drivetrain.data.crop import Fit
+from drivetrain.data.decode import (
+    IMAGE_SUFFIXES,
+    BadSampleError,
+    decode_image,
+    image_of,
+    naming_bad_sample,
+)
 from drivetrain.errors import BadInputError
 from drivetrain.program.build import build_task
 from drivetrain.run.assemble import validation_batch_size
 from drivetrain.run.files import write_atomically
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 
 
 def predict_run(
@@ -41,7 +46,7 @@ def predict_run(
         )
     files = expand_inputs(inputs)
     run = open_trained_run(path, device=device, model=model)
-    run.load(find_checkpoints(run.directory, checkpoint)[0])
+    run.load(find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0])
     rows = _predict_files(run, files, reporter)
     destination = Path(output)
     try:
@@ -91,15 +96,17 @@ def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
     spec = run.spec
     if spec.channels not in (1, 3):
         raise BadInputError(f"RUN was trained on images of {spec.channels} channels; files hold 1 or 3.")
+    fit = Fit(height=spec.height, width=spec.width, short_side=spec.short_side)
     try:
-        with Image.open(path) as image:
-            converted = image.convert("L" if spec.channels == 1 else "RGB")
-            if converted.size != (spec.width, spec.height):
-                converted = converted.resize((spec.width, spec.height), Image.Resampling.BILINEAR)
-            pixels = np.asarray(converted, dtype=np.uint8)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise BadInputError(f"INPUT {path} is not an image that can be read ({error}).") from error
-    shaped = pixels.reshape(spec.height, spec.width, spec.channels)
+        with naming_bad_sample(str(path)):
+            shaped = decode_image(
+                image_of(path.read_bytes()),
+                channels=spec.channels,
+                size=(spec.width, spec.height),
+                choose_box=fit.centre_box,
+            )
+    except BadSampleError as error:
+        raise BadInputError(f"INPUT {path} is not an image that can be read ({error.reason}).") from error
     return shaped if spec.image_dtype == "uint8" else (shaped / np.float32(255)).astype(np.float32)
 
 

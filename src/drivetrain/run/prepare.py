@@ -1,50 +1,156 @@
-"""Everything that must be right before a run writes its first file."""
+"""Everything that must be right before a run writes its first file; nothing here needs torch."""
 
+import hashlib
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivetrain.data.source import DataSplits
+import numpy as np
+
+from drivetrain.data.info import is_external_dataset
+from drivetrain.data.source import DataSplits, Source
+from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
-from drivetrain.plan.build import TrainingPlan
+from drivetrain.plan.build import TrainingPlan, plan_training
+from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import (
     RunDirectory,
     check_same_identity,
     check_writable,
+    clear_directory,
     default_run_path,
+    foreign_entries,
     identity_of,
 )
 from drivetrain.run.files import read_json
 
+_HASHED_SAMPLES = 256
+_MOST_THREADS_PER_CORE = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where a run goes, and what it must remain."""
+class Request:
+    """A recipe with its data, its plan, and the directory it goes to."""
 
+    resolved: ResolvedRecipe
+    data: DataSplits
+    plan: TrainingPlan
     directory: RunDirectory
     identity: dict[str, Any]
-    continues: bool
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.resolved.recipe
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.resolved.warnings, *self.data.warnings, *self.plan.warnings]
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether a run is there that goes on from a checkpoint."""
+        is_there = self.directory.holds_run and not self.recipe.overwrite
+        return is_there and any(self.directory.checkpoints.glob("[0-9]*"))
+
+    def check_directory(self) -> None:
+        """Refuses a directory that holds another run, or something that is none."""
+        path = self.directory.path
+        if self.directory.holds_run and not self.recipe.overwrite:
+            check_same_identity(_stored_identity(self.directory), self.identity, path=path)
+        elif not self.directory.holds_run and foreign_entries(path):
+            raise BadInputError(
+                f"--output-dir {path} holds {foreign_entries(path)[0]} and no run; name an empty or a new "
+                "directory."
+            )
+
+    def claim_directory(self) -> None:
+        """Decides again, now that nobody else can: continues the run there, or clears what is left of one."""
+        self.check_directory()
+        if self.recipe.overwrite or not self.directory.holds_run:
+            clear_directory(self.directory.path)
 
 
-def choose_destination(recipe: Recipe, *, name: str, plan: TrainingPlan, data: DataSplits) -> Destination:
-    """The run directory of a request; refuses one that holds another run or cannot be written."""
+def prepare_request(
+    resolved: ResolvedRecipe, *, data: DataSplits | None = None, own_model: list[str] | None = None
+) -> Request:
+    """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done."""
+    recipe = resolved.recipe
+    _check_built(recipe)
+    _check_machine(recipe)
+    splits = open_data(recipe) if data is None else data
+    _check_data(recipe, splits)
+    plan = plan_training(recipe, samples=len(splits.train))
+    is_own_data = data is not None or is_external_dataset(recipe.dataset)
+    identity = _identity(recipe, plan, splits, is_own_data=is_own_data, own_model=own_model)
+    path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
+    check_writable(path)
+    request = Request(
+        resolved=resolved, data=splits, plan=plan, directory=RunDirectory(path), identity=identity
+    )
+    request.check_directory()
+    return request
+
+
+def _check_built(recipe: Recipe) -> None:
+    if recipe.replicas > 1:
+        raise BadInputError(
+            f"--replicas {recipe.replicas} can be planned but not trained yet; --replicas 1 "
+            "--gradient-accumulation-count N gives the same global batch."
+        )
+
+
+def _check_machine(recipe: Recipe) -> None:
+    """More threads than this only wait for each other, and fill the memory."""
+    most = _MOST_THREADS_PER_CORE * (os.cpu_count() or 1)
+    if recipe.num_threads is not None and recipe.num_threads > most:
+        raise BadInputError(
+            f"--num-threads {recipe.num_threads} is more than this machine can use; --num-threads "
+            f"{os.cpu_count()} works."
+        )
+
+
+def _check_data(recipe: Recipe, data: DataSplits) -> None:
+    spec = data.spec
+    if spec.height != spec.width and recipe.image_size is None and ":" not in recipe.model:
+        raise BadInputError(
+            f"the images are {spec.height}x{spec.width}, which --model {recipe.model} does not take; "
+            f"--image-size {min(spec.height, spec.width)} makes them square."
+        )
+    if not recipe.training and data.validation is None:
+        raise BadInputError(
+            "--training False leaves nothing to do: there are no validation samples; "
+            "--validation-fraction 0.2 holds some out."
+        )
+
+
+def _identity(
+    recipe: Recipe,
+    plan: TrainingPlan,
+    data: DataSplits,
+    *,
+    is_own_data: bool,
+    own_model: list[str] | None,
+) -> dict[str, Any]:
     identity = {
         **identity_of(recipe, global_batch=plan.batch.global_batch),
         "training_samples": len(data.train),
         "class_names": list(data.spec.class_names),
     }
-    path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(name, identity)
-    check_writable(path)
-    directory = RunDirectory(path)
-    continues = directory.holds_run and not recipe.overwrite
-    if continues:
-        check_same_identity(_stored_identity(directory), identity, path=path)
-    elif path.is_dir() and not directory.holds_run and any(path.iterdir()):
-        raise BadInputError(
-            f"--output-dir {path} is not empty and holds no run; name an empty or a new directory."
-        )
-    return Destination(directory=directory, identity=identity, continues=continues)
+    if is_own_data:
+        identity["own_data"] = _fingerprint(data.train)
+    if own_model is not None:
+        identity["own_model"] = hashlib.sha256(json.dumps(own_model).encode()).hexdigest()[:16]
+    return identity
+
+
+def _fingerprint(source: Source) -> str:
+    """Tells a user's data sets apart by evenly spaced samples."""
+    indices = np.unique(np.linspace(0, len(source) - 1, _HASHED_SAMPLES).astype(np.int64))
+    images, labels = source.fetch(indices)
+    return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()[:16]
 
 
 def _stored_identity(directory: RunDirectory) -> dict[str, Any]:

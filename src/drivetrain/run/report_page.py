@@ -3,7 +3,7 @@
 from typing import Any
 
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.directory import RunDirectory
+from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.files import write_atomically
 
 _FILES = {
@@ -35,7 +35,7 @@ def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Re
         "| --- | --- |",
         *(f"| `{name}` | {what} |" for name, what in present.items()),
     ]
-    lines += ["", f"Measure it again: `drivetrain evaluate {directory.path}`."]
+    lines += ["", f"Measure it again: {_how_to_measure(directory, recipe)}"]
     write_atomically(directory.path / "README.md", ("\n".join(lines) + "\n").encode())
 
 
@@ -51,3 +51,12 @@ def _results(summary: dict[str, Any]) -> dict[str, str]:
     results["throughput"] = f"{summary['images_per_second']:.0f} images/s"
     results["device"] = str(summary["device"])
     return results
+
+
+def _how_to_measure(directory: RunDirectory, recipe: Recipe) -> str:
+    if recipe.dataset == PYTHON_DATA or recipe.model.startswith("__main__:"):
+        return (
+            f"`drivetrain.evaluate({str(directory.path)!r}, model=..., data=...)` in Python, with the "
+            "model and the data that were given there."
+        )
+    return f"`drivetrain evaluate {directory.path}`."

@@ -1,23 +1,28 @@
 """What a person sees while a run goes on: a bar on a terminal, a line every few seconds elsewhere."""
 
-import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Literal, Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+VerbosityName = Literal["quiet", "normal", "verbose"]
 
 _BAR_PERIOD_S = 0.1
 _LINE_PERIOD_S = 5.0
 
 
 class Reporter:
-    """Prints messages, keeps them in the run's log, and shows progress."""
+    """Prints what a verbosity asks for, keeps the normal messages in the run's log, and shows progress.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    `quiet` prints nothing at all, for callers whose output is something else.
+    """
+
+    def __init__(self, *, verbosity: VerbosityName = "normal", quiet: bool = False) -> None:
         self._console = Console(highlight=False, soft_wrap=True, quiet=quiet)
+        self._verbosity = verbosity
         self._log: TextIO | None = None
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -31,30 +36,57 @@ class Reporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_progress()
+        self.end_log()
+
+    @property
+    def is_verbose(self) -> bool:
+        """Whether details are worth working out."""
+        return self._verbosity == "verbose"
+
+    def log_to(self, path: Path) -> None:
+        """From now on every message is also appended to this file, whatever the verbosity."""
+        self.end_log()
+        self._log = path.open("a")
+
+    def end_log(self) -> None:
+        """Messages no longer go to a file."""
         if self._log is not None:
             self._log.close()
             self._log = None
 
-    def log_to(self, path: Path) -> None:
-        """From now on every message is also appended to this file."""
-        self._log = path.open("a")
-
     def say(self, text: str) -> None:
-        """A message to the person."""
-        self._console.print(text, markup=False)
-        if self._log is not None:
-            self._log.write(text + "\n")
-            self._log.flush()
+        """A message to the person, unless she asked for quiet."""
+        if self._verbosity != "quiet":
+            self._print(text)
+        self._keep(text)
+
+    def result(self, text: str) -> None:
+        """What a command came to: printed even when quiet."""
+        self._print(text)
+        self._keep(text)
 
     def warn(self, text: str) -> None:
         """A message that names something the person should know before trusting the result."""
-        self.say(f"warning: {text}")
+        self.result(f"warning: {text}")
+
+    def detail(self, text: str) -> None:
+        """What only a verbose person reads; the run's log does without."""
+        if self.is_verbose:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def _keep(self, text: str) -> None:
+        if self._log is not None:
+            self._log.write(text + "\n")
+            self._log.flush()
 
     def start_progress(self, what: str, *, done: int, total: int) -> None:
         """Begins a bar over `total` units, some of them already done."""
         self._total = total
         self._next_s = time.perf_counter() + _LINE_PERIOD_S
-        if self._console.is_terminal:
+        if self._console.is_terminal and self._verbosity != "quiet":
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -86,8 +118,3 @@ class Reporter:
         if self._bar is not None:
             self._bar.stop()
         self._bar = self._task = None
-
-
-def print_error(sentence: str) -> None:
-    """An error's one sentence, on standard error."""
-    sys.stderr.write(sentence + "\n")

@@ -1,5 +1,6 @@
 """A trained model out of a run directory; no data set is needed for it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +10,10 @@ from drivetrain.cluster.devices import Device, choose_device
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
+from drivetrain.models.prepare import rebuild_model
 from drivetrain.program.build import place_model
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import model_of
 from drivetrain.run.checkpoint import (
     Checkpoint,
     CorruptCheckpointError,
@@ -50,7 +51,7 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
     except (OSError, ValueError, KeyError) as error:
         raise BadInputError(f"RUN {path} cannot be read: {error}") from error
     chosen = choose_device(device)
-    built = model_of(recipe, spec) if model is None else model
+    built = rebuild_model(recipe, spec) if model is None else model
     return TrainedRun(
         directory=directory,
         recipe=recipe,
@@ -61,19 +62,31 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
     )
 
 
-def find_checkpoints(directory: RunDirectory, which: str) -> list[Checkpoint]:
-    """The checkpoints that --checkpoint names: newest, best, all, or an update's number."""
+def find_checkpoints(
+    directory: RunDirectory, which: str, *, warn: Callable[[str], None] = lambda _: None
+) -> list[Checkpoint]:
+    """The checkpoints that --checkpoint names: newest, best, all, or an update's number.
+
+    `warn` hears of every damaged one that is passed over.
+    """
     paths = checkpoint_paths(directory.checkpoints)
     if not paths:
         raise BadInputError(f"RUN {directory.path} holds no checkpoint; train it with --checkpoints True.")
-    if which == "all":
-        return [_load(path) for path in paths]
     newest, problems = newest_checkpoint(directory.checkpoints)
+    for problem in problems:
+        warn(problem)
     if newest is None:
         raise BadInputError(f"RUN {directory.path} holds no sound checkpoint: {problems[0]}")
     if which == "newest":
         return [newest]
+    if which == "all":
+        return _load_sound(paths, warn)
     update = newest.manifest["state"]["best"]["update"] if which == "best" else which
+    if update is None:
+        raise BadInputError(
+            f"--checkpoint best: {directory.path} was never validated, so none is best; "
+            "--checkpoint newest works."
+        )
     by_name = {path.name: path for path in paths}
     if str(update) not in by_name:
         known = ", ".join(by_name)
@@ -81,6 +94,16 @@ def find_checkpoints(directory: RunDirectory, which: str) -> list[Checkpoint]:
             f"--checkpoint {which} is not in {directory.path}; newest, best, all, {known} are."
         )
     return [_load(by_name[str(update)])]
+
+
+def _load_sound(paths: list[Path], warn: Callable[[str], None]) -> list[Checkpoint]:
+    sound: list[Checkpoint] = []
+    for path in paths:
+        try:
+            sound.append(load_checkpoint(path))
+        except CorruptCheckpointError as error:
+            warn(f"skipped a corrupt checkpoint: {error}")
+    return sound
 
 
 def _load(path: Path) -> Checkpoint:

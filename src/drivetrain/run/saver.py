@@ -23,13 +23,24 @@ def save_program(program: TrainingProgram, parent: Path, *, update: int, state: 
         update=update,
         model=program.model.state_dict(),
         optimiser=_named_states(program),
+        averaged=_averaged_weights(program),
         state=state,
     )
 
 
+def _averaged_weights(program: TrainingProgram) -> dict[str, Tensor]:
+    if program.average is None:
+        return {}
+    with program.average.in_place():
+        return {name: value.clone() for name, value in program.model.state_dict().items()}
+
+
 def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
     """Puts a checkpoint's weights and optimiser state into a program, in place."""
-    restore_model(program.model, checkpoint)
+    if program.average is not None:
+        with program.average.in_place():
+            restore_model(program.model, checkpoint)
+    _load_state(program.model, checkpoint.model, checkpoint.path)
     own = _named_states(program)
     if set(own) != set(checkpoint.optimiser):
         raise BadInputError(f"{checkpoint.path} holds another optimiser's state; --overwrite starts afresh.")
@@ -39,12 +50,16 @@ def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
 
 
 def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
-    """Puts a checkpoint's weights into a model of the same architecture."""
+    """Puts a checkpoint's weights, averaged ones where it has them, into a model of its architecture."""
+    _load_state(model, checkpoint.averaged or checkpoint.model, checkpoint.path)
+
+
+def _load_state(model: torch.nn.Module, weights: dict[str, Tensor], path: Path) -> None:
     try:
-        model.load_state_dict(checkpoint.model)
+        model.load_state_dict(weights)
     except RuntimeError as error:
         raise BadInputError(
-            f"{checkpoint.path} does not fit --model: {str(error).splitlines()[-1].strip()}"
+            f"{path} does not fit --model: {str(error).splitlines()[-1].strip()} --overwrite starts afresh."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks the run to stop at the next update, the second ends it at once."""
+"""Requests to stop at the next update: SIGINT, SIGTERM (a second one ends at once), time that is up."""
 
 import os
 import signal
@@ -11,24 +11,25 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Whether a signal asked the run to stop."""
+    """Whether something asked the run to stop, and the status it then ends with."""
 
     def __init__(self) -> None:
-        self.signal_number: int | None = None
+        self.exit_status = 0
+        self._signalled = False
 
     @property
     def made(self) -> bool:
-        return self.signal_number is not None
+        return self.exit_status != 0
 
-    @property
-    def exit_status(self) -> int:
-        assert self.signal_number is not None
-        return 128 + self.signal_number
+    def make(self, exit_status: int) -> None:
+        """Asks the run to stop at the next update."""
+        self.exit_status = self.exit_status or exit_status
 
     def handle(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self.made:
+        if self._signalled:
             os._exit(128 + signal_number)
-        self.signal_number = signal_number
+        self._signalled = True
+        self.make(128 + signal_number)
 
 
 @contextmanager

@@ -14,13 +14,23 @@ class ClassificationTask:
     """Loss and metrics as sums over samples, so that any cut of a batch adds up to the same."""
 
     label_smoothing: float = 0.0
-    metric_name: str = "accuracy"
+    class_weights: Tensor | None = None
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of each sample, in float32 or wider."""
-        return F.cross_entropy(
+        """The loss of each sample, in float32 or wider, times its class's weight.
+
+        A sample's weight does not depend on its company: the sum is divided by the number of samples, not
+        by the sum of their weights.
+        """
+        losses = F.cross_entropy(
             _at_least_float32(logits), labels, reduction="none", label_smoothing=self.label_smoothing
         )
+        return losses if self.class_weights is None else losses * self.class_weights[labels]
+
+    def mixed_losses(self, logits: Tensor, labels: Tensor, *, partners: Tensor, own_share: Tensor) -> Tensor:
+        """The loss of images that are a share of one sample and the rest of another."""
+        own, other = self.losses(logits, labels), self.losses(logits, partners)
+        return own_share * own + (1.0 - own_share) * other
 
     def correct(self, logits: Tensor, labels: Tensor) -> Tensor:
         """1 for each sample whose most likely class is right, else 0."""

@@ -1,0 +1,201 @@
+"""`drivetrain data`: the data sets there are; downloads, checks and packs them."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.data.info import DatasetInfo, dataset_info, dataset_names
+from drivetrain.errors import BadInputError, RunFailedError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from drivetrain.data.fetch_table import RemoteFile
+    from drivetrain.data.verify_files import CheckedDataset
+
+_MOST_NAMED = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`list`, `fetch`, `check` and `pack`."""
+    actions = parser.add_subparsers(dest="action", metavar="list|fetch|check|pack", required=True)
+    listing = actions.add_parser("list", help="the data sets there are")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    fetch = actions.add_parser("fetch", help="download a data set")
+    fetch.add_argument("name", metavar="NAME", help="mnist, cifar10 or cifar100")
+    _add_data_dir(fetch, help_text="where the files go")
+    fetch.add_argument("--mirror", metavar="URL", help="folder on the web to look into first")
+    check = actions.add_parser("check", help="read a data set, count and compare")
+    check.add_argument("name", metavar="NAME", help="a name of `drivetrain data list`")
+    _add_data_dir(check, help_text="where the files are")
+    check.add_argument("--json", action="store_true", help="as JSON")
+    pack = actions.add_parser("pack", help="make an image folder sequential, for faster reading")
+    pack.add_argument("source", metavar="SRC", help="an image folder")
+    pack.add_argument("destination", metavar="DEST", help="a new folder for the pack")
+    pack.add_argument("--image-size", type=int, metavar="N", help="store decoded images of this size")
+    pack.add_argument("--channels", type=int, choices=(1, 3), help="of decoded images (default: 3)")
+    pack.add_argument(
+        "--on-bad-sample",
+        choices=("error", "skip"),
+        default="error",
+        help="an unreadable image: stop, or keep its place empty (default: error)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what was asked for."""
+    actions = {"list": _list, "fetch": _fetch, "check": _check, "pack": _pack}
+    return actions[args.action](args)
+
+
+def _add_data_dir(parser: argparse.ArgumentParser, *, help_text: str) -> None:
+    parser.add_argument("--data-dir", "--dataset-path", metavar="DIR", help=help_text)
+
+
+def _list(args: argparse.Namespace) -> int:
+    infos = [dataset_info(name) for name in dataset_names()]
+    if args.json:
+        _print_json([_as_json(info) for info in infos])
+        return 0
+    titles = ("data set", "training", "validation", "image", "classes", "files", "origin", "licence")
+    _print_table(titles, [_row(info) for info in infos])
+    return 0
+
+
+def _row(info: DatasetInfo) -> tuple[str, ...]:
+    is_known = info.is_sized
+    return (
+        info.name,
+        str(info.train_samples) if is_known else "-",
+        str(info.validation_samples) if is_known else "-",
+        f"{info.channels}x{info.height}x{info.width}" if is_known else "-",
+        str(info.num_classes) if is_known else "-",
+        "--data-dir" if info.needs_files else "none",
+        info.origin,
+        info.licence,
+    )
+
+
+def _as_json(info: DatasetInfo) -> dict[str, Any]:
+    values = {key: value for key, value in asdict(info).items() if key != "class_names"}
+    return values if info.is_sized else {key: value for key, value in values.items() if value not in (0, ())}
+
+
+def _fetch(args: argparse.Namespace) -> int:
+    from drivetrain.data.fetch import fetch_dataset
+    from drivetrain.data.fetch_table import remote_dataset
+
+    remote = remote_dataset(args.name)
+    if args.data_dir is None:
+        raise BadInputError(f"data fetch {args.name} needs --data-dir DIR, the folder the files go to.")
+    info = dataset_info(args.name)
+    _say(f"{info.name}: {info.origin}\nlicence: {info.licence}")
+    with _progress() as progress:
+        bars = _DownloadBars(progress)
+        fetch_dataset(
+            remote, Path(args.data_dir), mirror=args.mirror, say=progress.console.print, on_bytes=bars.show
+        )
+    return 0
+
+
+class _DownloadBars:
+    """One bar for each file that is downloaded."""
+
+    def __init__(self, progress: "Progress") -> None:
+        self._progress = progress
+        self._bars: dict[str, Any] = {}
+
+    def show(self, file: "RemoteFile", there: int) -> None:
+        """Moves a file's bar to so many bytes."""
+        if file.name not in self._bars:
+            self._bars[file.name] = self._progress.add_task(file.name, total=file.bytes)
+        self._progress.update(self._bars[file.name], completed=there)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from drivetrain.data.verify_files import check_dataset
+
+    checked = check_dataset(args.name, data_dir=args.data_dir)
+    if args.json:
+        _print_json(asdict(checked))
+    else:
+        _print_checked(checked, args.data_dir)
+    return 0 if checked.is_readable else RunFailedError.exit_status
+
+
+def _print_checked(checked: "CheckedDataset", data_dir: str | None) -> None:
+    place = f" in {data_dir}" if data_dir else ""
+    test = f", {checked.test} test samples" if checked.test else ""
+    _say(
+        f"{checked.name}{place}: {checked.train} training and {checked.validation} validation samples{test}, "
+        f"{checked.classes} classes"
+    )
+    for warning in checked.warnings:
+        sys.stderr.write(f"drivetrain data: warning: {warning}\n")
+    for bad in checked.bad_samples[:_MOST_NAMED]:
+        sys.stderr.write(f"drivetrain data: cannot be read: {bad.name} ({bad.reason})\n")
+    if len(checked.bad_samples) > _MOST_NAMED:
+        sys.stderr.write(f"drivetrain data: and {len(checked.bad_samples) - _MOST_NAMED} more\n")
+    if checked.is_readable and not checked.warnings:
+        _say("It is what it should be.")
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from drivetrain.data.pack_write import PackRequest, write_pack
+
+    if args.image_size is not None and args.image_size < 1:
+        raise BadInputError(f"--image-size {args.image_size} must be at least 1; --image-size 224 works.")
+    if args.channels is not None and args.image_size is None:
+        raise BadInputError(
+            f"--channels {args.channels} has no effect on images that are stored as they are; "
+            "add --image-size 224."
+        )
+    request = PackRequest(
+        image_size=args.image_size, channels=args.channels or 3, skip_bad=args.on_bad_sample == "skip"
+    )
+    with _progress() as progress:
+        bar = progress.add_task("packing", total=None)
+        result = write_pack(
+            args.source,
+            args.destination,
+            request=request,
+            on_sample=lambda done: progress.update(bar, completed=done),
+        )
+    for warning in result.warnings:
+        sys.stderr.write(f"drivetrain data: warning: {warning}\n")
+    for bad in result.bad_samples:
+        sys.stderr.write(f"drivetrain data: left out: {bad.name} ({bad.reason})\n")
+    counts = " and ".join(f"{count} {split}" for split, count in result.samples.items())
+    _say(f"{args.destination}: {counts} samples, {result.stored_bytes} bytes")
+    return 0
+
+
+@contextmanager
+def _progress() -> Iterator["Progress"]:
+    """Bars on stderr while something takes its time; none where nobody watches."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield progress
+
+
+def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for row in (titles, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _print_json(content: object) -> None:
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

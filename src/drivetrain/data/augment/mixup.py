@@ -1,0 +1,43 @@
+"""Mixup: every training image is mixed with another one, and so are their labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.data.augment.technique import draw_per_sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixup:
+    """The own image keeps the larger part of a Beta(alpha, alpha) cut.
+
+    A partner is any training sample, not one of the same batch, so that no cut of the batch changes it.
+    """
+
+    alpha: float
+
+    def draw_partners(
+        self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64], usable: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """For each sample another one out of `usable`."""
+        numbers = draw_per_sample(seed, "mixup partner", passes=passes, indices=indices)
+        return usable[(numbers * len(usable)).astype(np.int64)]
+
+    def draw_mix(
+        self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """The share of its own image that each sample keeps, from 1/2 to 1."""
+        from scipy.special import betaincinv  # slow to import, and few recipes mix
+
+        numbers = draw_per_sample(seed, "mixup share", passes=passes, indices=indices)
+        shares: NDArray[np.float64] = betaincinv(self.alpha, self.alpha, numbers)
+        return np.maximum(shares, 1 - shares).astype(np.float32)
+
+
+def mix_images(images: Tensor, mix: Tensor) -> Tensor:
+    """The first half of the images, each mixed with its partner in the second half."""
+    own, partners = images[: len(mix)], images[len(mix) :]
+    share = mix[:, None, None, None]
+    return own * share + partners * (1 - share)

@@ -1,0 +1,148 @@
+"""Samples that cannot be read: refused, or left out without moving any other sample."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.data.decode import BadSampleError
+from drivetrain.data.image_source import ImageSource
+from drivetrain.data.source import BadSample, DataSplits, Source, SubsetSource
+from drivetrain.errors import BadInputError
+
+__all__ = ["bad_indices", "find_bad", "settle_bad_samples", "without_bad"]
+
+_EMPTY = "the file is empty"
+_SAMPLES_AT_A_TIME = 256
+_SAMPLES_WORTH_A_PROGRESS_BAR = 2000
+_MOST_NAMED = 10
+
+
+def settle_bad_samples(splits: DataSplits, *, policy: str) -> DataSplits:
+    """What `--on-bad-sample` says: `error` refuses what is plainly unreadable, `skip` decodes all and marks.
+
+    Marked samples keep their places among the training samples, where the order gives them no weight; among
+    validation and test samples they are not there.
+    """
+    if not _image_sources(splits):
+        return _with_idle_warning(splits) if policy == "skip" else splits
+    if policy == "error":
+        _refuse_empty_files(splits)
+        return splits
+    train, bad = _marked(splits.train, split="train")
+    if len(bad) == len(train):
+        raise BadInputError(f"No training sample can be read: {_described(bad)}.")
+    validation, bad_validation = _cleaned(splits.validation, split="validation")
+    test, bad_test = _cleaned(splits.test, split="test")
+    found = (*bad, *bad_validation, *bad_test)
+    warnings = [f"--on-bad-sample skip leaves out {len(found)} samples: {_described(found)}."]
+    return replace(
+        splits,
+        train=train,
+        validation=validation,
+        test=test,
+        warnings=[*splits.warnings, *(warnings if found else [])],
+        bad_samples=found,
+    )
+
+
+def bad_indices(source: Source) -> NDArray[np.int64]:
+    """The samples of a source that are marked as bad, for the order of the training samples."""
+    if isinstance(source, SubsetSource):
+        return np.flatnonzero(np.isin(source.indices, bad_indices(source.source)))
+    return source.bad if isinstance(source, ImageSource) else np.empty(0, dtype=np.int64)
+
+
+def without_bad(source: Source) -> Source:
+    """The samples that are not marked as bad, for measuring."""
+    bad = bad_indices(source)
+    if len(bad) == 0:
+        return source
+    return SubsetSource(source, np.setdiff1d(np.arange(len(source), dtype=np.int64), bad))
+
+
+def find_bad(source: Source, *, split: str) -> list[BadSample]:
+    """Decodes every sample of a source of image files; returns those that cannot be."""
+    inner, indices = _flattened(source)
+    if inner is None:
+        return []
+
+    def check(place: int) -> BadSample | None:
+        try:
+            inner.check(int(indices[place]))
+        except BadSampleError as error:
+            return BadSample(split=split, index=place, name=error.name, reason=error.reason)
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        places = _with_progress(range(len(indices)), description=f"checking {split} images")
+        found: list[BadSample] = []
+        while block := list(islice(places, _SAMPLES_AT_A_TIME)):
+            found += [bad for bad in threads.map(check, block) if bad is not None]
+    return found
+
+
+def _marked(source: Source, *, split: str) -> tuple[Source, list[BadSample]]:
+    bad = find_bad(source, split=split)
+    inner, indices = _flattened(source)
+    if inner is None or not bad:
+        return source, bad
+    marked = replace(inner, bad=np.unique(indices[[sample.index for sample in bad]]))
+    return SubsetSource(marked, indices), bad
+
+
+def _cleaned(source: Source | None, *, split: str) -> tuple[Source | None, list[BadSample]]:
+    if source is None:
+        return None, []
+    marked, bad = _marked(source, split=split)
+    left = without_bad(marked)
+    return (left if len(left) else None), bad
+
+
+def _flattened(source: Source) -> tuple[ImageSource | None, NDArray[np.int64]]:
+    """The image files behind a source, and which of them it takes in which order."""
+    if isinstance(source, SubsetSource):
+        inner, indices = _flattened(source.source)
+        return inner, indices[source.indices]
+    indices = np.arange(len(source), dtype=np.int64)
+    return (source if isinstance(source, ImageSource) else None), indices
+
+
+def _image_sources(splits: DataSplits) -> list[tuple[ImageSource, NDArray[np.int64]]]:
+    parts = (splits.train, splits.validation, splits.test)
+    flattened = [_flattened(source) for source in parts if source is not None]
+    return [(inner, indices) for inner, indices in flattened if inner is not None]
+
+
+def _refuse_empty_files(splits: DataSplits) -> None:
+    for inner, indices in _image_sources(splits):
+        for index in indices.tolist():
+            if inner.store.stored_bytes(index) == 0:
+                raise BadInputError(str(BadSampleError(inner.store.name(index), _EMPTY)))
+
+
+def _with_idle_warning(splits: DataSplits) -> DataSplits:
+    warning = "--on-bad-sample skip has no effect: the samples do not lie in image files of their own."
+    return replace(splits, warnings=[*splits.warnings, warning])
+
+
+def _described(bad: Iterable[BadSample]) -> str:
+    named = [f"{sample.name} ({sample.reason})" for sample in bad]
+    rest = len(named) - _MOST_NAMED
+    return ", ".join(named[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _with_progress(places: range, *, description: str) -> Iterator[int]:
+    """The same places, with a bar on a terminal while many are gone through."""
+    if len(places) < _SAMPLES_WORTH_A_PROGRESS_BAR or not sys.stderr.isatty():
+        yield from places
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(places, description=description, console=Console(stderr=True), transient=True)

@@ -1,0 +1,104 @@
+"""Batches as the host prepares them, and the form in which they travel to the device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.data.augment.at_decode import fetch_for_training
+from drivetrain.data.augment.chain import Augmentation, Drawn
+from drivetrain.data.preprocess import Preprocess, channels_last_view
+from drivetrain.data.source import Source, require_labels
+
+Travel = Literal["preprocessed", "float32", "as stored"]
+Samples = tuple[NDArray[Any], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class HostBatch:
+    """A batch on its way to the device; images are (samples, height, width, channels).
+
+    `draws` are what chance decided for images that are still to be augmented; with `mix`, the labels (and
+    images that are still to be mixed) of the partners follow the samples' own.
+    """
+
+    images: Tensor
+    labels: Tensor
+    weights: Tensor | None = None
+    draws: Tensor | None = None
+    mix: Tensor | None = None
+
+    def pin_memory(self) -> Self:
+        """The same batch where the device can fetch it by itself; the DataLoader calls this."""
+        return self._with_all(Tensor.pin_memory)
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on the device; the host does not wait for the copy."""
+        return self._with_all(lambda part: part.to(device, non_blocking=True))
+
+    def _with_all(self, change: Callable[[Tensor], Tensor]) -> Self:
+        optional = (self.weights, self.draws, self.mix)
+        changed = (None if part is None else change(part) for part in optional)
+        return type(self)(change(self.images), change(self.labels), *changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPreparation:
+    """Fetches samples and brings them into the form in which they travel to the device."""
+
+    source: Source
+    preprocess: Preprocess
+    travel: Travel
+    augmentation: Augmentation | None = None
+
+    def __call__(self, indices: NDArray[np.int64]) -> HostBatch:
+        """Samples without chance: for validation and prediction."""
+        return self._batch(self.source.fetch(indices))
+
+    def for_training(
+        self,
+        indices: NDArray[np.int64],
+        *,
+        passes: NDArray[np.int64],
+        usable: NDArray[np.int64],
+        weights: NDArray[np.float32] | None = None,
+    ) -> HostBatch:
+        """Samples as training sees them in their passes over the data."""
+        if self.augmentation is None:
+            return self._batch(fetch_for_training(self.source, indices, passes=passes), weights=weights)
+        drawn = self.augmentation.draw(indices, passes=passes, usable=usable)
+        samples = fetch_for_training(self.source, drawn.indices, passes=drawn.passes)
+        return self._batch(samples, weights=weights, drawn=drawn)
+
+    def on_device(self, batch: HostBatch) -> Tensor:
+        """What the device still has to do to the images that arrived."""
+        if self.travel == "preprocessed":
+            return channels_last_view(batch.images)
+        return self._prepared(batch.images, draws=batch.draws, mix=batch.mix)
+
+    def _batch(
+        self, samples: Samples, *, weights: NDArray[np.float32] | None = None, drawn: Drawn | None = None
+    ) -> HostBatch:
+        require_labels(samples[1], num_classes=self.preprocess.spec.num_classes)
+        images = torch.from_numpy(samples[0])
+        draws, mix = (None, None) if drawn is None else (_tensor(drawn.values), _tensor(drawn.mix))
+        if self.travel == "preprocessed":
+            images = self._prepared(images, draws=draws, mix=mix).permute(0, 2, 3, 1)
+            draws = None
+        elif self.travel == "float32":
+            images = images.to(torch.float32)
+        return HostBatch(images, torch.from_numpy(samples[1]), _tensor(weights), draws, mix)
+
+    def _prepared(self, images: Tensor, *, draws: Tensor | None, mix: Tensor | None) -> Tensor:
+        stored = channels_last_view(images)
+        if self.augmentation is None or draws is None:
+            return self.preprocess(stored)
+        return self.augmentation.prepare(stored, preprocess=self.preprocess, draws=draws, mix=mix)
+
+
+def _tensor(values: NDArray[np.float32] | None) -> Tensor | None:
+    return None if values is None else torch.from_numpy(values)

@@ -1,0 +1,67 @@
+"""The one size that image files of many sizes are brought to."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+from drivetrain.data.crop import Fit
+from drivetrain.data.decode import BadSampleError, naming_bad_sample
+from drivetrain.data.image_source import ImageStore
+from drivetrain.errors import BadInputError
+
+DEFAULT_SIZE = 224
+# ImageNet is measured on the middle 224 of 256.
+_IMAGENET_SHORT_SIDE = 256 / 224
+_HEADERS_AT_A_TIME = 512
+_THREADS = 8
+
+
+def choose_fit(
+    store: ImageStore, *, image_size: int | None, is_imagenet: bool, refuse_bad: bool
+) -> tuple[Fit, list[str]]:
+    """How images become samples, and what should be said about a size nobody asked for."""
+    if is_imagenet:
+        size = image_size or DEFAULT_SIZE
+        return Fit(height=size, width=size, short_side=round(size * _IMAGENET_SHORT_SIDE)), []
+    if image_size is not None:
+        return _square(image_size), []
+    common = common_size(store, refuse_bad=refuse_bad)
+    if common is None:
+        return _square(DEFAULT_SIZE), [
+            f"The images have many sizes and are brought to {DEFAULT_SIZE}x{DEFAULT_SIZE}; --image-size N "
+            "chooses another size."
+        ]
+    width, height = common
+    return _square(width) if width == height else Fit(height=height, width=width, short_side=None), []
+
+
+def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | None:
+    """The width and height that all readable images have; None if they differ or none can be read."""
+    found: tuple[int, int] | None = None
+    for size in _sizes(store, refuse_bad=refuse_bad):
+        if found is not None and size != found:
+            return None
+        found = size
+    return found
+
+
+def _sizes(store: ImageStore, *, refuse_bad: bool) -> Iterator[tuple[int, int]]:
+    """Sizes in order, a block of headers at a time: the first difference ends the search."""
+
+    def size_of(index: int) -> tuple[int, int] | None:
+        try:
+            with naming_bad_sample(store.name(index)):
+                return store.size(index)
+        except BadSampleError as error:
+            if refuse_bad:
+                raise BadInputError(str(error)) from error
+            return None
+
+    indices = iter(range(len(store)))
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while block := list(islice(indices, _HEADERS_AT_A_TIME)):
+            yield from (size for size in threads.map(size_of, block) if size is not None)
+
+
+def _square(size: int) -> Fit:
+    return Fit(height=size, width=size, short_side=size)

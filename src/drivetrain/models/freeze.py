@@ -1,0 +1,89 @@
+"""Applies `--freeze`: parameters that do not train, and the batch norms that stand still with them."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import accumulate
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from drivetrain.errors import BadInputError
+from drivetrain.program.modules import replace_modules
+from drivetrain.suggest import nearest_name
+
+__all__ = ["FrozenBatchNorm", "freeze_parameters"]
+
+
+class FrozenBatchNorm(nn.Module):
+    """A batch norm that normalises by its running statistics in training too, and never moves them."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, original: _BatchNorm) -> None:
+        super().__init__()
+        self.eps = original.eps
+        self.weight = original.weight
+        self.bias = original.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(original, name))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return nn.functional.batch_norm(
+            inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.running_mean.numel()}, eps={self.eps}"
+
+
+def freeze_parameters(model: nn.Module, patterns: Sequence[str]) -> list[str]:
+    """Stops the parameters whose name, or layer's name, a shell pattern matches; returns their names."""
+    frozen: dict[str, None] = {}
+    for pattern in patterns:
+        matched = [name for name, _ in model.named_parameters() if _matches(name, pattern)]
+        if not matched:
+            raise BadInputError(_unmatched(model, pattern))
+        frozen.update(dict.fromkeys(matched))
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    if frozen and not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadInputError(
+            f"--freeze {' '.join(patterns)} stops every parameter, so there is nothing to train; "
+            f"leave {_owner(list(frozen)[-1])} out."
+        )
+    if frozen:
+        replace_modules(model, _frozen_in_place)
+    return list(frozen)
+
+
+def _frozen_in_place(_name: str, module: nn.Module) -> nn.Module | None:
+    if not isinstance(module, _BatchNorm) or module.running_mean is None:
+        return None
+    parameters = list(module.parameters())
+    if not parameters or any(parameter.requires_grad for parameter in parameters):
+        return None
+    return FrozenBatchNorm(module)
+
+
+def _matches(parameter_name: str, pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in _names_around(parameter_name))
+
+
+def _names_around(parameter_name: str) -> Iterator[str]:
+    """A parameter's name and those of the layers it lies in, from the outside in."""
+    return accumulate(parameter_name.split("."), lambda outer, inner: f"{outer}.{inner}")
+
+
+def _unmatched(model: nn.Module, pattern: str) -> str:
+    layers = list(dict.fromkeys(_owner(name) for name, _ in model.named_parameters()))
+    if not layers:
+        return f"--freeze {pattern} matches nothing: the model has no parameters; leave it out."
+    nearest = nearest_name(pattern.strip("*"), layers) or layers[0]
+    return f"--freeze {pattern} matches no parameter and no layer of the model; --freeze {nearest} works."
+
+
+def _owner(parameter_name: str) -> str:
+    """The layer a parameter belongs to; a parameter of the model itself stands for itself."""
+    return parameter_name.rpartition(".")[0] or parameter_name

@@ -1,0 +1,67 @@
+"""The model a recipe describes, in one fixed order: build, edit, take over weights, freeze."""
+
+from torch import nn
+
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+from drivetrain.models.create import build_model
+from drivetrain.models.edit import edit_model
+from drivetrain.models.freeze import freeze_parameters
+from drivetrain.models.load_weights import load_initial_weights
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["outline_model", "prepare_model", "rebuild_model"]
+
+
+def prepare_model(
+    recipe: Recipe, spec: DataSpec, *, model: nn.Module | None = None, takes_weights: bool = True
+) -> tuple[nn.Module, list[str]]:
+    """The model to train, and what should be said about it.
+
+    `model` is one that was made in Python, in place of the recipe's own. A run that continues has its
+    weights in a checkpoint: `takes_weights=False` leaves `--init-from` alone.
+    """
+    built = rebuild_model(recipe, spec) if model is None else _own_model(model, recipe)
+    warnings: list[str] = []
+    if recipe.init_from is not None and takes_weights:
+        warnings += load_initial_weights(built, recipe.init_from)
+    freeze_parameters(built, recipe.freeze)
+    return built, warnings
+
+
+def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:
+    """The model as a checkpoint's weights fit it, for evaluation and prediction."""
+    built = build_model(
+        recipe.model,
+        channels=spec.channels,
+        image_size=recipe.image_size or spec.height,
+        num_classes=spec.num_classes,
+        seed=recipe.seed,
+        params=recipe.model_params,
+    )
+    return edit_model(built, recipe.model_edit, seed=recipe.seed)
+
+
+def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes: int) -> nn.Module:
+    """The model a plan counts: built, edited and frozen, without its weights."""
+    built = build_model(
+        recipe.model,
+        channels=channels,
+        image_size=image_size,
+        num_classes=num_classes,
+        seed=recipe.seed,
+        params=recipe.model_params,
+        draws_weights=False,
+    )
+    edited = edit_model(built, recipe.model_edit, seed=recipe.seed)
+    freeze_parameters(edited, recipe.freeze)
+    return edited
+
+
+def _own_model(model: nn.Module, recipe: Recipe) -> nn.Module:
+    if recipe.model_edit:
+        raise BadInputError(
+            f"--model-edit {recipe.model_edit[0]} is for models made by name; "
+            "edit your own before you pass it."
+        )
+    return model

@@ -1,0 +1,232 @@
+"""Cross-validation: one run per fold, as one job that can be stopped and continued."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from drivetrain.data.source import DataSplits
+from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
+from drivetrain.plan.batch import resolve_batch
+from drivetrain.recipe.check_folds import require_crossval
+from drivetrain.recipe.fields import plain_values
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.crossval_directory import (
+    CrossvalDirectory,
+    FreshStart,
+    choose_job,
+    make_directory,
+    remove_directories,
+)
+from drivetrain.run.crossval_pages import result_line, table_lines, write_pages
+from drivetrain.run.crossval_results import FoldResult, Statistics, read_fold, summarise
+from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
+from drivetrain.run.files import write_atomically, write_json
+from drivetrain.run.lock import hold_lock
+from drivetrain.run.metrics import read_metrics
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.session import RunResult
+from drivetrain.run.signals import StopRequest, listen_for_stop
+from drivetrain.run.train import train_resolved
+
+__all__ = ["CrossvalResult", "crossval_resolved"]
+
+# What may change in a finished fold so that there is more, or less, to train.
+_LENGTH_FIELDS = ("num_epochs", "max_updates", "stop_at", "patience")
+
+OpenFold = Callable[[Recipe], DataSplits]
+MakeModel = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossvalResult:
+    """What a cross-validation came to: "finished", or "stopped" with the folds done so far."""
+
+    directory: Path
+    status: str
+    folds: tuple[FoldResult, ...]
+    statistics: Statistics | None
+    exit_status: int = 0
+
+
+def crossval_resolved(
+    resolved: ResolvedRecipe,
+    *,
+    reporter: Reporter,
+    open_fold: OpenFold | None = None,
+    make_model: MakeModel | None = None,
+) -> CrossvalResult:
+    """Trains every fold of a recipe, or those that are not finished; for data and models given in Python,
+    `open_fold` gives the splits of a fold's recipe and `make_model` a fresh model."""
+    recipe = resolved.recipe
+    require_crossval(recipe)
+    batch = resolve_batch(
+        micro=recipe.micro_batch_size,
+        replicas=recipe.replicas,
+        accumulation=recipe.gradient_accumulation_count,
+        global_batch=recipe.global_batch_size,
+    )
+    directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
+    made = make_directory(directory.path)
+    with hold_lock(directory.path), listen_for_stop() as stop:
+        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model)
+        try:
+            return job.carry_out(is_fresh=is_fresh)
+        except BadInputError:
+            if not directory.holds_job:
+                remove_directories(made)
+            raise
+
+
+class _Job:
+    """One process's share of a cross-validation."""
+
+    def __init__(
+        self,
+        resolved: ResolvedRecipe,
+        directory: CrossvalDirectory,
+        identity: dict[str, Any],
+        reporter: Reporter,
+        stop: StopRequest,
+        open_fold: OpenFold | None,
+        make_model: MakeModel | None,
+    ) -> None:
+        self.resolved, self.recipe, self.directory = resolved, resolved.recipe, directory
+        self.identity, self.reporter, self.stop = identity, reporter, stop
+        self.open_fold, self.make_model = open_fold, make_model
+        self.start = FreshStart(directory)
+        self.folds: int = self.recipe.folds or 0
+        self.results: list[FoldResult] = []
+        self.trained = 0
+        self._begin_s = time.perf_counter()
+
+    def carry_out(self, *, is_fresh: bool) -> CrossvalResult:
+        if is_fresh:
+            self.start.begin(self._record("unfinished"))
+            self._write_recipe()
+        try:
+            for fold in range(self.folds):
+                place = f"fold {fold} ({fold + 1} of {self.folds})"
+                if self._is_finished(fold):
+                    self.reporter.say(f"{place} is finished")
+                elif self._is_stopped() or self._train(fold, place, is_fresh=is_fresh):
+                    return self._stopped()
+                self.results.append(read_fold(self.directory.fold(fold), fold=fold))
+        finally:
+            self.start.commit()
+        return self._finished()
+
+    def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
+        """Trains one fold; True when it was stopped."""
+        self.reporter.say(place)
+        try:
+            result = self._run_fold(fold)
+        except BadInputError as error:
+            if self.trained:
+                raise RunFailedError(f"{place} in {self.directory.path} failed: {error}") from error
+            if is_fresh and not self.directory.fold(fold).path.exists():
+                self.start.undo()
+            raise
+        except DrivetrainError as error:
+            raise RunFailedError(f"{place} in {self.directory.path} failed: {error}") from error
+        except Exception as error:
+            error.add_note(f"This happened in {place} of {self.directory.path}.")
+            raise
+        finally:
+            self.reporter.end_log()
+        self.trained += 1
+        self.start.commit()
+        return result.status == "stopped"
+
+    def _run_fold(self, fold: int) -> RunResult:
+        recipe = self.recipe.model_copy(update=self._changes(fold))
+        return train_resolved(
+            replace(self.resolved, recipe=recipe),
+            reporter=self.reporter,
+            data=None if self.open_fold is None else self.open_fold(recipe),
+            model=None if self.make_model is None else self.make_model(),
+            stop=self.stop,
+        )
+
+    def _changes(self, fold: int) -> dict[str, Any]:
+        """What makes the job's recipe that of one fold."""
+        changes: dict[str, Any] = {
+            "fold": fold,
+            "output_dir": str(self.directory.fold(fold).path),
+            "overwrite": False,
+        }
+        if self.recipe.log_dir is not None:
+            changes["log_dir"] = str(Path(self.recipe.log_dir) / self.directory.path.resolve().name)
+        if self.recipe.max_time is not None:
+            changes["max_time"] = f"{self._remaining_s():.3f}"
+        return changes
+
+    def _is_finished(self, fold: int) -> bool:
+        """Whether a fold has its summary and its length is still what is asked for; what is given in Python
+        only the fold's own run can compare."""
+        if self.open_fold is not None or self.make_model is not None:
+            return False
+        run = self.directory.fold(fold)
+        entries = read_metrics(run.metrics)
+        if not run.holds_run or not entries or entries[-1]["event"] != "summary":
+            return False
+        stored, asked = read_recipe_yaml(run.recipe), plain_values(self.recipe)
+        return all(stored.get(name) == asked[name] for name in _LENGTH_FIELDS)
+
+    def _is_stopped(self) -> bool:
+        if self.recipe.max_time is not None and self._remaining_s() <= 0:
+            self.stop.make(TIME_IS_UP_STATUS)
+        return self.stop.made
+
+    def _remaining_s(self) -> float:
+        """Seconds of --max-time, which counts for the whole job, that are left."""
+        assert self.recipe.max_time is not None
+        return parse_duration_s(self.recipe.max_time) - self._spent_s()
+
+    def _spent_s(self) -> float:
+        return time.perf_counter() - self._begin_s
+
+    def _stopped(self) -> CrossvalResult:
+        write_json(self.directory.record, self._record("unfinished"))
+        self._write_recipe()
+        self.reporter.result(
+            f"stopped with {len(self.results)} of {self.folds} folds finished; the same command continues."
+        )
+        return self._result("stopped", None, exit_status=self.stop.exit_status)
+
+    def _finished(self) -> CrossvalResult:
+        statistics = summarise(self.results)
+        write_json(self.directory.record, self._record("finished", statistics))
+        self._write_recipe()
+        write_pages(self.directory, recipe=self.recipe, folds=self.results, statistics=statistics)
+        if not self.trained:
+            self.reporter.say(f"{self.directory.path} is finished; --overwrite would start afresh.")
+        for line in table_lines(self.results, statistics):
+            self.reporter.say(line)
+        self.reporter.result(result_line(statistics, folds=self.folds))
+        self.reporter.say(f"directory: {self.directory.path}")
+        return self._result("finished", statistics)
+
+    def _write_recipe(self) -> None:
+        lasting = self.recipe.model_copy(update={"overwrite": False})
+        write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())
+
+    def _record(self, status: str, statistics: Statistics | None = None) -> dict[str, Any]:
+        record: dict[str, Any] = {"status": status, "folds": self.folds, "identity": self.identity}
+        if statistics is not None:
+            per_fold = [result.to_json(statistics.metric) for result in self.results]
+            record |= {"per_fold": per_fold, "statistics": statistics.to_json()}
+        return record
+
+    def _result(self, status: str, statistics: Statistics | None, *, exit_status: int = 0) -> CrossvalResult:
+        return CrossvalResult(
+            directory=self.directory.path,
+            status=status,
+            folds=tuple(self.results),
+            statistics=statistics,
+            exit_status=exit_status,
+        )

@@ -1,0 +1,249 @@
+"""One process's share of a run: from its restored state to its summary."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from drivetrain.errors import BadInputError
+from drivetrain.plan.build import InputShape, plan_to_json
+from drivetrain.recipe.load import recipe_to_yaml
+from drivetrain.run.assemble import Assembly
+from drivetrain.run.best import Best
+from drivetrain.run.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint, sweep_partial
+from drivetrain.run.clock import RunClock
+from drivetrain.run.directory import RunDirectory
+from drivetrain.run.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
+from drivetrain.run.files import read_json, write_atomically, write_json
+from drivetrain.run.finish import finish_run
+from drivetrain.run.history import load_history
+from drivetrain.run.loggers import EventLog, TimingLog, open_event_log
+from drivetrain.run.loop import RunLoop
+from drivetrain.run.metrics import MetricsLog, read_metrics
+from drivetrain.run.prepare import Request
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.saver import restore_program
+from drivetrain.run.signals import StopRequest
+from drivetrain.run.time_spent import time_spent
+
+_LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run came to: "finished", "stopped" by a signal, or only "validated"."""
+
+    directory: Path
+    status: str
+    updates: int
+    metrics: dict[str, Any]
+    model: nn.Module
+    exit_status: int = 0
+
+
+class RunSession:
+    """One process's share of a run."""
+
+    def __init__(
+        self, request: Request, *, assembly: Assembly, reporter: Reporter, stop: StopRequest
+    ) -> None:
+        self.request = request
+        self.recipe, self.data, self.plan = request.recipe, request.data, request.plan
+        self.directory: RunDirectory = request.directory
+        self.assembly, self.reporter, self.stop = assembly, reporter, stop
+
+    def carry_out(self, warnings: list[str]) -> RunResult:
+        """Does what is left to do of the run."""
+        checkpoint, problems = newest_checkpoint(self.directory.checkpoints)
+        self.reporter.log_to(self.directory.log)
+        for warning in [*warnings, *problems]:
+            self.reporter.warn(warning)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        if not self.recipe.training:
+            return self._validate_only(checkpoint)
+        finished = self._finishing_event()
+        if finished is not None:
+            return self._say_finished(finished, checkpoint)
+        self._warn_of_changes(checkpoint)
+        self._write_request(warnings)
+        self._introduce(checkpoint)
+        return self._train(checkpoint)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        restore_program(self.assembly.program, checkpoint)
+        records = self.assembly.program.records
+        records.restore(load_history(self.directory.updates), updates=checkpoint.update)
+        now = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+        before = checkpoint.manifest["environment"]
+        if before != now:
+            self.reporter.warn(
+                f"the checkpoint was written under {before}, this is {now}; the run continues, but not bit "
+                "for bit."
+            )
+
+    def _finishing_event(self) -> dict[str, Any] | None:
+        """The summary of a run that has nothing left to do; a kill before its summary leaves that to do."""
+        entries = read_metrics(self.directory.metrics)
+        summaries = [entry for entry in entries if entry["event"] == "summary"]
+        if not summaries:
+            return None
+        last = summaries[-1]
+        ended_as_asked = last.get("ended_by") in ended_by_options(self.recipe)
+        is_whole = int(last["update"]) >= self.plan.epochs.total_updates
+        return last if is_whole or ended_as_asked else None
+
+    def _say_finished(self, summary: dict[str, Any], checkpoint: Checkpoint | None) -> RunResult:
+        if checkpoint is None and self.assembly.is_own_model:
+            raise BadInputError(
+                f"--output-dir {self.directory.path} holds a finished run without a checkpoint, so the model "
+                "cannot have its weights; --overwrite trains it again."
+            )
+        why = f", ended by {summary['ended_by']}" if summary.get("ended_by") else ""
+        self.reporter.result(
+            f"{self.directory.path} is finished: {summary['update']} updates are done{why}; "
+            "--num-epochs with a larger number would continue it, --overwrite start afresh."
+        )
+        self._hand_over_average()
+        return self._result("finished", int(summary["update"]), summary)
+
+    def _write_request(self, warnings: list[str]) -> None:
+        """The recipe comes last: with it the directory is a run."""
+        plan = plan_to_json(
+            self.recipe, self.plan, shape=self._shape(), totals=self.assembly.totals, warnings=warnings
+        )
+        write_json(self.directory.identity, self.request.identity)
+        write_json(self.directory.plan, plan)
+        write_json(self.directory.data, self.data.spec.to_json())
+        # How this call was made is no part of what the run is: a continuation must not overwrite.
+        lasting = self.recipe.model_copy(update={"overwrite": False, "training": True})
+        write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())
+
+    def _warn_of_changes(self, checkpoint: Checkpoint | None) -> None:
+        """What a continuation does differently from what the run was until now."""
+        if checkpoint is None:
+            if read_metrics(self.directory.metrics):
+                self.reporter.warn("there is no checkpoint to continue from, so the run starts again at 0.")
+            return
+        drop_checkpoints_after(self.directory.checkpoints, update=checkpoint.update)
+        sweep_partial(self.directory.checkpoints)
+        total = self.plan.epochs.total_updates
+        before = read_json(self.directory.plan)["total_updates"] if self.directory.plan.is_file() else total
+        if before != total and self.recipe.lr_schedule in _LENGTH_BOUND_SCHEDULES:
+            self.reporter.warn(
+                f"the run was planned for {before} updates and now has {total}; where the "
+                f"{self.recipe.lr_schedule} learning rate follows the length of the training, it jumps here."
+            )
+
+    def _shape(self) -> InputShape:
+        spec = self.data.spec
+        return InputShape(
+            channels=spec.channels, image_size=self.assembly.preprocess.height, num_classes=spec.num_classes
+        )
+
+    def _introduce(self, checkpoint: Checkpoint | None) -> None:
+        device = self.assembly.program.device
+        batch, epochs = self.plan.batch, self.plan.epochs
+        self.reporter.say(
+            f"{self.recipe.model} on {self.recipe.dataset}: {epochs.samples} training samples, "
+            f"{epochs.total_updates} updates of {batch.global_batch} samples, logging every "
+            f"{self.plan.events.log_updates * batch.accumulation} micro-batches"
+        )
+        self.reporter.say(f"device: {device.torch_device} ({device.description}; {device.reason})")
+        self.reporter.say(f"run directory: {self.directory.path}")
+        if checkpoint is not None:
+            self.reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
+
+    def _train(self, checkpoint: Checkpoint | None) -> RunResult:
+        first = 0 if checkpoint is None else checkpoint.update
+        MetricsLog(self.directory.metrics).rewind(first)
+        best = Best() if checkpoint is None else Best.from_json(checkpoint.manifest["state"]["best"])
+        loop = RunLoop(
+            recipe=self.recipe,
+            program=self.assembly.program,
+            epochs=self.plan.epochs,
+            events=self.plan.events,
+            directory=self.directory,
+            log=self._event_log(first),
+            reporter=self.reporter,
+            stop=self.stop,
+            clock=RunClock(elapsed_before_s=_elapsed_so_far(self.directory)),
+            evaluate=self.assembly.evaluate,
+            best=best,
+            early_end=early_end_of(self.recipe, without_progress=_validations_after(self.directory, best)),
+            max_time_s=None if self.recipe.max_time is None else parse_duration_s(self.recipe.max_time),
+        )
+        if self.reporter.is_verbose:
+            loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
+        try:
+            reached = loop.run(first)
+            if self.stop.made and reached < self.plan.epochs.total_updates and not loop.early_end.reason:
+                return self._stopped(reached)
+            summary = finish_run(loop, update=reached, data=self.data, assembly=self.assembly)
+        finally:
+            loop.log.close()
+        self._hand_over_average()
+        return self._result("finished", reached, summary)
+
+    def _hand_over_average(self) -> None:
+        """The model given back is the one that was measured."""
+        if self.assembly.program.average is not None:
+            self.assembly.program.average.adopt()
+
+    def _event_log(self, first: int) -> EventLog:
+        return open_event_log(
+            self.recipe,
+            directory=self.directory,
+            reporter=self.reporter,
+            total_updates=self.plan.epochs.total_updates,
+            first_update=first,
+        )
+
+    def _stopped(self, reached: int) -> RunResult:
+        why = "the time of --max-time is up: " if self.stop.exit_status == TIME_IS_UP_STATUS else ""
+        where = f"stopped after update {reached}" if reached else "stopped before the first update"
+        kept = "a checkpoint is written; the same command continues the run."
+        if not self.recipe.checkpoints or not reached:
+            kept = "nothing was kept; the same command starts again."
+        self.reporter.result(f"{why}{where}: {kept}")
+        return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
+
+    def _validate_only(self, checkpoint: Checkpoint | None) -> RunResult:
+        """Measures what there is; the run's own files stay as they are."""
+        assert self.assembly.evaluate is not None
+        if checkpoint is None:
+            self.reporter.warn("there is no checkpoint, so fresh, untrained weights are validated.")
+        with self.assembly.program.weights_to_measure():
+            metrics = self.assembly.evaluate().as_metrics()
+        update = 0 if checkpoint is None else checkpoint.update
+        self.reporter.result(
+            f"update {update}  validation_loss: {metrics['loss']:.4f}  "
+            f"validation_accuracy: {metrics['accuracy']:.4f}"
+        )
+        row = {"split": "validation", "update": update, **metrics}
+        write_json(self.directory.path / "evaluation-validation.json", {"evaluations": [row]})
+        return self._result("validated", update, metrics)
+
+    def _result(
+        self, status: str, updates: int, metrics: dict[str, Any], *, exit_status: int = 0
+    ) -> RunResult:
+        return RunResult(
+            directory=self.directory.path,
+            status=status,
+            updates=updates,
+            metrics=metrics,
+            model=self.assembly.program.model,
+            exit_status=exit_status,
+        )
+
+
+def _validations_after(directory: RunDirectory, best: Best) -> int:
+    entries = read_metrics(directory.metrics)
+    return sum(entry["event"] == "validation" and entry["update"] > (best.update or 0) for entry in entries)
+
+
+def _elapsed_so_far(directory: RunDirectory) -> float:
+    entries = read_metrics(directory.metrics)
+    return max((float(entry.get("elapsed_seconds", 0.0)) for entry in entries), default=0.0)

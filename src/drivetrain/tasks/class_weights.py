@@ -1,0 +1,49 @@
+"""What a sample's loss counts, by its class."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.errors import BadInputError
+
+BALANCED = "balanced"
+
+
+def parse_class_weights(given: Sequence[str]) -> list[float] | None:
+    """The weights as written; None for `balanced`."""
+    if list(given) == [BALANCED]:
+        return None
+    try:
+        weights = [float(word) for text in given for word in text.replace(",", " ").split()]
+    except ValueError:
+        weights = []
+    if not weights or min(weights) < 0 or max(weights) == 0 or not np.isfinite(weights).all():
+        raise BadInputError(
+            f"--class-weights is {' '.join(given)}, it must be balanced or a number from 0 for each class; "
+            "--class-weights balanced works."
+        )
+    return weights
+
+
+def class_weights_of(
+    given: Sequence[str], labels: NDArray[np.int64], *, num_classes: int
+) -> NDArray[np.float32]:
+    """A weight per class, scaled so that the training samples' weights have the mean 1.
+
+    So the loss keeps its scale, and the learning rate its meaning, whatever the weights.
+    """
+    counts = np.bincount(labels, minlength=num_classes)
+    asked = parse_class_weights(given)
+    if asked is None:
+        asked = [1.0 / count if count else 0.0 for count in counts.tolist()]
+    if len(asked) != num_classes:
+        raise BadInputError(
+            f"--class-weights has {len(asked)} numbers but there are {num_classes} classes; give one for "
+            "each, or --class-weights balanced."
+        )
+    weights = np.asarray(asked)
+    mean = float((weights * counts).sum()) / len(labels)
+    if mean == 0:
+        raise BadInputError("--class-weights gives every training sample the weight 0; use weights above 0.")
+    return (weights / mean).astype(np.float32)

@@ -1,0 +1,93 @@
+"""What is printed at each verbosity, and what is kept."""
+
+from pathlib import Path
+
+import pytest
+
+from drivetrain.run.reporter import Reporter, VerbosityName
+
+from .conftest import SMALL, TrainSmall
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def _speak(reporter: Reporter) -> None:
+    reporter.say("a log line")
+    reporter.detail("a detail")
+    reporter.warn("take care")
+    reporter.result("the result")
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "printed"),
+    [
+        ("quiet", ["warning: take care", "the result"]),
+        ("normal", ["a log line", "warning: take care", "the result"]),
+        ("verbose", ["a log line", "a detail", "warning: take care", "the result"]),
+    ],
+)
+def test_each_verbosity_prints_its_lines_and_the_log_always_the_normal_ones(
+    verbosity: VerbosityName, printed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter(verbosity=verbosity) as reporter:
+        reporter.log_to(tmp_path / "log")
+        _speak(reporter)
+    assert capsys.readouterr().out.splitlines() == printed
+    assert (tmp_path / "log").read_text().splitlines() == ["a log line", "warning: take care", "the result"]
+
+
+def test_silence_for_callers_that_print_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter(verbosity="verbose", quiet=True) as reporter:
+        reporter.log_to(tmp_path / "log")
+        _speak(reporter)
+    assert capsys.readouterr().out == ""
+    assert "the result" in (tmp_path / "log").read_text()
+
+
+def test_progress_is_kept_but_not_printed_when_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter(verbosity="quiet") as reporter:
+        reporter.log_to(tmp_path / "log")
+        reporter.start_progress("training", done=0, total=10)
+        reporter.progress(3, "loss: 1.0")
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "log").read_text() == "3/10  loss: 1.0\n"
+
+
+def test_a_log_ends_where_another_begins(tmp_path: Path) -> None:
+    with Reporter(quiet=True) as reporter:
+        for name in ("first", "second"):
+            reporter.log_to(tmp_path / name)
+            reporter.say(name)
+        reporter.end_log()
+        reporter.say("nowhere")
+    assert [(tmp_path / name).read_text() for name in ("first", "second")] == ["first\n", "second\n"]
+
+
+@pytest.mark.parametrize("verbosity", ["quiet", "verbose"])
+def test_a_run_at_each_verbosity(
+    verbosity: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], train_small: TrainSmall
+) -> None:
+    import drivetrain
+
+    train_small(tmp_path / "normal", max_updates=3, log_every=2)
+    options = {**SMALL, "max_updates": 3, "log_every": 2, "verbosity": verbosity}
+    drivetrain.train(output_dir=str(tmp_path / "run"), **options)
+    printed = capsys.readouterr().out.splitlines()
+    if verbosity == "quiet":
+        lines = [line for line in printed if not line.startswith("warning: ")]
+        assert len(lines) == 1
+        assert lines[0].startswith("validation_accuracy: ")
+    else:
+        assert "--limit-train-samples 100  (command line)" in printed
+        assert any(line.startswith("conv1_conv  ") and "Conv2d" in line for line in printed)
+        assert sum("seconds since the last log: step" in line for line in printed) == 2
+    assert _kinds(tmp_path / "run") == _kinds(tmp_path / "normal")
+
+
+def _kinds(run: Path) -> list[str]:
+    """The lines of a run's log by their first word; numbers differ from run to run."""
+    return [line.split()[0] for line in (run / "rank-0.log").read_text().splitlines()]
