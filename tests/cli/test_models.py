@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.cli import models
+from drivetrain.cli.main import main
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import model_names
 
@@ -102,3 +103,12 @@ def test_listing_and_errors_do_not_import_torch(words: list[str]) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, *words], check=True, capture_output=True)
+
+
+def test_list_is_a_word_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert main(["models"]) == 0
+    assert capsys.readouterr().out == listed
+    assert main(["recipes"]) == 0
+    assert "mnist_tutorial" in capsys.readouterr().out

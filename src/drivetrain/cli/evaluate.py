@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or an update's number"
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where the data set's files are now")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
+    parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Lists models, or shows one layer by layer."""
-    words: list[str] = args.words
+    words: list[str] = args.words[1:] if args.words[:1] == ["list"] else args.words
     if words[:1] == ["show"]:
         if len(words) != 2:
             raise BadInputError(

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, or an update's number"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
+    parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
 
 
 def run(args: argparse.Namespace) -> int:

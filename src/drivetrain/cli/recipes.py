@@ -14,7 +14,7 @@ from drivetrain.recipe.named import packaged_description, packaged_names
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`list` and `show`."""
-    actions = parser.add_subparsers(dest="action", metavar="list|show", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="list|show")
     listing = actions.add_parser("list", help="the named recipes")
     listing.add_argument("--json", action="store_true", help="as JSON")
     show = actions.add_parser("show", help="one recipe: every value and where it comes from")
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for."""
-    if args.action == "list":
-        _print_list(as_json=args.json)
+    if args.action in (None, "list"):
+        _print_list(as_json=args.action == "list" and args.json)
     else:
         _print_recipe(_resolve(args), args)
     return 0

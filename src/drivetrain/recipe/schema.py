@@ -347,7 +347,9 @@ class Recipe(BaseModel):
     seed: Annotated[int, _in("run")] = Field(
         default=0, ge=0, lt=2**63, description="seed of every random draw"
     )
-    device: Annotated[str, _free("run")] = Field(default="auto", description="auto, cpu, cuda, cuda:1, ...")
+    device: Annotated[str, _free("run")] = Field(
+        default="auto", description="auto, cpu, or another device of torch"
+    )
     num_threads: Annotated[int | None, _free("run")] = Field(
         default=None, examples=[2], ge=1, description="threads of CPU operations (default: torch's choice)"
     )
