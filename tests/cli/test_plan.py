@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain.cli.main import main
 from drivetrain.cli.plan import parse_updates
 from drivetrain.errors import BadInputError
 
@@ -82,3 +83,10 @@ def test_updates_are_read(text: str, updates: list[int]) -> None:
 def test_bad_updates_are_refused(text: str) -> None:
     with pytest.raises(BadInputError, match="--lr-at 0,100,1000"):
         parse_updates(text)
+
+
+@pytest.mark.parametrize("name", ["mnist_tutorial", "digits", "cifar_resnet8_fast", "resnet8_test"])
+def test_recipes_are_shown_as_tables(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--config", name]) == 0
+    shown = capsys.readouterr().out
+    assert ("normalised set" in shown) == (name != "mnist_tutorial")

@@ -465,3 +465,10 @@ class _Ones(torch.nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         ones = torch.ones(len(images), 1)
         return torch.cat([self.weight * ones, torch.zeros(len(images), 1)], 1)
+
+
+@pytest.mark.parametrize("goal", ["accuracy=nan", "accuracy=97", "loss=-1", "speed=3", "accuracy"])
+def test_a_goal_that_cannot_be_reached_is_refused(tmp_path: Path, train_small: TrainSmall, goal: str) -> None:
+    with pytest.raises(BadInputError, match=r"--stop-at accuracy=0\.97 works"):
+        train_small(tmp_path / "run", stop_at=goal)
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from typing import Any
 
 from drivetrain.run.directory import open_run
 
@@ -39,6 +40,13 @@ def run(args: argparse.Namespace) -> int:
         for row in rows:
             reporter.say(
                 f"update {row['update']}  {args.split}_loss: {row['loss']:.4f}  "
-                f"{args.split}_accuracy: {row['accuracy']:.4f}  ({row['samples']} samples)"
+                f"{args.split}_accuracy: {row['accuracy']:.4f}  {_top5(row)}({row['samples']} samples)"
             )
+        reporter.say(
+            f"per class and confusion: evaluation-{args.split}.json, confusion-{args.split}.csv in {args.run}"
+        )
     return 0
+
+
+def _top5(row: dict[str, Any]) -> str:
+    return f"top5_accuracy: {row['top5_accuracy']:.4f}  " if "top5_accuracy" in row else ""

@@ -54,13 +54,16 @@ def _sections(plan: Mapping[str, Any], *, course: str) -> Iterator[tuple[str, li
 
 def _batch_rows(plan: Mapping[str, Any]) -> list[Row]:
     batch = plan["batch"]
-    return [
+    rows = [
         ("micro-batch", f"{batch['micro']} samples"),
         ("replicas", str(batch["replicas"])),
         ("accumulation", str(batch["accumulation"])),
         ("global batch", f"{batch['global']} samples per weight update"),
-        ("normalised set", f"{plan['normalised_set']} samples that batch norm normalises together"),
     ]
+    if "normalised_set" in plan:
+        normalised = f"{plan['normalised_set']} samples that batch norm normalises together"
+        rows.append(("normalised set", normalised))
+    return rows
 
 
 def _epoch_rows(plan: Mapping[str, Any]) -> list[Row]:

@@ -171,6 +171,10 @@ def open_run(path: str | Path) -> RunDirectory:
         raise BadInputError(f"RUN {path} is a file, not a run directory; `drivetrain runs` lists the runs.")
     if not directory.path.is_dir():
         raise BadInputError(f"RUN {path} does not exist; `drivetrain runs` lists the runs there are.")
+    if (directory.path / CROSSVAL_RECORD).is_file():
+        raise BadInputError(
+            f"RUN {path} is a cross-validation; name one of its folds, such as {path}/fold-0."
+        )
     if not directory.holds_run:
         raise BadInputError(f"RUN {path} holds no recipe.yaml, so it is not a run; see `drivetrain runs`.")
     return directory

@@ -1,5 +1,6 @@
 """Why a training ends before its last update: a goal, no more progress, or no more time."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 
 TIME_IS_UP_STATUS = 75
+_TOP_CLASSES = 5
 _LOWER_IS_BETTER = ("loss",)
 _METRICS = ("accuracy", "top5_accuracy", "loss")
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -30,16 +32,31 @@ class Goal:
 def parse_goal(text: str) -> Goal:
     """METRIC=VALUE, as --stop-at takes it."""
     metric, separator, number = text.partition("=")
+    value = math.nan
     try:
         value = float(number)
     except ValueError:
         separator = ""
-    if not separator or metric.strip() not in _METRICS:
+    is_possible = separator and math.isfinite(value) and value >= 0
+    if metric.strip() not in _LOWER_IS_BETTER:
+        is_possible = is_possible and value <= 1
+    if not is_possible or metric.strip() not in _METRICS:
         raise BadInputError(
             f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(_METRICS)}; "
             "--stop-at accuracy=0.97 works."
         )
     return Goal(metric=metric.strip(), value=value)
+
+
+def check_goal(recipe: Recipe, *, num_classes: int) -> None:
+    """Refuses a goal that these data can never reach."""
+    if recipe.stop_at is None or parse_goal(recipe.stop_at).metric != "top5_accuracy":
+        return
+    if num_classes <= _TOP_CLASSES:
+        raise BadInputError(
+            f"--stop-at {recipe.stop_at} has no effect on {num_classes} classes, which have no top 5; "
+            "--stop-at accuracy=0.97 works."
+        )
 
 
 def parse_duration_s(text: str) -> float:

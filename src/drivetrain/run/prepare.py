@@ -25,6 +25,7 @@ from drivetrain.run.directory import (
     foreign_entries,
     identity_of,
 )
+from drivetrain.run.ending import check_goal
 from drivetrain.run.files import read_json
 
 _HASHED_SAMPLES = 256
@@ -82,6 +83,7 @@ def prepare_request(
     _check_machine(recipe)
     splits = open_data(recipe) if data is None else data
     _check_data(recipe, splits)
+    check_goal(recipe, num_classes=splits.spec.num_classes)
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
     identity = _identity(recipe, plan, splits, is_own_data=is_own_data, own_model=own_model)

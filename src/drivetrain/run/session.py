@@ -102,9 +102,10 @@ class RunSession:
                 "cannot have its weights; --overwrite trains it again."
             )
         why = f", ended by {summary['ended_by']}" if summary.get("ended_by") else ""
+        more = f"another {summary['ended_by'].split()[0]}" if why else "--num-epochs with a larger number"
         self.reporter.result(
             f"{self.directory.path} is finished: {summary['update']} updates are done{why}; "
-            "--num-epochs with a larger number would continue it, --overwrite start afresh."
+            f"{more} would continue it, --overwrite start afresh."
         )
         self._hand_over_average()
         return self._result("finished", int(summary["update"]), summary)
