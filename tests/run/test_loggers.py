@@ -197,6 +197,11 @@ class _FakeWandb:
 
     def __init__(self) -> None:
         self.runs: list[tuple[dict[str, Any], _FakeRun]] = []
+        self.has_login = True
+
+    def login(self, *, prompt: bool) -> bool:
+        assert not prompt
+        return self.has_login
 
     def Settings(self, **settings: Any) -> dict[str, Any]:  # noqa: N802
         return settings
@@ -276,3 +281,14 @@ def test_wandb_itself_works_offline_and_continues(
     )
     assert len(records) == 2
     assert all(record.stat().st_size for record in records)
+
+
+def test_wandb_without_a_login_is_refused_before_anything_is_written(
+    fake_wandb: _FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    fake_wandb.has_login = False
+    with pytest.raises(BadInputError, match="WANDB_MODE=offline"):
+        wandb_log.require_wandb()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    wandb_log.require_wandb()

@@ -21,12 +21,22 @@ _RECORD_FILE = "wandb.json"
 
 
 def require_wandb() -> None:
-    """Refuses --wandb without the package, before anything is written."""
+    """Refuses --wandb without the package or a login, before anything is written."""
     if find_spec("wandb") is None:
         raise BadInputError(
             "--wandb needs a package that is not installed; run pip install drivetrain[wandb], or leave "
             "--wandb out."
         )
+    if os.environ.get("WANDB_MODE", "online") == "online" and not _is_logged_in():
+        raise BadInputError(
+            "--wandb finds no W&B login; run wandb login, or set WANDB_MODE=offline to log without one."
+        )
+
+
+def _is_logged_in() -> bool:
+    import wandb
+
+    return bool(wandb.login(prompt=False))
 
 
 def shareable_config(recipe: Recipe) -> dict[str, Any]:
