@@ -28,8 +28,8 @@ from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.run.files import write_atomically, write_json
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
+from drivetrain.run.part import RunResult
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.session import RunResult
 from drivetrain.run.signals import StopRequest, listen_for_stop
 from drivetrain.run.train import train_resolved
 

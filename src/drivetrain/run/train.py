@@ -17,9 +17,9 @@ from drivetrain.run.details import show_details
 from drivetrain.run.directory import make_directory
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.loggers import check_loggers
+from drivetrain.run.part import RunPart, RunResult
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.session import RunResult, RunSession
 from drivetrain.run.signals import StopRequest, listen_for_stop
 
 __all__ = ["RunResult", "train_request", "train_resolved"]
@@ -65,7 +65,7 @@ def _run_locked(
     listening = listen_for_stop() if stop is None else nullcontext(stop)
     with hold_lock(request.directory.path), listening as stop_request:
         request.claim_directory()
-        session = RunSession(request, assembly=assembly, reporter=reporter, stop=stop_request)
+        part = RunPart(request, assembly=assembly, reporter=reporter, stop=stop_request)
         show_details(
             request.resolved,
             model=assembly.program.model,
@@ -73,7 +73,7 @@ def _run_locked(
             reporter=reporter,
         )
         try:
-            return session.carry_out([*request.warnings, *assembly.warnings])
+            return part.carry_out([*request.warnings, *assembly.warnings])
         except OSError as error:
             raise RunFailedError(
                 f"{error.filename or request.directory.path} could not be written: "

@@ -43,7 +43,7 @@ class RunResult:
     exit_status: int = 0
 
 
-class RunSession:
+class RunPart:
     """One process's share of a run."""
 
     def __init__(
