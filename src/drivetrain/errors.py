@@ -6,6 +6,10 @@ class DrivetrainError(Exception):
 
     exit_status = 1
 
+    def __init__(self, sentence: str) -> None:
+        # What a user typed may hold line breaks of any kind; the answer is one line all the same.
+        super().__init__(" ".join(sentence.splitlines()))
+
 
 class BadInputError(DrivetrainError):
     """What was asked for cannot be done; raised before anything is written or trained."""

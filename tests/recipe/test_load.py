@@ -235,3 +235,9 @@ def test_whatever_is_given_the_answer_is_one_line(overrides: dict[str, Any]) -> 
     except BadInputError as error:
         message = str(error)
     assert len(message.splitlines()) == 1
+
+
+def test_line_breaks_in_what_was_typed_do_not_break_the_answer() -> None:
+    with pytest.raises(BadInputError) as caught:
+        resolve_recipe(overrides={"model": "a\rb\nc\x0bd"})
+    assert len(str(caught.value).splitlines()) == 1
