@@ -2,7 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
@@ -10,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from drivetrain.recipe.aliases import ALIASES, refusal_of
 from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
-from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
 from drivetrain.recipe.schema import GROUPS, Recipe, field_note
 from drivetrain.suggest import did_you_mean
 
@@ -179,3 +180,16 @@ def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None
         overrides=getattr(args, _OVERRIDES, {}),
         base=base,
     )
+
+
+def continued_recipe(
+    args: argparse.Namespace, *, stored_recipe: Callable[[Path], Path | None]
+) -> ResolvedRecipe:
+    """The recipe of a command; where it names only an --output-dir that holds one, that one continues."""
+    resolved = recipe_from_args(args)
+    recipe = resolved.recipe
+    names_recipe = args.config is not None or args.config_path is not None
+    if names_recipe or recipe.output_dir is None or recipe.overwrite:
+        return resolved
+    stored = stored_recipe(Path(recipe.output_dir))
+    return resolved if stored is None else recipe_from_args(args, base=read_recipe_yaml(stored))

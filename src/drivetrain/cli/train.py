@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from drivetrain.cli.options import add_recipe_options, recipe_from_args
-from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
+from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.prepare import prepare_request
 
@@ -14,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    resolved = _resolve(args)
+    resolved = continued_recipe(args, stored_recipe=_stored_recipe)
     request = prepare_request(resolved)
     from drivetrain.run.reporter import Reporter
     from drivetrain.run.train import train_request
@@ -23,14 +22,6 @@ def run(args: argparse.Namespace) -> int:
         return train_request(request, reporter=reporter).exit_status
 
 
-def _resolve(args: argparse.Namespace) -> ResolvedRecipe:
-    """A bare `train --output-dir RUN` continues that run as it was asked for."""
-    resolved = recipe_from_args(args)
-    recipe = resolved.recipe
-    names_recipe = args.config is not None or args.config_path is not None
-    if names_recipe or recipe.output_dir is None or recipe.overwrite:
-        return resolved
-    directory = RunDirectory(Path(recipe.output_dir))
-    if not directory.holds_run:
-        return resolved
-    return recipe_from_args(args, base=read_recipe_yaml(directory.recipe))
+def _stored_recipe(path: Path) -> Path | None:
+    directory = RunDirectory(path)
+    return directory.recipe if directory.holds_run else None

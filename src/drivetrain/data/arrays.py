@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
+from drivetrain.data.labels import known_labels_of
 from drivetrain.data.map_style import DatasetSource
 from drivetrain.data.pixels import read_images, read_labels
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits, Source, SubsetSource, index_chunks
@@ -86,7 +86,7 @@ def class_names_of(source: Source) -> tuple[str, ...]:
 
 def count_classes(source: Source, *, scan: bool) -> int:
     """The largest label plus one; 0 where that takes fetching every sample and `scan` does not allow it."""
-    labels = _labels_at_hand(source)
+    labels = known_labels_of(source)
     if labels is not None:
         return int(labels.max()) + 1
     return _scan_largest_label(source) + 1 if scan else 0
@@ -94,15 +94,6 @@ def count_classes(source: Source, *, scan: bool) -> int:
 
 def _image_form(spec: DataSpec) -> str:
     return f"{spec.height}x{spec.width}x{spec.channels} {spec.image_dtype}"
-
-
-def _labels_at_hand(source: Source) -> NDArray[np.int64] | None:
-    if isinstance(source, ArraySource):
-        return source.labels
-    if isinstance(source, SubsetSource):
-        labels = _labels_at_hand(source.source)
-        return None if labels is None else labels[source.indices]
-    return source.known_labels() if isinstance(source, DatasetSource) else None
 
 
 def _scan_largest_label(source: Source) -> int:

@@ -24,5 +24,5 @@ def known_labels_of(source: Source) -> NDArray[np.int64] | None:
     if hasattr(source, "known_labels"):
         known: NDArray[np.int64] | None = source.known_labels()
         return known
-    held: NDArray[np.int64] | None = getattr(source, "labels", None)
-    return held
+    held = getattr(source, "labels", None)
+    return held if isinstance(held, np.ndarray) else None
