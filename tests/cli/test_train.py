@@ -120,7 +120,7 @@ def test_a_signal_checkpoints_and_exits(tmp_path: Path, number: int, status: int
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == status
+    assert process.returncode == status, errors.decode()
     assert b"Traceback" not in errors
     assert len(list((path / "checkpoints").iterdir())) >= 1
 

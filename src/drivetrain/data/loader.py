@@ -5,6 +5,7 @@ import os
 import signal
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ _BATCHES_AHEAD_PER_WORKER = 4
 _MOST_WORKERS_BY_DEFAULT = 4
 _MOST_WORKERS_PER_CORE = 16
 _SECONDS_TO_LIVE_AFTER_SIGTERM = 60
+_HANDLED_BY_WORKERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class LoaderTracebackError(Exception):
@@ -76,7 +78,9 @@ class BatchLoader:
             # Without one of its own the loader would draw from torch's generator, which belongs to the model.
             generator=torch.Generator(),
         )
-        self._iterator: Iterator[Any] | None = iter(loader)
+        # torch's own handler would end a worker that SIGTERM reaches before its _begin_worker.
+        with _signals_held_back():
+            self._iterator: Iterator[Any] | None = iter(loader)
         # Python ends child processes by SIGTERM when it exits, but these take their time over one.
         atexit.register(self.close)
 
@@ -117,11 +121,22 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Processes begun inside inherit the hold and end it themselves."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_BY_WORKERS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
 def _begin_worker(_worker_index: int) -> None:
     # Signals often reach a whole process group; the training process decides what they mean, and needs its
     # workers for the update it still finishes. They end when it closes the loader or is gone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_later)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_BY_WORKERS)
     # A forked process must not enter the thread pool it inherited: its threads do not exist here.
     torch.set_num_threads(1)
 
