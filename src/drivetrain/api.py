@@ -18,6 +18,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.crossval import CrossvalResult, crossval_resolved
 from drivetrain.run.directory import PYTHON_DATA
 from drivetrain.run.evaluate import evaluate_run
+from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
@@ -102,11 +103,33 @@ def predict(
     checkpoint: str = "newest",
     model: nn.Module | None = None,
     device: str = "auto",
+    mask_format: MaskFormat | None = None,
+    probabilities: bool | None = None,
+    overlay: bool | None = None,
+    flips: bool | None = None,
+    tile_overlap: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Class probabilities of image files, also written to `output`."""
+    """Class probabilities of image files, or what their masks amount to; all is also written to `output`.
+
+    The last five are for runs that predict masks, and mean what the options of `drivetrain predict` mean.
+    """
+    masks = MaskSettings(
+        mask_format=mask_format,
+        probabilities=probabilities,
+        overlay=overlay,
+        flips=flips,
+        tile_overlap=tile_overlap,
+    )
     with Reporter(quiet=True) as reporter:
         return predict_run(
-            run, inputs, output=output, reporter=reporter, checkpoint=checkpoint, model=model, device=device
+            run,
+            inputs,
+            output=output,
+            reporter=reporter,
+            checkpoint=checkpoint,
+            model=model,
+            device=device,
+            masks=masks,
         )
 
 

@@ -7,6 +7,8 @@ import pytest
 from drivetrain.cli.main import main
 
 SMALL = [
+    "--dataset",
+    "digits",
     "--limit-train-samples",
     "48",
     "--limit-validation-samples",
@@ -76,5 +78,5 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 
 
 def test_a_plan_with_folds_needs_no_fold(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--folds", "3", "--json"]) == 0
+    assert main(["plan", "--dataset", "digits", "--folds", "3", "--json"]) == 0
     assert '"samples": 1198' in capsys.readouterr().out

@@ -5,12 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from drivetrain.cli.main import main
 from drivetrain.data.info import dataset_names
+from drivetrain.data.tiff_pages import write_pages
 from tests.data.folders import truncate, write_images
+from tests.data.masks import grey, save, write_pairs
 from tests.data.test_cifar import write_binary10
+from tests.data.test_isbi2012 import write_isbi
 from tests.data.test_mnist import write_mnist
 
 Captured = pytest.CaptureFixture[str]
@@ -78,6 +82,40 @@ def test_pack_and_check_it(tmp_path: Path, capsys: Captured) -> None:
     assert "train-00000.bin changed since it was packed" in capsys.readouterr().err
 
 
+def test_check_of_images_with_masks(tmp_path: Path, capsys: Captured) -> None:
+    write_pairs(tmp_path / "mine", values=(0, 1, 2))
+    save(tmp_path / "mine" / "images" / "wide.png", grey(12, 40))
+    save(tmp_path / "mine" / "masks" / "wide.png", np.ones((12, 40), dtype=np.uint8))
+    assert main(["data", "check", "mask-folder", "--data-dir", str(tmp_path / "mine")]) == 0
+    output = capsys.readouterr()
+    assert "4 training and 0 validation samples, 3 classes" in output.out
+    assert "images: 3 of 12x10, 1 of 12x40" in output.out
+    assert "It is what it should be." in output.out
+    truncate(tmp_path / "mine" / "masks" / "1.png")
+    assert main(["data", "check", "mask-folder", "--data-dir", str(tmp_path / "mine"), "--json"]) == 1
+    checked = json.loads(capsys.readouterr().out)
+    assert sum(checked["class_shares"].values()) == pytest.approx(1)
+    assert "masks/1.png" in checked["bad_samples"][0]["reason"]
+    (tmp_path / "mine" / "masks" / "wide.png").unlink()
+    assert main(["data", "check", "mask-folder", "--data-dir", str(tmp_path / "mine")]) == 1
+    assert "no mask is there for" in capsys.readouterr().err
+
+
+def test_check_of_volumes(tmp_path: Path, capsys: Captured) -> None:
+    images, labels = write_isbi(tmp_path)
+    write_pages(tmp_path / "test-volume.tif", list(images))
+    assert main(["data", "check", "isbi2012", "--data-dir", str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert "5 training and 0 validation samples, 5 test samples, 2 classes" in output.out
+    assert f"membrane {(labels == 0).mean():.2%}, cell {(labels == 255).mean():.2%}" in output.out
+    assert "the whole data set has 30 of 512x512" in output.err
+    full = np.zeros((30, 512, 512), dtype=np.uint8)
+    for name in ("train-volume.tif", "train-labels.tif"):
+        write_pages(tmp_path / name, list(full))
+    assert main(["data", "check", "isbi2012", "--data-dir", str(tmp_path)]) == 0
+    assert "train-labels.tif does not hold the pixels of the challenge" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -87,6 +125,9 @@ def test_pack_and_check_it(tmp_path: Path, capsys: Captured) -> None:
         (["check", "synthetic"], "nothing to check"),
         (["fetch", "imagenet", "--data-dir", "x"], "nothing to download"),
         (["fetch", "mnist"], "needs --data-dir DIR"),
+        (["fetch", "isbi2012"], "needs --data-dir DIR"),
+        (["check", "synthetic-em"], "nothing to check"),
+        (["check", "mask-folder"], "needs --data-dir DIR"),
         (
             ["fetch", "mnist", "--data-dir", "x", "--mirror", "ftp://x"],
             "--mirror ftp://x must begin with http",

@@ -69,6 +69,14 @@ def test_show_as_json_for_another_shape(capsys: pytest.CaptureFixture[str]) -> N
     assert shown["layers"][0]["output_shape"] == [4, 26, 26]
 
 
+def test_show_gives_an_unpadded_model_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
+    run("show", "unet", "--image-size", "4", "--json")
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["image_size"], shown["totals"]["parameters"]) == (4, 31030658)
+    assert shown["layers"][0]["output_shape"] == [64, 186, 186]
+    assert shown["layers"][-1]["output_shape"] == [2, 4, 4]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -80,6 +88,7 @@ def test_show_as_json_for_another_shape(capsys: pytest.CaptureFixture[str]) -> N
         (["--image-size", "32"], "--image-size has no effect without show NAME"),
         (["show", "mnist_cn"], r"Did you mean mnist_cnn\?"),
         (["show", "mnist_cnn", "--image-size", "8"], r"--image-size 8 .* --image-size 10"),
+        (["show", "unet", "--image-size", "512"], r"512 pixels do not fit unet; .* 500 and 516"),
         (["show", "mnist_cnn", "--channels", "0"], "--channels 0 must be at least 1"),
         (["show", "my_models:net"], "--channels 3 --image-size 32"),
     ],

@@ -12,6 +12,8 @@ import pytest
 from drivetrain.cli.main import main
 
 SMALL = [
+    "--dataset",
+    "digits",
     "--limit-train-samples",
     "64",
     "--limit-validation-samples",

@@ -96,8 +96,9 @@ def test_cmyk() -> None:
     assert red[2] < 10
 
 
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_cameras_orientation_is_applied(orientation: int) -> None:
+def test_the_cameras_orientation_is_applied(orientation: int, kind: str) -> None:
     upright = Image.fromarray(gradient())
     undo = {
         1: [],
@@ -114,7 +115,7 @@ def test_the_cameras_orientation_is_applied(orientation: int) -> None:
         stored = stored.transpose(step)
     exif = Image.Exif()
     exif[0x0112] = orientation
-    content = encoded(stored, exif=exif)
+    content = encoded(stored, kind, exif=exif)
     assert displayed_size(image_of(content)) == upright.size
     assert np.array_equal(decoded(content), gradient())
 

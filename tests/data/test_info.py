@@ -22,9 +22,12 @@ def test_names_and_sizes() -> None:
         "digits",
         "image-folder",
         "imagenet",
+        "isbi2012",
+        "mask-folder",
         "mnist",
         "packed",
         "synthetic",
+        "synthetic-em",
     )
     mnist, digits, synthetic = (dataset_info(name) for name in ("mnist", "digits", "synthetic"))
     assert (mnist.train_samples, mnist.validation_samples) == (60000, 10000)
@@ -38,7 +41,7 @@ def test_names_and_sizes() -> None:
 
 def test_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(
-        BadInputError, match=r"--dataset mnits .*Did you mean --dataset mnist\?.*imagenet, mnist"
+        BadInputError, match=r"--dataset mnits .*Did you mean --dataset mnist\?.*mask-folder, mnist"
     ):
         dataset_info("mnits")
 
@@ -53,6 +56,16 @@ def test_imagenet_and_cifar() -> None:
         assert len(info.class_names) == info.num_classes == classes
     assert dataset_info("gc-imagenet") is imagenet
     assert not dataset_info("image-folder").is_sized
+
+
+def test_segmentation_sets() -> None:
+    names = [name for name in dataset_names() if dataset_info(name).task == "segmentation"]
+    assert names == ["isbi2012", "mask-folder", "synthetic-em"]
+    isbi, synthetic = dataset_info("isbi2012"), dataset_info("synthetic-em")
+    assert isbi.class_names == synthetic.class_names == ("membrane", "cell")
+    assert (sample_counts(isbi).train, sample_counts(isbi).validation) == (24, 6)
+    assert (sample_counts(synthetic).train, sample_counts(synthetic).validation) == (48, 12)
+    assert "non-commercial" in isbi.licence
 
 
 @pytest.mark.parametrize(

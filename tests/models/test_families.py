@@ -1,4 +1,4 @@
-"""Architecture of the small models: counts, names, order, logits. The large ones are in test_resnet.py."""
+"""Architecture of the small classifiers: counts, names, order, logits. The others have files of their own."""
 
 import pytest
 import torch
@@ -8,6 +8,8 @@ from drivetrain.models.create import create_model
 from drivetrain.models.registry import model_info, model_names
 from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
 from tests.models.test_resnet import LARGE_COUNTS
+from tests.models.test_unet import UNET_COUNTS
+from tests.models.test_unet_same import SAME_COUNTS
 
 RESNETS = {8: 75290, 20: 269722, 32: 464154, 44: 658586, 56: 853018}
 MOVING_STATISTICS = {8: 480, 20: 1376, 32: 2272, 44: 3168, 56: 4064}
@@ -21,7 +23,7 @@ def test_parameter_counts(name: str, parameters: int) -> None:
 
 
 def test_every_model_is_counted_somewhere() -> None:
-    assert {*COUNTS, *LARGE_COUNTS} == set(model_names())
+    assert {*COUNTS, *LARGE_COUNTS, *UNET_COUNTS, *SAME_COUNTS} == set(model_names())
 
 
 def test_toy_model_for_grey_digits() -> None:

@@ -5,7 +5,14 @@ import torch
 
 from drivetrain.models.cifar_resnet import cifar_resnet8
 from drivetrain.models.create import create_model
-from drivetrain.models.initialise import glorot_uniform, initialise_parameters, ones, variance_scaling, zeros
+from drivetrain.models.initialise import (
+    glorot_uniform,
+    he_normal,
+    initialise_parameters,
+    ones,
+    variance_scaling,
+    zeros,
+)
 
 
 def generator(seed: int = 1) -> torch.Generator:
@@ -28,6 +35,14 @@ def test_variance_scaling_is_a_truncated_normal_and_not_a_uniform() -> None:
     deviation = math.sqrt(1 / (64 * 9)) / 0.87962566103423978
     share_within_one = (kernel.abs() < deviation).double().mean().item()
     assert share_within_one == pytest.approx(0.6826895 / 0.9544997, abs=0.005)
+
+
+def test_he_normal_has_twice_that_variance() -> None:
+    kernel, other = torch.empty(256, 64, 3, 3), torch.empty(256, 64, 3, 3)
+    he_normal(kernel, generator())
+    variance_scaling(other, generator())
+    assert kernel.var().item() == pytest.approx(2 / (64 * 9), rel=0.01)
+    assert torch.allclose(kernel, other * math.sqrt(2), atol=0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(64, 32, 3, 3), (10, 1600)])

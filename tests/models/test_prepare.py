@@ -1,8 +1,10 @@
 """The model of a recipe: build, edit, take over weights, freeze, in this order."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -92,11 +94,68 @@ def test_evaluation_needs_neither_weights_nor_freezing() -> None:
 
 
 def test_a_plan_counts_what_trains() -> None:
-    overrides = {"freeze": ["conv*"], "init_from": "runs/gone"}
+    overrides = {"model": "cifar_resnet8", "freeze": ["conv*"], "init_from": "runs/gone"}
     totals = build_plan(resolve_recipe(overrides=overrides), lr_at=())["model"]
     assert totals["trainable"] == 64 * 10 + 10 < totals["parameters"]
     model = outline_model(Recipe(freeze=("fc_*",)), channels=1, image_size=8, num_classes=3)
     assert not model.get_parameter("fc_layer.bias").requires_grad
+
+
+def test_a_width_reaches_the_factory() -> None:
+    recipe = Recipe(model="unet_same", model_width=3, model_params={"depth": 2})
+    for model in (
+        rebuild_model(recipe, spec()),
+        outline_model(recipe, channels=3, image_size=8, num_classes=10),
+    ):
+        assert model.get_parameter("encoder_block_0_conv_0.weight").shape == (3, 3, 3, 3)
+        assert model.get_parameter("encoder_block_2_conv_0.weight").shape == (12, 6, 3, 3)
+    in_params = Recipe(model="unet_same", model_params={"depth": 2, "width": 3})
+    expected = rebuild_model(in_params, spec()).state_dict()
+    built = rebuild_model(recipe, spec()).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in built.items())
+
+
+def test_a_width_reaches_a_users_factory(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("wide_models")
+
+    def wide(*, width: int) -> nn.Module:
+        return nn.Linear(width, 2)
+
+    def fixed() -> nn.Module:
+        return nn.Linear(1, 2)
+
+    module.wide, module.fixed = wide, fixed  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wide_models", module)
+    model = rebuild_model(Recipe(model="wide_models:wide", model_width=5), spec())
+    assert isinstance(model, nn.Linear)
+    assert model.in_features == 5
+    with pytest.raises(BadInputError, match="--model-width 5 has no effect on wide_models:fixed"):
+        rebuild_model(Recipe(model="wide_models:fixed", model_width=5), spec())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model": "cifar_resnet8"}, "--model-width 4 has no effect on cifar_resnet8, .* unet_same"),
+        ({"model": "unet_same", "model_params": {"width": 4}}, "--model-width 4 and width in --model-params"),
+    ],
+)
+def test_a_width_that_says_nothing_is_refused(fields: dict[str, Any], message: str) -> None:
+    recipe = Recipe(model_width=4, **fields)
+    with pytest.raises(BadInputError, match=message):
+        rebuild_model(recipe, spec())
+    with pytest.raises(BadInputError, match=message):
+        outline_model(recipe, channels=3, image_size=20, num_classes=10)
+
+
+def test_an_unpadded_model_is_made_for_the_picture_or_its_tile() -> None:
+    recipe = Recipe(model="unet", model_width=1)
+    rebuild_model(recipe, replace(spec(), height=20, width=36))
+    rebuild_model(recipe, replace(spec(), height=17, width=18, tile=20))
+    rebuild_model(recipe.model_copy(update={"image_size": 20}), replace(spec(), height=17, width=18))
+    for height, width in ((20, 37), (37, 20)):
+        with pytest.raises(BadInputError, match=r"37 pixels do not fit unet; .* 36 and 52"):
+            rebuild_model(recipe, replace(spec(), height=height, width=width))
 
 
 @pytest.mark.parametrize("name", ["no_colon", "a:b:c", "a b:c", ":x"])

@@ -16,7 +16,7 @@ def _rate(peak: float) -> LearningRate:
 
 
 def _text(*, encoding: str = "utf-8") -> str:
-    resolved = resolve_recipe(overrides={"global_batch_size": 70})
+    resolved = resolve_recipe(overrides={"dataset": "digits", "global_batch_size": 70})
     plan = build_plan(resolved, lr_at=[0, 300])
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     raw = io.BytesIO()

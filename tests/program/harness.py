@@ -18,6 +18,7 @@ from drivetrain.program.batch_norm import install_batch_norm_owner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.forward import Precision
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.training import GradientRules, TrainingProgram
 from drivetrain.tasks.classification import ClassificationTask
@@ -50,11 +51,11 @@ class GivenFeed:
 class SquaredError:
     """Mean squared error as a task, for the worked cases."""
 
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs.flatten() - targets).square()
+    metric = "accuracy"
 
-    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs.detach().flatten() - targets).square()
+    def losses_and_scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        errors = (outputs.flatten() - targets).square()
+        return errors, errors.detach()
 
 
 def make_program(
@@ -75,6 +76,8 @@ def make_program(
     samples = len(feed.batch.labels)
     return TrainingProgram(
         model=model,
+        forward=model,
+        precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
         parameters=parameters,
         batch_norms=owner,
         context=context,
@@ -91,7 +94,7 @@ def make_program(
             remainder="trim",
             shuffle=False,
         ),
-        records=UpdateRecords(updates, device=CPU),
+        records=UpdateRecords(updates, score="accuracy", device=CPU),
         device=Device(torch_device=CPU, reason="test"),
         seed=seed,
     )

@@ -13,12 +13,33 @@ from drivetrain.recipe.params import LrScheduleParams, LrWarmupParams, Optimizer
 from drivetrain.recipe.schema import Recipe
 
 
-def test_nothing_asked_is_the_default() -> None:
-    resolved = resolve_recipe()
-    assert resolved.recipe == Recipe()
-    assert set(resolved.origins) == set(Recipe.model_fields)
-    assert set(resolved.origins.values()) == {"default"}
-    assert (resolved.name, resolved.warnings) == ("digits-cifar_resnet8", ())
+def test_a_classifiers_model_or_data_take_the_plain_defaults() -> None:
+    for overrides in ({"model": "cifar_resnet8"}, {"dataset": "digits"}):
+        resolved = resolve_recipe(overrides=overrides)
+        assert resolved.recipe == Recipe()
+        assert set(resolved.origins) == set(Recipe.model_fields)
+        assert set(resolved.origins.values()) == {"default", "command line"}
+        assert (resolved.name, resolved.warnings) == ("digits-cifar_resnet8", ())
+
+
+def test_nothing_asked_is_the_embedded_recipe() -> None:
+    resolved = resolve_recipe(overrides={"seed": 3})
+    named = resolve_recipe(config="synthetic_em", overrides={"seed": 3})
+    assert resolved.recipe == named.recipe
+    assert resolved.origins["dataset"] == named.origins["dataset"]
+    assert resolved.name == "synthetic-em-unet_same"
+
+
+def test_a_segmentations_model_or_data_take_the_rest_from_the_embedded_recipe() -> None:
+    embedded = resolve_recipe(config="synthetic_em").recipe
+    by_model = resolve_recipe(overrides={"model": "unet"}).recipe
+    assert by_model == embedded.model_copy(update={"model": "unet", "model_params": {}, "model_width": None})
+    by_data = resolve_recipe(overrides={"dataset": "mask-folder"}).recipe
+    assert by_data == embedded.model_copy(update={"dataset": "mask-folder"})
+
+
+def test_a_run_that_continues_has_its_own_recipe_alone() -> None:
+    assert resolve_recipe(base={"seed": 3}).recipe == Recipe(seed=3)
 
 
 def test_all_layers_in_order() -> None:

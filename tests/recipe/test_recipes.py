@@ -25,16 +25,26 @@ NUMBERS: dict[str, tuple[tuple[int, int, int], int, float]] = {
     "resnet50_mlperf_bs20": ((20, 6, 16), 40, 3.82333333),
     "resnet50_mlperf_bs20_4_replicas": ((20, 6, 4), 40, 0.955833333),
     "resnet50_mlperf_lars": ((18, 12, 16), 38, 10.52509248),
+    "isbi_unet": ((8, 3, 1), 2100, 0.0024),
+    "isbi_unet_medical": ((8, 1, 1), 2134, 0.0001),
+    "isbi_unet_best": ((8, 1, 1), 800, 0.0004),
 }
 PARAMETERS = {
     "cifar_resnet8": 75290,
     "cifar_resnet20": 269722,
     "resnet50": 25557032,
+    "unet": 31030658,
+    "unet_medical": 34512258,
 }
 
 
 def test_every_recipe_has_its_numbers_here() -> None:
-    assert set(packaged_names()) - set(NUMBERS) == {"digits", "mnist_tutorial", "synthetic_smoke"}
+    assert set(packaged_names()) - set(NUMBERS) == {
+        "digits",
+        "mnist_tutorial",
+        "synthetic_em",
+        "synthetic_smoke",
+    }
 
 
 @pytest.mark.parametrize("name", NUMBERS)

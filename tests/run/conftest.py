@@ -39,7 +39,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of many runs: most of the time of a small one goes to drawing its pictures."""
-    for name in ("draw_curves", "draw_predictions", "write_confusion"):
+    for name in ("draw_curves", "draw_predictions", "draw_mask_predictions", "write_evaluation"):
         monkeypatch.setattr(finish, name, lambda *arguments, **options: None)
 
 

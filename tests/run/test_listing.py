@@ -24,7 +24,8 @@ def test_runs_are_listed_with_their_state(runs: Path, capsys: pytest.CaptureFixt
         ("second", "stopped", 3),
     ]
     assert rows[0]["total_updates"] == 6
-    assert rows[0]["validation_accuracy"] is not None
+    assert rows[0]["metric"] == "accuracy"
+    assert rows[0]["best_validation"] >= rows[0]["validation"]
 
 
 def test_two_runs_are_compared_by_what_differs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

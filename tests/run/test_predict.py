@@ -16,7 +16,9 @@ from .conftest import TrainSmall
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("predict") / "run"
-    drivetrain.train(quiet=True, output_dir=str(path), num_epochs=4, limit_train_samples=800)
+    drivetrain.train(
+        quiet=True, dataset="digits", output_dir=str(path), num_epochs=4, limit_train_samples=800
+    )
     return path
 
 

@@ -38,6 +38,6 @@ def test_correct_counts_the_most_likely_class() -> None:
 
 def test_an_output_of_another_shape_is_refused() -> None:
     task = ClassificationTask()
-    task.check_output(torch.Size([2, 10]), batch=2, num_classes=10)
+    task.check_output(torch.Size([2, 10]), batch=2, num_classes=10, size=(1, 1))
     with pytest.raises(BadInputError, match="--num-classes"):
-        task.check_output(torch.Size([2, 9]), batch=2, num_classes=10)
+        task.check_output(torch.Size([2, 9]), batch=2, num_classes=10, size=(1, 1))

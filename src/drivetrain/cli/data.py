@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drivetrain.data.verify_files import CheckedDataset
 
 _MOST_NAMED = 20
+_MOST_SIZES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="the data sets there are")
     listing.add_argument("--json", action="store_true", help="as JSON")
     fetch = actions.add_parser("fetch", help="download a data set")
-    fetch.add_argument("name", metavar="NAME", help="mnist, cifar10 or cifar100")
+    fetch.add_argument("name", metavar="NAME", help="mnist, cifar10, cifar100 or isbi2012")
     _add_data_dir(fetch, help_text="where the files go")
     fetch.add_argument("--mirror", metavar="URL", help="folder on the web to look into first")
     check = actions.add_parser("check", help="read a data set, count and compare")
@@ -62,7 +63,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         _print_json([_as_json(info) for info in infos])
         return 0
-    titles = ("data set", "training", "validation", "image", "classes", "files", "origin", "licence")
+    titles = ("data set", "task", "training", "validation", "image", "classes", "files", "origin", "licence")
     _print_table(titles, [_row(info) for info in infos])
     return 0
 
@@ -71,6 +72,7 @@ def _row(info: DatasetInfo) -> tuple[str, ...]:
     is_known = info.is_sized
     return (
         info.name,
+        info.task,
         str(info.train_samples) if is_known else "-",
         str(info.validation_samples) if is_known else "-",
         f"{info.channels}x{info.height}x{info.width}" if is_known else "-",
@@ -122,7 +124,7 @@ def _check(args: argparse.Namespace) -> int:
 
     checked = check_dataset(args.name, data_dir=args.data_dir)
     if args.json:
-        _print_json(asdict(checked))
+        _print_json({key: value for key, value in asdict(checked).items() if value != {}})
     else:
         _print_checked(checked, args.data_dir)
     return 0 if checked.is_readable else RunFailedError.exit_status
@@ -135,6 +137,12 @@ def _print_checked(checked: "CheckedDataset", data_dir: str | None) -> None:
         f"{checked.name}{place}: {checked.train} training and {checked.validation} validation samples{test}, "
         f"{checked.classes} classes"
     )
+    if checked.image_sizes:
+        sizes = [f"{count} of {size}" for size, count in checked.image_sizes.items()]
+        rest = f" and {len(sizes) - _MOST_SIZES} other sizes" if len(sizes) > _MOST_SIZES else ""
+        _say(f"images: {', '.join(sizes[:_MOST_SIZES])}{rest}")
+        shares = [f"{name} {share:.2%}" for name, share in checked.class_shares.items()]
+        _say(f"pixels: {', '.join(shares)}")
     for warning in checked.warnings:
         sys.stderr.write(f"drivetrain data: warning: {warning}\n")
     for bad in checked.bad_samples[:_MOST_NAMED]:

@@ -17,6 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or an update's number"
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where the data set's files are now")
+    parser.add_argument(
+        "--flips", action="store_true", help="segmentation: the mean over four flips of each image"
+    )
+    parser.add_argument(
+        "--tile-overlap",
+        type=float,
+        metavar="SHARE",
+        help="segmentation: how much neighbouring tiles of a whole image overlap (default 0.25)",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -34,19 +43,19 @@ def run(args: argparse.Namespace) -> int:
             checkpoint=args.checkpoint,
             data_dir=args.data_dir,
             device=args.device,
+            flips=args.flips or None,
+            tile_overlap=args.tile_overlap,
         )
         if args.json:
             sys.stdout.write(json.dumps({"evaluations": rows}, indent=2) + "\n")
         for row in rows:
-            reporter.say(
-                f"update {row['update']}  {args.split}_loss: {row['loss']:.4f}  "
-                f"{args.split}_accuracy: {row['accuracy']:.4f}  {_top5(row)}({row['samples']} samples)"
-            )
-        reporter.say(
-            f"per class and confusion: evaluation-{args.split}.json, confusion-{args.split}.csv in {args.run}"
-        )
+            reporter.say(_line(row, split=args.split))
+        table = f"images-{args.split}.csv" if "dice" in rows[-1] else f"confusion-{args.split}.csv"
+        reporter.say(f"in detail: evaluation-{args.split}.json, {table} in {args.run}")
     return 0
 
 
-def _top5(row: dict[str, Any]) -> str:
-    return f"top5_accuracy: {row['top5_accuracy']:.4f}  " if "top5_accuracy" in row else ""
+def _line(row: dict[str, Any], *, split: str) -> str:
+    numbers = {name: value for name, value in row.items() if isinstance(value, float)}
+    words = "  ".join(f"{split}_{name}: {value:.4f}" for name, value in numbers.items())
+    return f"update {row['update']}  {words}  ({row['samples']} samples)"

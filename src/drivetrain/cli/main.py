@@ -22,7 +22,7 @@ COMMANDS = {
     "train": Command("drivetrain.cli.train", "train a recipe; run again, it continues where it stopped"),
     "crossval": Command("drivetrain.cli.crossval", "train every fold of a recipe; mean and deviation"),
     "evaluate": Command("drivetrain.cli.evaluate", "measure a run's checkpoints"),
-    "predict": Command("drivetrain.cli.predict", "class probabilities of images, by a run"),
+    "predict": Command("drivetrain.cli.predict", "class probabilities or masks of images, by a run"),
     "plan": Command("drivetrain.cli.plan", "print what a recipe will do, start nothing"),
     "runs": Command("drivetrain.cli.runs", "list and compare runs"),
     "recipes": Command("drivetrain.cli.recipes", "list the named recipes, show one with its origins"),

@@ -15,6 +15,7 @@ from drivetrain.models.registry import (
     is_external_model,
     model_info,
     model_names,
+    output_margin_of,
 )
 from drivetrain.suggest import did_you_mean
 
@@ -89,12 +90,21 @@ def _list_table(infos: list[ModelInfo]) -> "Table":
 def _show(name: str, args: argparse.Namespace) -> None:
     channels, image_size = _image_shape(name, args)
 
-    from drivetrain.models.create import create_model
+    from drivetrain.models.create import build_model
     from drivetrain.models.summary import describe_layers, summarise_model
 
-    model = create_model(name, channels=channels, image_size=image_size, num_classes=args.num_classes)
-    rows = describe_layers(model, channels=channels, image_size=image_size)
-    totals = summarise_model(model, channels=channels, image_size=image_size)
+    model = build_model(
+        name,
+        channels=channels,
+        image_size=image_size,
+        num_classes=args.num_classes,
+        seed=0,
+        params={},
+        draws_weights=False,
+    )
+    input_size = image_size + 2 * output_margin_of(name)
+    rows = describe_layers(model, channels=channels, image_size=input_size)
+    totals = summarise_model(model, channels=channels, image_size=input_size)
     if args.json:
         shown = {"model": name, "channels": channels, "image_size": image_size}
         _print_json({**shown, "layers": [asdict(row) for row in rows], "totals": asdict(totals)})

@@ -1,11 +1,14 @@
-"""`drivetrain predict RUN INPUT...`: class probabilities for image files."""
+"""`drivetrain predict RUN INPUT...`: class probabilities or masks for image files."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from drivetrain.run.directory import open_run
 
 _SHOWN_ROWS = 20
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,15 +17,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", help="folder for the predictions (default: RUN/predictions)"
     )
-    parser.add_argument("--format", default="csv", choices=("csv", "json", "both"), help="what to write")
+    parser.add_argument("--format", default="csv", choices=("csv", "json", "both"), help="the table's format")
     parser.add_argument(
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, or an update's number"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
+    _add_mask_arguments(parser.add_argument_group("masks", "for runs whose task is segmentation"))
+
+
+def _add_mask_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--mask-format",
+        choices=("png", "tiff"),
+        help="how masks are written (default: png; a TIFF of several pages becomes one of as many)",
+    )
+    _add_switch(
+        group,
+        "--probabilities",
+        "also a float32 TIFF per input: all classes of its first page, then of the second, ...",
+    )
+    _add_switch(group, "--overlay", "pictures of each image beside its painted mask (default: True)")
+    _add_switch(group, "--flips", "average over the image and its mirror images: slower, often better")
+    group.add_argument(
+        "--tile-overlap",
+        type=float,
+        metavar="SHARE",
+        help="how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
+    )
+
+
+def _add_switch(group: argparse._ArgumentGroup, option: str, help_text: str) -> None:
+    group.add_argument(option, nargs="?", const=True, type=_switch, metavar="BOOL", help=help_text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _TRUTHS:
+        raise argparse.ArgumentTypeError(f"'{text}' is neither True nor False")
+    return _TRUTHS[text.lower()]
 
 
 def run(args: argparse.Namespace) -> int:
     open_run(args.run)
+    from drivetrain.run.mask_settings import MaskSettings
     from drivetrain.run.predict import predict_run
     from drivetrain.run.reporter import Reporter
 
@@ -37,10 +73,30 @@ def run(args: argparse.Namespace) -> int:
             formats=formats,
             checkpoint=args.checkpoint,
             device=args.device,
+            masks=MaskSettings(
+                mask_format=args.mask_format,
+                probabilities=args.probabilities,
+                overlay=args.overlay,
+                flips=args.flips,
+                tile_overlap=args.tile_overlap,
+            ),
         )
-        for row in rows[:_SHOWN_ROWS]:
-            reporter.say(f"{row['file']}  {row['class']}  {row['probability']:.1%}")
-        if len(rows) > _SHOWN_ROWS:
-            reporter.say(f"... and {len(rows) - _SHOWN_ROWS} more")
-        reporter.say("written: " + ", ".join(str(output / f"predictions.{kind}") for kind in formats))
+        for line in _shown(rows):
+            reporter.say(line)
+        written = ", ".join(str(output / f"predictions.{kind}") for kind in formats)
+        reporter.say(f"written: {written}" + (f", masks in {output}" if "mask" in rows[0] else ""))
     return 0
+
+
+def _shown(rows: Sequence[dict[str, Any]]) -> list[str]:
+    lines = [_mask_line(row) if "mask" in row else _class_line(row) for row in rows[:_SHOWN_ROWS]]
+    return lines if len(rows) <= _SHOWN_ROWS else [*lines, f"... and {len(rows) - _SHOWN_ROWS} more"]
+
+
+def _class_line(row: dict[str, Any]) -> str:
+    return f"{row['file']}  {row['class']}  {row['probability']:.1%}"
+
+
+def _mask_line(row: dict[str, Any]) -> str:
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in row["shares"].items())
+    return f"{row['file']}  page {row['page']}  {row['height']}x{row['width']}  {shares}"

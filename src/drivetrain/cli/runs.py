@@ -15,8 +15,9 @@ _COLUMNS = {
     "status": "status",
     "update": "update",
     "training_loss": "loss",
-    "validation_accuracy": "val. acc.",
-    "best_validation_accuracy": "best",
+    "metric": "metric",
+    "validation": "validation",
+    "best_validation": "best",
     "elapsed_seconds": "seconds",
     "images_per_second": "images/s",
 }

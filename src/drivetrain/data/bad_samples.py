@@ -6,14 +6,20 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.decode import BadSampleError
 from drivetrain.data.image_source import ImageSource
+from drivetrain.data.masked_images import HeldMaskedImages
 from drivetrain.data.source import BadSample, DataSplits, Source, SubsetSource
+from drivetrain.data.synthetic_em import SyntheticMicrographs
+from drivetrain.data.tile_source import TileSource, UniformSource
 from drivetrain.errors import BadInputError
+
+FileSource = ImageSource | UniformSource | TileSource
 
 __all__ = ["bad_indices", "find_bad", "settle_bad_samples", "without_bad"]
 
@@ -55,7 +61,7 @@ def bad_indices(source: Source) -> NDArray[np.int64]:
     """The samples of a source that are marked as bad, for the order of the training samples."""
     if isinstance(source, SubsetSource):
         return np.flatnonzero(np.isin(source.indices, bad_indices(source.source)))
-    return source.bad if isinstance(source, ImageSource) else np.empty(0, dtype=np.int64)
+    return source.bad if isinstance(source, FileSource) else np.empty(0, dtype=np.int64)
 
 
 def without_bad(source: Source) -> Source:
@@ -104,16 +110,22 @@ def _cleaned(source: Source | None, *, split: str) -> tuple[Source | None, list[
     return (left if len(left) else None), bad
 
 
-def _flattened(source: Source) -> tuple[ImageSource | None, NDArray[np.int64]]:
+def _flattened(source: Source) -> tuple[FileSource | None, NDArray[np.int64]]:
     """The image files behind a source, and which of them it takes in which order."""
     if isinstance(source, SubsetSource):
         inner, indices = _flattened(source.source)
         return inner, indices[source.indices]
     indices = np.arange(len(source), dtype=np.int64)
-    return (source if isinstance(source, ImageSource) else None), indices
+    return (source if _is_of_files(source) else None), indices
 
 
-def _image_sources(splits: DataSplits) -> list[tuple[ImageSource, NDArray[np.int64]]]:
+def _is_of_files(source: Source) -> TypeGuard[FileSource]:
+    if isinstance(source, UniformSource | TileSource):
+        return not isinstance(source.masked, HeldMaskedImages | SyntheticMicrographs)
+    return isinstance(source, ImageSource)
+
+
+def _image_sources(splits: DataSplits) -> list[tuple[FileSource, NDArray[np.int64]]]:
     parts = (splits.train, splits.validation, splits.test)
     flattened = [_flattened(source) for source in parts if source is not None]
     return [(inner, indices) for inner, indices in flattened if inner is not None]
@@ -121,6 +133,8 @@ def _image_sources(splits: DataSplits) -> list[tuple[ImageSource, NDArray[np.int
 
 def _refuse_empty_files(splits: DataSplits) -> None:
     for inner, indices in _image_sources(splits):
+        if not isinstance(inner, ImageSource):
+            continue  # Files with masks were looked at when they were found.
         for index in indices.tolist():
             if inner.store.stored_bytes(index) == 0:
                 raise BadInputError(str(BadSampleError(inner.store.name(index), _EMPTY)))

@@ -76,7 +76,9 @@ def image_of(content: bytes) -> Image.Image:
 
 
 def displayed_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height as shown, from the header alone."""
+    """Width and height as shown, from the header alone; of TIFF files Pillow gives them turned already."""
+    if image.format == "TIFF":
+        return image.size
     return (image.height, image.width) if _orientation(image) in _SIDEWAYS else image.size
 
 

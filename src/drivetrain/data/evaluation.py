@@ -9,7 +9,7 @@ import torch
 from drivetrain.data.host_batch import HostBatch, HostPreparation
 from drivetrain.data.loader import BatchLoader, HostBatches
 from drivetrain.data.micro_batch import MicroBatch
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.resident import ResidentData
 from drivetrain.data.source import Source
 
@@ -31,7 +31,7 @@ class EvaluationFeed:
         self,
         source: Source,
         *,
-        preprocess: Preprocess,
+        preprocess: Preparation,
         batch_size: int,
         device: torch.device,
         resident: bool,
@@ -58,8 +58,9 @@ class EvaluationFeed:
         for first, stop in self._ranges:
             rows = data.images[first:stop]
             # A model may write into its input; floating samples would be the resident ones themselves.
-            images = self._preprocess(data.as_images(rows.clone() if rows.is_floating_point() else rows))
-            yield MicroBatch(images, data.labels[first:stop], None, self._indices(first, stop))
+            stored = data.as_images(rows.clone() if rows.is_floating_point() else rows)
+            images, labels = self._preprocess.both(stored, data.labels[first:stop])
+            yield MicroBatch(images, labels, None, self._indices(first, stop))
 
     def _streamed(self) -> Iterator[MicroBatch]:
         batches = _Ranges(preparation=self._preparation)
@@ -69,8 +70,8 @@ class EvaluationFeed:
         try:
             for first, stop in self._ranges:
                 batch = loader.next().to(self._device)
-                images = self._preparation.on_device(batch)
-                yield MicroBatch(images, batch.labels, None, self._indices(first, stop))
+                images, labels = self._preparation.on_device(batch)
+                yield MicroBatch(images, labels, None, self._indices(first, stop))
         finally:
             loader.close()
 

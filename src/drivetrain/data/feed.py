@@ -4,12 +4,12 @@ import numpy as np
 import torch
 
 from drivetrain.data.augment.at_decode import augments_at_decode
-from drivetrain.data.augment.chain import Augmentation
+from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.evaluation import EvaluationFeed
 from drivetrain.data.loader import check_num_workers, default_num_workers
 from drivetrain.data.micro_batch import Feed, MicroBatch
 from drivetrain.data.order import SampleOrder
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.resident import ResidentFeed
 from drivetrain.data.source import Source
 from drivetrain.data.stream import StreamFeed
@@ -34,7 +34,7 @@ def make_feed(
     source: Source,
     *,
     order: SampleOrder,
-    preprocess: Preprocess,
+    preprocess: Preparation,
     micro_batch_size: int,
     device: torch.device,
     memory_budget_bytes: int,
@@ -42,7 +42,7 @@ def make_feed(
     num_workers: int | None = None,
     accelerator_side_preprocess: bool | None = None,
     eight_bit_transfer: bool = False,
-    augmentation: Augmentation | None = None,
+    augmentation: AnyAugmentation | None = None,
     replica: int = 0,
     replicas: int = 1,
 ) -> tuple[Feed, list[str]]:
@@ -90,7 +90,7 @@ def make_feed(
     return stream, _stream_warnings(repeatable=repeatable)
 
 
-def fits_on_device(source: Source, *, preprocess: Preprocess, memory_budget_bytes: int) -> bool:
+def fits_on_device(source: Source, *, preprocess: Preparation, memory_budget_bytes: int) -> bool:
     """Whether a source is small enough to lie on a device with so much free memory."""
     return len(source) * preprocess.spec.image_bytes * _RESIDENT_SHARE <= memory_budget_bytes
 
@@ -116,7 +116,7 @@ def _require_room(image_bytes: int, *, on_host: bool, memory_budget_bytes: int) 
         )
 
 
-def _require_eight_bits(preprocess: Preprocess, *, accelerator_side_preprocess: bool | None) -> None:
+def _require_eight_bits(preprocess: Preparation, *, accelerator_side_preprocess: bool | None) -> None:
     if accelerator_side_preprocess is False:
         raise BadInputError(
             "--eight-bit-transfer needs preprocessing on the device; use --accelerator-side-preprocess True."

@@ -7,7 +7,8 @@ from pathlib import Path
 from drivetrain.data.archive import unpack_archive
 from drivetrain.data.cifar import open_cifar
 from drivetrain.data.fetch_file import fetch_file, is_whole
-from drivetrain.data.fetch_table import RemoteDataset, RemoteFile
+from drivetrain.data.fetch_table import PIXELS, RemoteDataset, RemoteFile
+from drivetrain.data.fetch_volume import fetch_volume, is_whole_volume
 from drivetrain.errors import BadInputError, RunFailedError
 
 Say = Callable[[str], None]
@@ -35,15 +36,17 @@ def fetch_dataset(
             raise RunFailedError(
                 f"--data-dir {folder} cannot be written: {error.strerror}; name another folder."
             ) from error
-    raise RunFailedError(" ".join(failures))
+    raise RunFailedError(" ".join([*failures, remote.by_hand]).rstrip())
 
 
 def _bring(file: RemoteFile, folder: Path, *, remote: RemoteDataset, say: Say, on_bytes: OnBytes) -> None:
     target = folder / file.name
-    if is_whole(target, file.checksum):
+    is_volume = file.checksum.startswith(PIXELS)
+    if (is_whole_volume if is_volume else is_whole)(target, file.checksum):
         say(f"{target} is already there.")
     else:
-        fetch_file(file, folder, on_bytes=lambda there: on_bytes(file, there))
+        fetch = fetch_volume if is_volume else fetch_file
+        fetch(file, folder, on_bytes=lambda there: on_bytes(file, there))
         say(f"{target} is whole ({file.checksum.partition(':')[0]} checked).")
     if remote.is_archive:
         names = unpack_archive(target, folder)

@@ -4,23 +4,25 @@ import hashlib
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from drivetrain.data.fetch_table import RemoteFile
 from drivetrain.errors import RunFailedError
 
-__all__ = ["fetch_file", "is_whole"]
+__all__ = ["MirrorError", "fetch_file", "is_whole", "read_url"]
 
 _BLOCK_BYTES = 2**18
 _TIMEOUT_SECONDS = 30
 _ALREADY_WHOLE = 416
+_HEADERS = {"User-Agent": "drivetrain"}
 
 OnBytes = Callable[[int], None]
 
 
-class _MirrorError(Exception):
+class MirrorError(Exception):
     """One mirror could not give the file."""
 
 
@@ -32,7 +34,7 @@ def fetch_file(file: RemoteFile, folder: Path, *, on_bytes: OnBytes) -> Path:
     for mirror in file.mirrors:
         try:
             _fetch_from(mirror, file, partial, on_bytes=on_bytes)
-        except _MirrorError as error:
+        except MirrorError as error:
             failures.append(f"{mirror}: {error}")
             continue
         target = folder / file.name
@@ -67,27 +69,57 @@ def _fetch_from(mirror: str, file: RemoteFile, partial: Path, *, on_bytes: OnByt
         # The beginning may have come from elsewhere; this mirror alone gets its chance.
         _fetch_from(mirror, file, partial, on_bytes=on_bytes)
         return
-    raise _MirrorError(f"what it sent does not have the {file.checksum.partition(':')[0]} checksum expected")
+    raise MirrorError(f"what it sent does not have the {file.checksum.partition(':')[0]} checksum expected")
 
 
 def _download(url: str, file: RemoteFile, partial: Path, *, on_bytes: OnBytes) -> None:
-    if not url.startswith(("http://", "https://")):
-        raise _MirrorError("only http and https are used")
+    _require_web(url)
     start = partial.stat().st_size if partial.exists() else 0
-    request = urllib.request.Request(url, headers={"User-Agent": "drivetrain"})
+    request = urllib.request.Request(url, headers=_HEADERS)
     if start:
         request.add_header("Range", f"bytes={start}-")
+    with _as_mirror_error(), _opened(request) as answer:
+        goes_on = start > 0 and answer.status == http.client.PARTIAL_CONTENT
+        with partial.open("ab" if goes_on else "wb") as target:
+            _copy(answer, target, start=start if goes_on else 0, file=file, on_bytes=on_bytes)
+
+
+def read_url(url: str, *, most_bytes: int) -> bytes:
+    """A small file whose length nobody knows before; more than `most_bytes` are never taken."""
+    _require_web(url)
+    request = urllib.request.Request(url, headers=_HEADERS)
+    content: bytes = b""
+    announced: str | None = None
+    with _as_mirror_error(), _opened(request) as answer:
+        content = answer.read(most_bytes + 1)
+        announced = answer.headers.get("Content-Length")
+    if len(content) > most_bytes:
+        raise MirrorError(f"it is longer than {most_bytes} bytes")
+    if announced is not None and len(content) < int(announced):
+        raise MirrorError(f"it ended after {len(content)} of {announced} bytes")
+    return content
+
+
+def _require_web(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise MirrorError("only http and https are used")
+
+
+def _opened(request: urllib.request.Request) -> Any:
+    return urllib.request.build_opener().open(request, timeout=_TIMEOUT_SECONDS)
+
+
+@contextmanager
+def _as_mirror_error() -> Iterator[None]:
+    """Whatever goes wrong inside is the mirror's; what it says to be there already is not wrong."""
     try:
-        with urllib.request.build_opener().open(request, timeout=_TIMEOUT_SECONDS) as answer:
-            goes_on = start > 0 and answer.status == http.client.PARTIAL_CONTENT
-            with partial.open("ab" if goes_on else "wb") as target:
-                _copy(answer, target, start=start if goes_on else 0, file=file, on_bytes=on_bytes)
+        yield
     except urllib.error.HTTPError as error:
         if error.code == _ALREADY_WHOLE:
             return
-        raise _MirrorError(f"HTTP status {error.code}") from error
+        raise MirrorError(f"HTTP status {error.code}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _MirrorError(str(getattr(error, "reason", error)) or type(error).__name__) from error
+        raise MirrorError(str(getattr(error, "reason", error)) or type(error).__name__) from error
 
 
 def _copy(answer: IO[bytes], target: IO[bytes], *, start: int, file: RemoteFile, on_bytes: OnBytes) -> None:
@@ -100,4 +132,4 @@ def _copy(answer: IO[bytes], target: IO[bytes], *, start: int, file: RemoteFile,
         target.write(block)
         on_bytes(there)
     if there < file.bytes:
-        raise _MirrorError(f"it ended after {there} of {file.bytes} bytes")
+        raise MirrorError(f"it ended after {there} of {file.bytes} bytes")

@@ -11,7 +11,7 @@ from drivetrain.data.source import DataSplits, SubsetSource, require_labels
 from drivetrain.errors import BadInputError
 from drivetrain.program.randomness import stream_key
 
-__all__ = ["fold_size", "take_fold"]
+__all__ = ["cut_folds", "fold_size", "take_fold"]
 
 _SCIKIT_LEARN_SEEDS = 2**32
 
@@ -23,7 +23,7 @@ def take_fold(splits: DataSplits, *, folds: int, fold: int, seed: int) -> DataSp
     is_held_out = np.zeros(samples, dtype=bool)
     labels = labels_of(splits.train)
     require_labels(labels, num_classes=splits.spec.num_classes)
-    is_held_out[_cut(labels, folds=folds, seed=seed)[fold]] = True
+    is_held_out[cut_folds(labels, folds=folds, seed=seed)[fold]] = True
     return replace(
         splits,
         train=SubsetSource(splits.train, np.flatnonzero(~is_held_out)),
@@ -41,7 +41,7 @@ def fold_size(samples: int, *, folds: int, fold: int) -> int:
     return samples // folds + (fold < samples % folds)
 
 
-def _cut(labels: NDArray[np.int64], *, folds: int, seed: int) -> list[NDArray[np.int64]]:
+def cut_folds(labels: NDArray[np.int64], *, folds: int, seed: int) -> list[NDArray[np.int64]]:
     """The indices of each fold; plain folds where no class can be shared out among them."""
     from sklearn.model_selection import KFold, StratifiedKFold  # 1.5 s, which most runs need not wait for
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.data.augment.at_decode import fetch_for_training
-from drivetrain.data.augment.chain import Augmentation, Drawn
-from drivetrain.data.preprocess import Preprocess, channels_last_view
+from drivetrain.data.augment.chain import AnyAugmentation, Drawn
+from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source, require_labels
 
 Travel = Literal["preprocessed", "float32", "as stored"]
-Samples = tuple[NDArray[Any], NDArray[np.int64]]
+Samples = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class HostPreparation:
     """Fetches samples and brings them into the form in which they travel to the device."""
 
     source: Source
-    preprocess: Preprocess
+    preprocess: Preparation
     travel: Travel
-    augmentation: Augmentation | None = None
+    augmentation: AnyAugmentation | None = None
 
     def __call__(self, indices: NDArray[np.int64]) -> HostBatch:
         """Samples without chance: for validation and prediction."""
@@ -74,30 +74,32 @@ class HostPreparation:
         samples = fetch_for_training(self.source, drawn.indices, passes=drawn.passes)
         return self._batch(samples, weights=weights, drawn=drawn)
 
-    def on_device(self, batch: HostBatch) -> Tensor:
-        """What the device still has to do to the images that arrived."""
+    def on_device(self, batch: HostBatch) -> tuple[Tensor, Tensor]:
+        """Images and labels, after what the device still has to do to those that arrived."""
         if self.travel == "preprocessed":
-            return channels_last_view(batch.images)
-        return self._prepared(batch.images, draws=batch.draws, mix=batch.mix)
+            return channels_last_view(batch.images), batch.labels
+        return self._prepared(batch.images, batch.labels, draws=batch.draws, mix=batch.mix)
 
     def _batch(
         self, samples: Samples, *, weights: NDArray[np.float32] | None = None, drawn: Drawn | None = None
     ) -> HostBatch:
         require_labels(samples[1], num_classes=self.preprocess.spec.num_classes)
-        images = torch.from_numpy(samples[0])
+        images, labels = torch.from_numpy(samples[0]), torch.from_numpy(samples[1])
         draws, mix = (None, None) if drawn is None else (_tensor(drawn.values), _tensor(drawn.mix))
         if self.travel == "preprocessed":
-            images = self._prepared(images, draws=draws, mix=mix).permute(0, 2, 3, 1)
-            draws = None
+            prepared, labels = self._prepared(images, labels, draws=draws, mix=mix)
+            images, draws = prepared.permute(0, 2, 3, 1), None
         elif self.travel == "float32":
             images = images.to(torch.float32)
-        return HostBatch(images, torch.from_numpy(samples[1]), _tensor(weights), draws, mix)
+        return HostBatch(images, labels, _tensor(weights), draws, mix)
 
-    def _prepared(self, images: Tensor, *, draws: Tensor | None, mix: Tensor | None) -> Tensor:
+    def _prepared(
+        self, images: Tensor, labels: Tensor, *, draws: Tensor | None, mix: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         stored = channels_last_view(images)
         if self.augmentation is None or draws is None:
-            return self.preprocess(stored)
-        return self.augmentation.prepare(stored, preprocess=self.preprocess, draws=draws, mix=mix)
+            return self.preprocess.both(stored, labels)
+        return self.augmentation.prepare(stored, labels, preprocess=self.preprocess, draws=draws, mix=mix)
 
 
 def _tensor(values: NDArray[np.float32] | None) -> Tensor | None:

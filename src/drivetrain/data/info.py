@@ -1,10 +1,13 @@
 """What is known of the named data sets without opening them."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from drivetrain.data.class_names import CIFAR10, CIFAR100, TEN_DIGITS
 from drivetrain.errors import BadInputError
 from drivetrain.suggest import did_you_mean
+
+TaskName = Literal["classification", "segmentation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,7 @@ class DatasetInfo:
     description: str
     origin: str
     licence: str
+    task: TaskName = "classification"
 
     @property
     def is_sized(self) -> bool:
@@ -44,7 +48,8 @@ class SampleCounts:
     test: int
 
 
-_OWN_FILES = {"origin": "your own files", "licence": "your own"}
+_OWN_FILES, _OWN_LICENCE = "your own files", "your own"
+_MEMBRANE_AND_CELL = ("membrane", "cell")
 
 _DATASETS = (
     DatasetInfo(
@@ -108,7 +113,8 @@ _DATASETS = (
         needs_files=True,
         default_validation_fraction=0.2,
         description="--data-dir DIR with DIR/CLASS/*.jpg, or DIR/train/CLASS/*.jpg and DIR/val/CLASS/*.jpg",
-        **_OWN_FILES,
+        origin=_OWN_FILES,
+        licence=_OWN_LICENCE,
     ),
     DatasetInfo(
         name="imagenet",
@@ -125,6 +131,43 @@ _DATASETS = (
         description="ILSVRC 2012 photographs, from DIR/train/CLASS and DIR/val/CLASS in --data-dir DIR",
         origin="https://www.image-net.org (needs an account)",
         licence="non-commercial research and education, terms at image-net.org",
+    ),
+    DatasetInfo(
+        name="isbi2012",
+        train_samples=30,
+        validation_samples=0,
+        channels=1,
+        height=512,
+        width=512,
+        num_classes=2,
+        class_names=_MEMBRANE_AND_CELL,
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.2,
+        description="electron micrographs of a fly's nerve cord, from train-volume.tif and train-labels.tif "
+        "in --data-dir",
+        origin="https://imagej.net/events/isbi-2012-segmentation-challenge",
+        licence="free to use for generating or testing non-commercial image segmentation software; cite "
+        "Cardona et al. 2010, PLoS Biol 8(10):e1000502",
+        task="segmentation",
+    ),
+    DatasetInfo(
+        name="mask-folder",
+        train_samples=0,
+        validation_samples=0,
+        channels=3,
+        height=0,
+        width=0,
+        num_classes=0,
+        class_names=(),
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.2,
+        description="images with masks: --data-dir DIR with DIR/images/x.png and DIR/masks/x.png, or x.png "
+        "and x_mask.png",
+        task="segmentation",
+        origin=_OWN_FILES,
+        licence=_OWN_LICENCE,
     ),
     DatasetInfo(
         name="mnist",
@@ -155,7 +198,8 @@ _DATASETS = (
         needs_files=True,
         default_validation_fraction=0.2,
         description="an image folder that `drivetrain data pack` made sequential, in --data-dir",
-        **_OWN_FILES,
+        origin=_OWN_FILES,
+        licence=_OWN_LICENCE,
     ),
     DatasetInfo(
         name="synthetic",
@@ -172,6 +216,23 @@ _DATASETS = (
         description="patterns in noise, generated in any size, shape and number of classes",
         origin="generated",
         licence="free of any",
+    ),
+    DatasetInfo(
+        name="synthetic-em",
+        train_samples=48,
+        validation_samples=12,
+        channels=1,
+        height=128,
+        width=128,
+        num_classes=2,
+        class_names=_MEMBRANE_AND_CELL,
+        generated=True,
+        needs_files=False,
+        default_validation_fraction=0.0,
+        description="cells and membranes as an electron microscope shows them, generated in any size",
+        origin="generated",
+        licence="free of any",
+        task="segmentation",
     ),
 )
 _ALIASES = {"gc-imagenet": "imagenet"}
@@ -199,6 +260,11 @@ def is_external_dataset(name: str) -> bool:
     """Whether `--dataset` names a user's own factory, as package.module:factory."""
     module, colon, factory = name.partition(":")
     return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def dataset_task(name: str) -> TaskName | None:
+    """What a data set is for; None of a user's own, which tells it when it is opened."""
+    return None if is_external_dataset(name) else dataset_info(name).task
 
 
 def generated_validation_samples(train_samples: int) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +16,35 @@ _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
 # In levels of 255; an image in which a single value differs by one level deviates far more.
 _LEAST_DEVIATION = 1e-4
+
+
+class Preparation(Protocol):
+    """From stored samples to what model and task see; `height` and `width` are those of the model's input."""
+
+    @property
+    def spec(self) -> DataSpec: ...
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def height(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def label_size(self) -> tuple[int, int]:
+        """Height and width of the labels that a loss compares the model's output with."""
+        ...
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Stored images, ready for the model."""
+        ...
+
+    def both(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Stored images and labels, ready for model and loss."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +69,14 @@ class Preprocess:
     @property
     def width(self) -> int:
         return self.image_size or self.spec.width
+
+    @property
+    def label_size(self) -> tuple[int, int]:
+        return 1, 1
+
+    def both(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Images ready for the model; a class per image needs no preparation."""
+        return self(images), labels
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images (samples, channels, height, width), channels last in memory, ready for the model."""

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.data.augment.chain import Augmentation
+from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, replica_slots, without_padding
-from drivetrain.data.preprocess import Preprocess, channels_last_view
+from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source, index_chunks, require_labels
 
 _MOST_INDICES_PER_BLOCK = 2**22
@@ -21,18 +21,22 @@ _MOST_INDICES_PER_BLOCK = 2**22
 class ResidentData:
     """All samples of a source in device memory, as the source gives them."""
 
-    def __init__(self, source: Source, *, preprocess: Preprocess, device: torch.device) -> None:
+    def __init__(self, source: Source, *, preprocess: Preparation, device: torch.device) -> None:
         spec = preprocess.spec
         self._shape = (-1, spec.height, spec.width, spec.channels)
         pixels = spec.height * spec.width * spec.channels
         self.images = torch.empty(len(source), pixels, dtype=getattr(torch, spec.image_dtype), device=device)
-        self.labels = torch.empty(len(source), dtype=torch.int64, device=device)
+        self.labels = torch.empty(0)
         for indices in index_chunks(len(source), sample_bytes=spec.image_bytes):
             images, labels = source.fetch(indices)
             require_labels(labels, num_classes=spec.num_classes)
             here = slice(int(indices[0]), int(indices[-1]) + 1)
             self.images[here] = torch.from_numpy(images).reshape(-1, pixels)
-            self.labels[here] = torch.from_numpy(labels)
+            as_stored = torch.from_numpy(labels)
+            if here.start == 0:
+                shape = (len(source), *as_stored.shape[1:])
+                self.labels = torch.empty(shape, dtype=as_stored.dtype, device=device)
+            self.labels[here] = as_stored
 
     def as_images(self, rows: Tensor) -> Tensor:
         """Rows of pixels as images in channels-last memory format."""
@@ -47,10 +51,10 @@ class ResidentFeed:
         source: Source,
         *,
         order: SampleOrder,
-        preprocess: Preprocess,
+        preprocess: Preparation,
         micro_batch_size: int,
         device: torch.device,
-        augmentation: Augmentation | None = None,
+        augmentation: AnyAugmentation | None = None,
         replica: int = 0,
         replicas: int = 1,
     ) -> None:
@@ -87,13 +91,15 @@ class ResidentFeed:
         place = update - self._block.start
         rows = self._rows[place]
         images = self._data.images.index_select(0, rows).view(self._images_shape).unbind(0)
-        labels = self._data.labels.index_select(0, rows).view(self._images_shape[:2]).unbind(0)
+        labels = self._data.labels.index_select(0, rows)
+        labels_of = labels.view(*self._images_shape[:2], *labels.shape[1:]).unbind(0)
         weights = self._weights.get(update)
         for index, slots in enumerate(self._slots):
             mix = None if self._mix is None else self._mix[place, index]
+            prepared = self._prepared(images[index], labels_of[index], place=(place, index), mix=mix)
             batch = make_micro_batch(
-                self._prepared(images[index], place=(place, index), mix=mix),
-                labels=labels[index],
+                prepared[0],
+                labels=prepared[1],
                 weights=None if weights is None else weights[index],
                 slots=slots,
                 mix=mix,
@@ -108,13 +114,15 @@ class ResidentFeed:
         self._draws = self._mix = None
         del self._data
 
-    def _prepared(self, rows: Tensor, *, place: tuple[int, int], mix: Tensor | None) -> Tensor:
+    def _prepared(
+        self, rows: Tensor, labels: Tensor, *, place: tuple[int, int], mix: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         images = self._data.as_images(rows)
         if self._augmentation is None:
-            return self._preprocess(images)
+            return self._preprocess.both(images, labels)
         assert self._draws is not None, "the block has no draws"
         return self._augmentation.prepare(
-            images, preprocess=self._preprocess, draws=self._draws[place], mix=mix
+            images, labels, preprocess=self._preprocess, draws=self._draws[place], mix=mix
         )
 
     def _load_block(self, update: int) -> None:

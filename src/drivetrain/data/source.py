@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from drivetrain.errors import BadInputError
 
 ImageDtype = Literal["uint8", "float32"]
-Normalisation = Literal["unit", "standardise", "imagenet"]
+Normalisation = Literal["unit", "standardise", "imagenet", "symmetric"]
+TaskName = Literal["classification", "segmentation"]
 CHUNK_BYTES = 16 * 2**20
 
 
@@ -23,8 +24,11 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Images (samples, height, width, channels) in uint8 or float32, and their labels."""
+    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Images (samples, height, width, channels) in uint8 or float32, and their labels.
+
+        A label is a class (int64), or of segmentation a mask (height, width, label channels) in uint8.
+        """
         ...
 
 
@@ -39,7 +43,7 @@ class AugmentingSource(Source, Protocol):
 
     def fetch_augmented(
         self, indices: NDArray[np.int64], passes: NDArray[np.int64]
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples at `indices`, changed as it belongs to the pass over the samples of each."""
         ...
 
@@ -49,6 +53,8 @@ class DataSpec:
     """The shape of a source's samples; a run directory keeps it, so that prediction needs no data set.
 
     Where `short_side` is set, samples are the middle of image files whose short side was scaled to it.
+    Of segmentation, `mask_values` is how each class is written in mask files (one grey value, or a colour),
+    and `tile`, where set, the side of the tiles that training cuts out of images of any size.
     """
 
     channels: int
@@ -59,6 +65,9 @@ class DataSpec:
     image_dtype: ImageDtype
     normalisation: Normalisation = "unit"
     short_side: int | None = None
+    task: TaskName = "classification"
+    mask_values: tuple[tuple[int, ...], ...] = ()
+    tile: int | None = None
 
     @property
     def image_bytes(self) -> int:
@@ -72,12 +81,14 @@ class DataSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
-        return {**asdict(self), "class_names": list(self.class_names)}
+        lists = {"class_names": list(self.class_names), "mask_values": [list(v) for v in self.mask_values]}
+        return {**asdict(self), **lists}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
         """What `to_json` wrote."""
-        return cls(**{**values, "class_names": tuple(values["class_names"])})
+        mask_values = tuple(tuple(value) for value in values.get("mask_values", ()))
+        return cls(**{**values, "class_names": tuple(values["class_names"]), "mask_values": mask_values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +138,7 @@ class SubsetSource:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples at `indices` of the subset."""
         return self.source.fetch(self.indices[indices])
 
@@ -138,7 +149,7 @@ class SubsetSource:
 
     def fetch_augmented(
         self, indices: NDArray[np.int64], passes: NDArray[np.int64]
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples at `indices` of the subset, changed as it belongs to their passes over the samples."""
         assert isinstance(self.source, AugmentingSource), "the source does not augment"
         return self.source.fetch_augmented(self.indices[indices], passes)
@@ -151,8 +162,10 @@ def index_chunks(samples: int, *, sample_bytes: int) -> Iterator[NDArray[np.int6
         yield np.arange(first, min(first + per_chunk, samples), dtype=np.int64)
 
 
-def require_labels(labels: NDArray[np.int64], *, num_classes: int) -> None:
+def require_labels(labels: NDArray[Any], *, num_classes: int) -> None:
     """Refuses labels that no output of the model stands for."""
+    if labels.ndim > 1:
+        labels = labels[..., 0].reshape(-1)
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
         wrong = labels[(labels < 0) | (labels >= num_classes)][0]
         raise BadInputError(

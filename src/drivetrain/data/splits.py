@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from drivetrain.data.bad_samples import settle_bad_samples
 from drivetrain.data.cifar import open_cifar
 from drivetrain.data.digits import open_digits
+from drivetrain.data.fold_schemes import fold_indices, system_a_split
 from drivetrain.data.folds import take_fold
 from drivetrain.data.image_folder import ImageRequest, open_image_folder
 from drivetrain.data.info import (
@@ -19,15 +20,22 @@ from drivetrain.data.info import (
     held_out_count,
     is_external_dataset,
 )
+from drivetrain.data.isbi2012 import open_isbi2012
 from drivetrain.data.labels import known_labels_of
+from drivetrain.data.mask_folder import open_mask_folder
 from drivetrain.data.mnist import open_mnist
 from drivetrain.data.pack_read import open_packed
+from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.synthetic import open_synthetic
+from drivetrain.data.synthetic_em import open_synthetic_em
 from drivetrain.errors import BadInputError
 from drivetrain.program.randomness import draw_permutation, stream_key
 from drivetrain.recipe.check_folds import require_fold
 from drivetrain.recipe.schema import Recipe
+
+# The systems that published on these data trained on the first images and validated on the last.
+_HELD_OUT_IN_ORDER = "isbi2012"
 
 
 def open_data(recipe: Recipe) -> DataSplits:
@@ -94,28 +102,81 @@ def _open_folder(recipe: Recipe) -> DataSplits:
     return open_image_folder(recipe.data_dir, request=_image_request(recipe))
 
 
+def _open_isbi2012(recipe: Recipe) -> DataSplits:
+    return as_samples(open_isbi2012(recipe.data_dir), recipe=recipe)
+
+
+def _open_mask_folder(recipe: Recipe) -> DataSplits:
+    folder = open_mask_folder(
+        recipe.data_dir,
+        channels=recipe.channels,
+        num_classes=recipe.num_classes,
+        on_bad_sample=recipe.on_bad_sample,
+    )
+    return as_samples(folder, recipe=recipe)
+
+
+def _open_synthetic_em(recipe: Recipe) -> DataSplits:
+    generated = open_synthetic_em(
+        seed=recipe.seed,
+        dataset_size=recipe.dataset_size,
+        image_size=recipe.image_size,
+        channels=recipe.channels,
+        num_classes=recipe.num_classes,
+    )
+    return as_samples(generated, recipe=recipe)
+
+
 _OPENERS: dict[str, Callable[[Recipe], DataSplits]] = {
     "cifar10": lambda recipe: open_cifar("cifar10", data_dir=recipe.data_dir),
     "cifar100": lambda recipe: open_cifar("cifar100", data_dir=recipe.data_dir),
     "digits": lambda _: open_digits(),
     "image-folder": _open_folder,
     "imagenet": _open_folder,
+    "isbi2012": _open_isbi2012,
+    "mask-folder": _open_mask_folder,
     "mnist": lambda recipe: open_mnist(recipe.data_dir),
     "packed": lambda recipe: open_packed(recipe.data_dir, request=_image_request(recipe)),
     "synthetic": _open_synthetic,
+    "synthetic-em": _open_synthetic_em,
 }
 
 
 def _arrange(splits: DataSplits, *, recipe: Recipe, default_fraction: float = 0.0) -> DataSplits:
     splits = _with_asked_shape(splits, recipe=recipe)
     if recipe.folds is not None and recipe.fold is not None:
-        return _limit(
-            take_fold(splits, folds=recipe.folds, fold=recipe.fold, seed=recipe.seed), recipe=recipe
-        )
+        return _limit(_take_fold(splits, recipe=recipe), recipe=recipe)
     fraction = default_fraction if recipe.validation_fraction is None else recipe.validation_fraction
+    if recipe.dataset == _HELD_OUT_IN_ORDER and recipe.validation_fraction is None:
+        return _limit(_with_parts(splits, *system_a_split(len(splits.train))), recipe=recipe)
     if fraction:
         splits = _hold_out(splits, fraction=fraction, seed=recipe.seed)
     return _limit(splits, recipe=recipe)
+
+
+def _take_fold(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
+    assert recipe.folds is not None
+    assert recipe.fold is not None
+    if splits.spec.task == "classification":
+        return take_fold(splits, folds=recipe.folds, fold=recipe.fold, seed=recipe.seed)
+    train, validation = fold_indices(
+        recipe.fold_scheme,
+        samples=len(splits.train),
+        folds=recipe.folds,
+        fold=recipe.fold,
+        seed=recipe.seed,
+    )
+    return _with_parts(splits, train, validation)
+
+
+def _with_parts(splits: DataSplits, train: NDArray[np.int64], validation: NDArray[np.int64]) -> DataSplits:
+    """Cuts the training samples in two; what was there for validation is for testing."""
+    return replace(
+        splits,
+        train=SubsetSource(splits.train, train),
+        validation=SubsetSource(splits.train, validation),
+        test=splits.test if splits.test is not None else splits.validation,
+    )
 
 
 def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
@@ -142,12 +203,7 @@ def _hold_out(splits: DataSplits, *, fraction: float, seed: int) -> DataSplits:
     chosen = draw_permutation(stream_key(seed, "validation split"), samples)[:count]
     is_held_out = np.zeros(samples, dtype=bool)
     is_held_out[chosen] = True
-    return replace(
-        splits,
-        train=SubsetSource(splits.train, np.flatnonzero(~is_held_out)),
-        validation=SubsetSource(splits.train, np.flatnonzero(is_held_out)),
-        test=splits.test if splits.test is not None else splits.validation,
-    )
+    return _with_parts(splits, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))
 
 
 def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from drivetrain.data.augment.chain import Augmentation
+from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.host_batch import HostBatch, HostPreparation, Travel
 from drivetrain.data.loader import BatchLoader, HostBatches
 from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, micro_batch_slice, replica_slots, without_padding
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import Source
 
 
@@ -52,13 +52,13 @@ class StreamFeed:
         source: Source,
         *,
         order: SampleOrder,
-        preprocess: Preprocess,
+        preprocess: Preparation,
         micro_batch_size: int,
         device: torch.device,
         num_workers: int,
         preprocess_on_device: bool = False,
         eight_bit_transfer: bool = False,
-        augmentation: Augmentation | None = None,
+        augmentation: AnyAugmentation | None = None,
         replica: int = 0,
         replicas: int = 1,
     ) -> None:
@@ -91,10 +91,8 @@ class StreamFeed:
         """The micro-batches of an update as they arrive."""
         for index, slots in enumerate(self._slots):
             batch = self._arrived(update, index)
-            images = self._preparation.on_device(batch)
-            yield make_micro_batch(
-                images, labels=batch.labels, weights=batch.weights, slots=slots, mix=batch.mix
-            )
+            images, labels = self._preparation.on_device(batch)
+            yield make_micro_batch(images, labels=labels, weights=batch.weights, slots=slots, mix=batch.mix)
 
     def close(self) -> None:
         """Ends the loader workers."""

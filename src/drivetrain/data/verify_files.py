@@ -1,6 +1,6 @@
 """Counts a data set's samples and compares them with what it should have: `drivetrain data check NAME`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from drivetrain.data.bad_samples import find_bad
@@ -12,6 +12,7 @@ from drivetrain.data.info import DatasetInfo, dataset_info
 from drivetrain.data.mnist import open_mnist
 from drivetrain.data.pack_read import damaged_files, is_pack, open_packed
 from drivetrain.data.source import BadSample, DataSplits
+from drivetrain.data.verify_masks import check_isbi2012, check_mask_folder
 from drivetrain.errors import BadInputError, RunFailedError
 
 _ANY_SIZE = 8
@@ -19,7 +20,11 @@ _ANY_SIZE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedDataset:
-    """What was found; `train` and `validation` are counts of samples."""
+    """What was found; `train`, `validation` and `test` are counts of samples.
+
+    Of segmentation also how many images have which size (height x width), and which share of the pixels is of
+    each class.
+    """
 
     name: str
     train: int
@@ -28,6 +33,8 @@ class CheckedDataset:
     classes: int
     warnings: tuple[str, ...]
     bad_samples: tuple[BadSample, ...]
+    image_sizes: dict[str, int] = field(default_factory=dict)
+    class_shares: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_readable(self) -> bool:
@@ -41,6 +48,8 @@ def check_dataset(name: str, *, data_dir: str | None) -> CheckedDataset:
         raise BadInputError(f"data check {name} has nothing to check: its samples are generated.")
     if info.needs_files:
         existing_folder(data_dir, dataset=info.name, holding="its files")
+    if info.task == "segmentation":
+        return _checked_masks(info, data_dir or "")
     try:
         splits = _open(info, data_dir)
         bad = _unreadable(splits)
@@ -57,6 +66,22 @@ def check_dataset(name: str, *, data_dir: str | None) -> CheckedDataset:
         classes=splits.spec.num_classes,
         warnings=tuple(splits.warnings) or _size_warnings(info, train=counts[0], validation=counts[1]),
         bad_samples=bad,
+    )
+
+
+def _checked_masks(info: DatasetInfo, data_dir: str) -> CheckedDataset:
+    try:
+        found = check_isbi2012(data_dir) if info.name == "isbi2012" else check_mask_folder(data_dir)
+    except BadInputError as error:
+        raise RunFailedError(str(error)) from error
+    return CheckedDataset(
+        name=info.name,
+        **found.counts,
+        classes=len(found.class_shares),
+        warnings=found.warnings,
+        bad_samples=found.bad_samples,
+        image_sizes=found.image_sizes,
+        class_shares=found.class_shares,
     )
 
 

@@ -15,7 +15,7 @@ from drivetrain.models.registry import check_image_size, check_model_name, is_ex
 from drivetrain.program.randomness import stream_key
 from drivetrain.suggest import did_you_mean
 
-__all__ = ["build_model", "create_model", "in_working_form"]
+__all__ = ["build_model", "create_model", "in_working_form", "takes_parameter"]
 
 _OPTION_OF = {"channels": "--channels", "image_size": "--image-size", "num_classes": "--num-classes"}
 
@@ -67,17 +67,30 @@ def in_working_form(model: nn.Module) -> nn.Module:
     return model.to(device="cpu", dtype=torch.float32)
 
 
+def takes_parameter(name: str, word: str) -> bool:
+    """Whether a model's factory can be given `word` by name."""
+    check_model_name(name)
+    with torch.random.fork_rng(devices=[]):
+        factory = import_factory(name, option="--model") if is_external_model(name) else _registered(name)
+    accepted = _keyword_parameters(factory)
+    return accepted is None or word in accepted
+
+
+def _registered(name: str) -> Callable[..., InitialisedModel]:
+    module_name, _, function_name = model_info(name).factory.partition(":")
+    factory: Callable[..., InitialisedModel] = getattr(import_module(module_name), function_name)
+    return factory
+
+
 def _build_registered(name: str, *, shape: Mapping[str, int], params: Mapping[str, Any]) -> InitialisedModel:
     info = model_info(name)
     native = {"channels": info.channels, "image_size": info.image_size, "num_classes": info.num_classes}
     full_shape = {**native, **shape}
     check_image_size(info, full_shape["image_size"])
-    module_name, _, function_name = info.factory.partition(":")
-    factory = getattr(import_module(module_name), function_name)
+    factory = _registered(name)
     arguments = _select_arguments(name, factory, shape=full_shape, params=params)
     with torch.random.fork_rng(devices=[]):
-        model: InitialisedModel = factory(**arguments)
-    return model
+        return factory(**arguments)
 
 
 def _build_external(

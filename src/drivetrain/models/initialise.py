@@ -24,11 +24,12 @@ class InitialisedModel(nn.Module):
     """A model of this package; a family overrides `initialiser_of` where Keras' defaults do not hold."""
 
     def initialiser_of(self, parameter_name: str) -> Initialiser:
-        """What draws one parameter: biases 0, scales of batch norms 1, kernels Glorot uniform."""
+        """What draws one parameter: biases 0, scales of norms 1, kernels Glorot uniform."""
         layer_name, _, role = parameter_name.rpartition(".")
         if role == "bias":
             return zeros
-        return ones if isinstance(self.get_submodule(layer_name), _BatchNorm) else glorot_uniform
+        is_norm = isinstance(self.get_submodule(layer_name), _BatchNorm | nn.GroupNorm)
+        return ones if is_norm else glorot_uniform
 
 
 @torch.no_grad()
@@ -41,12 +42,12 @@ def initialise_parameters(model: InitialisedModel, *, seed: int) -> None:
 
 def variance_scaling(tensor: Tensor, generator: torch.Generator) -> None:
     """Truncated normal of variance 1 / fan_in (Keras' VarianceScaling with its defaults)."""
-    fan_in, _ = _fans(tensor)
-    deviation = math.sqrt(1.0 / fan_in) / _TRUNCATED_DEVIATION
-    half_mass = math.erf(_TRUNCATION / math.sqrt(2.0))
-    draws = _draw_uniform(tensor, low=-half_mass, high=half_mass, generator=generator)
-    bound = _TRUNCATION * deviation
-    tensor.copy_(draws.erfinv_().mul_(math.sqrt(2.0) * deviation).clamp_(-bound, bound))
+    _draw_truncated_normal(tensor, scale=1.0, generator=generator)
+
+
+def he_normal(tensor: Tensor, generator: torch.Generator) -> None:
+    """Truncated normal of variance 2 / fan_in, which keeps the variance through a ReLU."""
+    _draw_truncated_normal(tensor, scale=2.0, generator=generator)
 
 
 def glorot_uniform(tensor: Tensor, generator: torch.Generator) -> None:
@@ -65,6 +66,15 @@ def ones(tensor: Tensor, _generator: torch.Generator) -> None:
     tensor.fill_(1.0)
 
 
+def _draw_truncated_normal(tensor: Tensor, *, scale: float, generator: torch.Generator) -> None:
+    fan_in, _ = _fans(tensor)
+    deviation = math.sqrt(scale / fan_in) / _TRUNCATED_DEVIATION
+    half_mass = math.erf(_TRUNCATION / math.sqrt(2.0))
+    draws = _draw_uniform(tensor, low=-half_mass, high=half_mass, generator=generator)
+    bound = _TRUNCATION * deviation
+    tensor.copy_(draws.erfinv_().mul_(math.sqrt(2.0) * deviation).clamp_(-bound, bound))
+
+
 def _draw_uniform(tensor: Tensor, *, low: float, high: float, generator: torch.Generator) -> Tensor:
     return torch.empty(tensor.shape, dtype=torch.float64, device="cpu").uniform_(
         low, high, generator=generator
@@ -72,6 +82,10 @@ def _draw_uniform(tensor: Tensor, *, low: float, high: float, generator: torch.G
 
 
 def _fans(kernel: Tensor) -> tuple[int, int]:
-    """Inputs and outputs of one unit, of a kernel laid out (outputs, inputs, height, width)."""
+    """Inputs and outputs of one unit, of a kernel laid out (outputs, inputs, height, width).
+
+    A transposed convolution's kernel has the two the other way round, as in Keras, where fan_in counts its
+    outputs; Glorot's rule takes their sum.
+    """
     receptive_field = kernel[0, 0].numel()
     return kernel.shape[1] * receptive_field, kernel.shape[0] * receptive_field

@@ -1,13 +1,16 @@
 """The model a recipe describes, in one fixed order: build, edit, take over weights, freeze."""
 
+from typing import Any
+
 from torch import nn
 
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
-from drivetrain.models.create import build_model
+from drivetrain.models.create import build_model, takes_parameter
 from drivetrain.models.edit import edit_model
 from drivetrain.models.freeze import freeze_parameters
 from drivetrain.models.load_weights import load_initial_weights
+from drivetrain.models.registry import check_image_size, is_external_model, model_info
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["outline_model", "prepare_model", "rebuild_model"]
@@ -31,13 +34,16 @@ def prepare_model(
 
 def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:
     """The model as a checkpoint's weights fit it, for evaluation and prediction."""
+    image_size = recipe.image_size or spec.tile
+    if image_size is None and not is_external_model(recipe.model):
+        check_image_size(model_info(recipe.model), spec.width)
     built = build_model(
         recipe.model,
         channels=spec.channels,
-        image_size=recipe.image_size or spec.height,
+        image_size=image_size or spec.height,
         num_classes=spec.num_classes,
         seed=recipe.seed,
-        params=recipe.model_params,
+        params=_factory_params(recipe),
     )
     return edit_model(built, recipe.model_edit, seed=recipe.seed)
 
@@ -50,12 +56,28 @@ def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes
         image_size=image_size,
         num_classes=num_classes,
         seed=recipe.seed,
-        params=recipe.model_params,
+        params=_factory_params(recipe),
         draws_weights=False,
     )
     edited = edit_model(built, recipe.model_edit, seed=recipe.seed)
     freeze_parameters(edited, recipe.freeze)
     return edited
+
+
+def _factory_params(recipe: Recipe) -> dict[str, Any]:
+    """`--model-params`, and `--model-width` under the name that factories have for it."""
+    if recipe.model_width is None:
+        return recipe.model_params
+    if "width" in recipe.model_params:
+        raise BadInputError(
+            f"--model-width {recipe.model_width} and width in --model-params say the same; leave one out."
+        )
+    if not takes_parameter(recipe.model, "width"):
+        raise BadInputError(
+            f"--model-width {recipe.model_width} has no effect on {recipe.model}, which has no width; "
+            "unet, unet_medical and unet_same have one."
+        )
+    return {**recipe.model_params, "width": recipe.model_width}
 
 
 def _own_model(model: nn.Module, recipe: Recipe) -> nn.Module:

@@ -4,16 +4,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from drivetrain.errors import BadInputError
+from drivetrain.models.sizes import nearest_sizes
 from drivetrain.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from drivetrain.data.source import TaskName
 
 _EXTERNAL_SYNTAX = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model before it is built; the sizes are those it is made for."""
+    """What is known of a model before it is built; the sizes are those it is made for.
+
+    `image_size` is the side of the picture. A model with an output margin sees that many pixels more on each
+    side, and its output has the size of the picture.
+    """
 
     name: str
     factory: str
@@ -23,6 +32,10 @@ class ModelInfo:
     num_classes: int
     min_image_size: int
     description: str
+    task: "TaskName" = "classification"
+    output_margin: int = 0
+    image_size_step: int = 1
+    """Sizes that work lie this far apart, from the smallest on."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,9 @@ class _Family:
     num_classes: int
     min_image_size: int
     variants: Mapping[str, str]
+    task: "TaskName" = "classification"
+    output_margin: int = 0
+    image_size_step: int = 1
 
     def models(self) -> list[ModelInfo]:
         return [
@@ -46,6 +62,9 @@ class _Family:
                 num_classes=self.num_classes,
                 min_image_size=self.min_image_size,
                 description=description,
+                task=self.task,
+                output_margin=self.output_margin,
+                image_size_step=self.image_size_step,
             )
             for name, description in self.variants.items()
         ]
@@ -90,6 +109,29 @@ _FAMILIES = (
             for depth in (18, 34, 50, 101, 152)
         },
     ),
+    _Family(
+        module="unet",
+        channels=1,
+        image_size=388,
+        num_classes=2,
+        min_image_size=4,
+        variants={
+            "unet": "segmentation: the U-Net without padding, up-convolutions of 2 x 2",
+            "unet_medical": "segmentation: the U-Net without padding, up-convolutions of 3 x 3",
+        },
+        task="segmentation",
+        output_margin=92,
+        image_size_step=16,
+    ),
+    _Family(
+        module="unet_same",
+        channels=1,
+        image_size=256,
+        num_classes=2,
+        min_image_size=1,
+        variants={"unet_same": "segmentation: a padded U-Net of free depth, width and norm for any size"},
+        task="segmentation",
+    ),
 )
 
 _MODELS = {info.name: info for family in _FAMILIES for info in family.models()}
@@ -130,6 +172,11 @@ def has_factory_form(name: str) -> bool:
     return _EXTERNAL_SYNTAX.fullmatch(name) is not None
 
 
+def output_margin_of(name: str) -> int:
+    """Pixels on each side that a model sees and its output does not cover; a user's own model has none."""
+    return 0 if is_external_model(name) else model_info(name).output_margin
+
+
 def check_model_name(name: str) -> None:
     """Refuses a name that cannot be a model; a user's own factory is checked for its form alone."""
     if not is_external_model(name):
@@ -141,9 +188,30 @@ def check_model_name(name: str) -> None:
 
 
 def check_image_size(info: ModelInfo, image_size: int) -> None:
-    """Refuses images that a registered model's layers would shrink to nothing."""
+    """Refuses images that a registered model's layers would shrink to nothing, or cannot halve evenly."""
     if image_size < info.min_image_size:
         raise BadInputError(
             f"--image-size {image_size} is too small for {info.name}; "
             f"the smallest that works is --image-size {info.min_image_size}."
         )
+    below, above = nearest_sizes(image_size, smallest=info.min_image_size, step=info.image_size_step)
+    if image_size != below:
+        raise BadInputError(
+            f"Images or tiles of {image_size} pixels do not fit {info.name}; the nearest sizes that work are "
+            f"--image-size (or --tile-size) {below} and {above}."
+        )
+
+
+def nearest_image_size(name: str, image_size: int) -> int:
+    """The size nearest to a wished one that a model can take; a user's own model is taken to take any."""
+    if is_external_model(name):
+        return image_size
+    info = model_info(name)
+    wished = max(image_size, info.min_image_size)
+    below, above = nearest_sizes(wished, smallest=info.min_image_size, step=info.image_size_step)
+    return below if wished - below <= above - wished else above
+
+
+def model_task(name: str) -> str | None:
+    """What a model is for; None of a user's own, which does not say."""
+    return None if is_external_model(name) else model_info(name).task

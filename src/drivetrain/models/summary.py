@@ -44,7 +44,10 @@ class ModelTotals:
 
 
 def describe_layers(model: nn.Module, *, channels: int, image_size: int) -> list[LayerRow]:
-    """The steps of a model in execution order, found by running a copy of it on one image."""
+    """The steps of a model in execution order, found by running a copy of it on one input.
+
+    `image_size` is that of the input: for a model with an output margin, larger than the picture.
+    """
     return _trace(model, channels=channels, image_size=image_size).rows
 
 

@@ -157,7 +157,9 @@ def _rates(learning_rate: LearningRate, *, lr_at: Sequence[int]) -> dict[str, fl
 
 def _model_totals(recipe: Recipe, shape: InputShape) -> "ModelTotals":
     from drivetrain.models.prepare import outline_model
+    from drivetrain.models.registry import output_margin_of
     from drivetrain.models.summary import summarise_model
 
     model = outline_model(recipe, **asdict(shape))
-    return summarise_model(model, channels=shape.channels, image_size=shape.image_size)
+    input_size = shape.image_size + 2 * output_margin_of(recipe.model)
+    return summarise_model(model, channels=shape.channels, image_size=input_size)

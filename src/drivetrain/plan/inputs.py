@@ -3,8 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from drivetrain.data.fold_schemes import held_out_size
 from drivetrain.data.folds import fold_size
-from drivetrain.data.info import dataset_info, held_out_count, is_external_dataset, sample_counts
+from drivetrain.data.info import (
+    dataset_info,
+    dataset_task,
+    held_out_count,
+    is_external_dataset,
+    sample_counts,
+)
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import is_external_model, model_info
 from drivetrain.recipe.messages import DEFAULT
@@ -51,7 +58,8 @@ class PlannedInputs:
 
 def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInputs:
     """Shape and number of the training samples; `origins` tells what was asked for from what is a default."""
-    asked = ImageShape(channels=recipe.channels, image_size=recipe.image_size, num_classes=recipe.num_classes)
+    image_size = recipe.image_size or recipe.tile_size
+    asked = ImageShape(channels=recipe.channels, image_size=image_size, num_classes=recipe.num_classes)
     is_named = origins["dataset"] != DEFAULT or origins["model"] == DEFAULT
     shape, shape_warnings = _image_shape(asked, recipe=recipe, is_named=is_named)
     samples, sample_warnings = _training_samples(recipe)
@@ -136,4 +144,8 @@ def _available_samples(recipe: Recipe) -> int:
 def _outside_fold(samples: int, recipe: Recipe) -> int:
     """What the other folds train on; without --fold, in fold 0, which is none of the smaller ones."""
     assert recipe.folds is not None
-    return samples - fold_size(samples, folds=recipe.folds, fold=recipe.fold or 0)
+    fold = recipe.fold or 0
+    if dataset_task(recipe.dataset) == "segmentation":
+        held_out = held_out_size(recipe.fold_scheme, samples=samples, folds=recipe.folds, fold=fold)
+        return samples - held_out
+    return samples - fold_size(samples, folds=recipe.folds, fold=fold)

@@ -4,8 +4,6 @@
 get their owner; 4. its parameters become one flat vector; 5. the optimiser takes that vector.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from torch import nn
 from drivetrain.cluster.devices import Device
 from drivetrain.data.feed import Feed
 from drivetrain.data.order import SampleOrder
+from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.factories import describe_failure
 from drivetrain.optim.optimiser import build_optimiser
@@ -23,10 +22,11 @@ from drivetrain.program.batch_norm import install_batch_norm_owner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.forward import build_forward, choose_precision
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.training import GradientRules, TrainingProgram
 from drivetrain.recipe.schema import Recipe
-from drivetrain.tasks.classification import ClassificationTask
+from drivetrain.tasks.build import build_task
 
 
 def build_program(
@@ -37,21 +37,27 @@ def build_program(
     feed: Feed,
     order: SampleOrder,
     device: Device,
+    spec: DataSpec,
     class_weights: NDArray[np.float32] | None = None,
 ) -> TrainingProgram:
     """The training program of one device."""
+    precision = choose_precision(recipe, device)
     model = place_model(model, device)
     context = UpdateContext(device.torch_device)
     install_counter_dropout(model, seed=recipe.seed, context=context)
     batch_norms = install_batch_norm_owner(model, kept_share=recipe.bn_momentum, wide_dtype=device.wide_dtype)
     parameters = FlatParameters(model)
     averaged = [parameters.values, *batch_norms.statistics]
+    weights = None if class_weights is None else torch.from_numpy(class_weights).to(device.torch_device)
+    task = build_task(recipe, spec, class_weights=weights)
     return TrainingProgram(
         model=model,
+        forward=build_forward(recipe, model, precision=precision),
+        precision=precision,
         parameters=parameters,
         batch_norms=batch_norms,
         context=context,
-        task=_training_task(recipe, class_weights, device),
+        task=task,
         optimiser=build_optimiser(recipe, values=parameters.values, segments=parameters.segments),
         learning_rate=plan.learning_rate,
         rules=GradientRules(
@@ -61,24 +67,13 @@ def build_program(
         ),
         feed=feed,
         order=order,
-        records=UpdateRecords(plan.epochs.total_updates, device=device.torch_device, dtype=device.wide_dtype),
+        records=UpdateRecords(
+            plan.epochs.total_updates, score=task.metric, device=device.torch_device, dtype=device.wide_dtype
+        ),
         device=device,
         seed=recipe.seed,
         average=None if recipe.ema is None else WeightAverage(averaged, kept_share=recipe.ema),
     )
-
-
-def _training_task(
-    recipe: Recipe, class_weights: NDArray[np.float32] | None, device: Device
-) -> ClassificationTask:
-    if class_weights is None:
-        return build_task(recipe)
-    return replace(build_task(recipe), class_weights=torch.from_numpy(class_weights).to(device.torch_device))
-
-
-def build_task(recipe: Recipe) -> ClassificationTask:
-    """The task as it is measured: every sample counts the same."""
-    return ClassificationTask(label_smoothing=recipe.label_smoothing)
 
 
 def place_model(model: nn.Module, device: Device) -> nn.Module:

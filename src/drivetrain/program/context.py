@@ -14,9 +14,16 @@ class UpdateContext:
     def __init__(self, device: torch.device) -> None:
         self.update: Tensor = torch.zeros((), dtype=torch.int64, device=device)
         self.slots: Tensor = torch.zeros(1, dtype=torch.int64, device=device)
-        self.forward_passes = 0
+        # Cleared rather than counted on: compiled layers see the same state at the start of every pass.
+        self.uses: dict[int, int] = {}
 
     def begin_forward(self, slots: Tensor) -> None:
         """Tells the layers that another micro-batch comes, and where its samples stand."""
         self.slots = slots
-        self.forward_passes += 1
+        self.uses.clear()
+
+    def count_use(self, layer: int) -> int:
+        """How often a layer ran before in this forward pass."""
+        before = self.uses.get(layer, 0)
+        self.uses[layer] = before + 1
+        return before

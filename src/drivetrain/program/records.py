@@ -7,20 +7,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-RECORDED = ("loss", "accuracy", "learning_rate")
-
 
 class UpdateRecords:
     """One number per update and quantity; NaN where an update has not run."""
 
     def __init__(
-        self, total_updates: int, *, device: torch.device, dtype: torch.dtype = torch.float64
+        self, total_updates: int, *, score: str, device: torch.device, dtype: torch.dtype = torch.float64
     ) -> None:
         self.columns: dict[str, Tensor] = {
-            name: torch.full((total_updates,), torch.nan, dtype=dtype, device=device) for name in RECORDED
+            name: torch.full((total_updates,), torch.nan, dtype=dtype, device=device)
+            for name in ("loss", score, "learning_rate")
         }
 
-    def write(self, update: int, **values: Tensor) -> None:
+    def write(self, update: int, values: Mapping[str, Tensor]) -> None:
         for name, value in values.items():
             self.columns[name][update] = value
 

@@ -18,10 +18,12 @@ from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.batch_norm import BatchNormOwner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.forward import Forward, Precision
 from drivetrain.program.gradients import add_l2_, clip_norm_
 from drivetrain.program.randomness import stream_key
 from drivetrain.program.records import UpdateRecords
 from drivetrain.tasks.classification import ClassificationTask
+from drivetrain.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +40,12 @@ class TrainingProgram:
     """One weight update after the other, without fetching anything from the device."""
 
     model: nn.Module
+    forward: Forward
+    precision: Precision
     parameters: FlatParameters
     batch_norms: BatchNormOwner
     context: UpdateContext
-    task: ClassificationTask
+    task: Task
     optimiser: Optimiser
     learning_rate: LearningRate
     rules: GradientRules
@@ -74,7 +78,7 @@ class TrainingProgram:
         """All micro-batches of one update, then the weights, then the statistics."""
         self.context.update.fill_(update)
         self.parameters.gradients.zero_()
-        loss, accuracy = self._accumulate(update)
+        loss, score = self._accumulate(update)
         self._finish_gradient()
         rate = self.learning_rate.on_device(self.context.update)
         self.optimiser.step(
@@ -86,10 +90,10 @@ class TrainingProgram:
         self.batch_norms.commit()
         if self.average is not None:
             self.average.move(self.context.update, wide_dtype=self.device.wide_dtype)
-        self.records.write(update, loss=loss, accuracy=accuracy, learning_rate=rate)
+        self.records.write(update, {"loss": loss, self.task.metric: score, "learning_rate": rate})
 
     def _accumulate(self, update: int) -> tuple[Tensor, Tensor]:
-        """Adds up the mean gradient over the global batch; returns its mean loss and accuracy."""
+        """Adds up the mean gradient over the global batch; returns its mean loss and score."""
         real_samples = self.order.real_samples(update)
         has_padding = real_samples < self.order.global_batch
         samples = self.order.indices(update) if has_padding else None
@@ -110,21 +114,22 @@ class TrainingProgram:
 
     def _micro_batch(self, batch: MicroBatch, *, share: float) -> tuple[Tensor, Tensor]:
         self.context.begin_forward(batch.slots)
-        logits = self.model(batch.images)
-        losses = self._losses(logits, batch)
-        correct = self.task.correct(logits, batch.labels).to(losses.dtype)
+        logits = self.forward(batch.images)
+        losses, scores = self._losses_and_scores(logits, batch)
         if batch.weights is not None:
-            losses, correct = losses * batch.weights, correct * batch.weights
+            losses, scores = losses * batch.weights, scores * batch.weights
         loss = losses.sum() * share
         (loss * self.rules.loss_scaling if self.rules.loss_scaling else loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), correct.sum() * share
+        return loss.detach(), scores.sum() * share
 
-    def _losses(self, logits: Tensor, batch: MicroBatch) -> Tensor:
+    def _losses_and_scores(self, logits: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
         if batch.mix is None or batch.partner_labels is None:
-            return self.task.losses(logits, batch.labels)
-        return self.task.mixed_losses(
+            return self.task.losses_and_scores(logits, batch.labels)
+        assert isinstance(self.task, ClassificationTask), "only whole labels can be mixed"
+        losses = self.task.mixed_losses(
             logits, batch.labels, partners=batch.partner_labels, own_share=batch.mix
         )
+        return losses, self.task.correct(logits, batch.labels).to(losses.dtype)
 
     def _finish_gradient(self) -> None:
         gradients = self.parameters.gradients

@@ -15,6 +15,7 @@ from drivetrain.recipe.check_optimisation import (
     warn_of_idle_staircase,
     warn_of_long_warmup,
 )
+from drivetrain.recipe.check_task import check_segmentation, check_task
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.messages import place
 from drivetrain.recipe.schema import Recipe
@@ -32,6 +33,8 @@ _IDLE_OPTIONS = (
     ("num_workers", "data_placement", "resident"),
     ("rand_augment_magnitude", "rand_augment", 0),
     ("random_resized_crop", "augment", False),
+    ("border_sigma", "border_weight", 0),
+    ("half_type", "precision", "32.32"),
     ("evaluate_every", "validation", False),
     ("stop_at", "validation", False),
     ("patience", "validation", False),
@@ -136,6 +139,12 @@ def _check_modes(given: Given) -> None:
             f"{given.option('overwrite')} would remove what {given.option('training')} is to validate; "
             "leave out --overwrite."
         )
+    if recipe.predict_after and not (recipe.training and recipe.checkpoints and not recipe.clean_dir):
+        field = next(name for name in ("training", "checkpoints", "clean_dir") if given.is_asked(name))
+        raise BadInputError(
+            f"{given.option('predict_after')} needs a checkpoint of this training, which "
+            f"{given.option(field)} does not leave; leave one of the two out."
+        )
     if not recipe.training and not recipe.validation:
         raise BadInputError(
             f"{given.option('training')} and {given.option('validation')} leave nothing to do; "
@@ -163,6 +172,8 @@ def _idle_options(given: Given) -> list[tuple[str, str, str]]:
 
 _RULES: tuple[Callable[[Given], None], ...] = (
     _check_names,
+    check_task,
+    check_segmentation,
     check_model_edits,
     _check_batch,
     _check_log_options,

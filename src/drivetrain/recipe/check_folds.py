@@ -4,6 +4,9 @@ from drivetrain.errors import BadInputError
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.schema import Recipe
 
+# These cut a shuffled order by a share of it, which is a fifth.
+_SCHEMES_OF_FIVE = ("nvidia", "habana")
+
 
 def check_folds(given: Given) -> None:
     """A fold is one of the folds, and only they say which samples validate."""
@@ -21,6 +24,20 @@ def check_folds(given: Given) -> None:
         raise BadInputError(
             f"{given.option('folds')} and {given.option('validation_fraction')} cannot both be given, each "
             "says which samples validate; leave one out."
+        )
+    _check_scheme(given)
+
+
+def _check_scheme(given: Given) -> None:
+    """A scheme cuts folds; one that a recipe's file names waits for them to be asked for."""
+    recipe = given.recipe
+    is_wanted_now = given.is_typed("fold_scheme") or (not given.origins and given.is_asked("fold_scheme"))
+    if recipe.folds is None and is_wanted_now:
+        raise BadInputError(f"{given.option('fold_scheme')} has no effect without folds; add --folds 5.")
+    if recipe.folds not in (None, 5) and recipe.fold_scheme in _SCHEMES_OF_FIVE:
+        raise BadInputError(
+            f"{given.option('folds')} is impossible with {given.option('fold_scheme')}, which always has 5; "
+            "--folds 5 works."
         )
 
 

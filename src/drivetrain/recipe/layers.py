@@ -126,7 +126,7 @@ def merge_layers(layers: Sequence[Layer]) -> Layer:
     values = dict(default_values())
     origins = dict.fromkeys(values, DEFAULT)
     for layer in layers:
-        for field in _replaced(layer):
+        for field in (*_replaced(layer), *_of_another_model(layer, values)):
             values[field], origins[field] = default_values()[field], DEFAULT
         _drop_foreign_keys(values, layer)
         values.update(layer.values)
@@ -159,6 +159,15 @@ def _replaced(layer: Layer) -> list[str]:
     schedule_params = layer.values.get("lr_schedule_params") or {}
     sets_rate = "initial_learning_rate" in schedule_params or "values" in schedule_params
     return [*fields, "learning_rate"] if sets_rate else fields
+
+
+def _of_another_model(layer: Layer, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What earlier layers said about a model does not follow to another one."""
+    return (
+        ("model_params", "model_width")
+        if layer.values.get("model", values["model"]) != values["model"]
+        else ()
+    )
 
 
 def _drop_foreign_keys(values: dict[str, Any], layer: Layer) -> None:

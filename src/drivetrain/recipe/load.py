@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from drivetrain.recipe.check import check_recipe
+from drivetrain.recipe.default_recipe import default_layers
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.layers import Layer, Setting, layer_of, merge_layers
 from drivetrain.recipe.messages import COMMAND_LINE, RUN_DIRECTORY, explain_validation_error
@@ -44,6 +45,8 @@ def resolve_recipe(
         *_recipe_layers(config, config_path),
         *_plain_layer(overrides, origin=COMMAND_LINE),
     ]
+    if base is None and config is None and config_path is None:
+        layers = [*default_layers(layers), *layers]
     merged = merge_layers(layers)
     recipe = _validated(merged)
     origins = dict(merged.origins)

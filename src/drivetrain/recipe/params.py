@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from drivetrain.recipe.plain import lower_text
+from drivetrain.recipe.plain import lower_text, number_as_text
 
 OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "lars"], BeforeValidator(lower_text)]
 ScheduleName = Annotated[
@@ -13,6 +13,11 @@ ScheduleName = Annotated[
 Remainder = Annotated[Literal["trim", "pad", "carry"], BeforeValidator(lower_text)]
 Placement = Annotated[Literal["auto", "resident", "stream"], BeforeValidator(lower_text)]
 BadSamplePolicy = Annotated[Literal["error", "skip"], BeforeValidator(lower_text)]
+FoldScheme = Annotated[Literal["disjoint", "graphcore", "nvidia", "habana"], BeforeValidator(lower_text)]
+SegmentationLoss = Annotated[Literal["softmax", "sigmoid"], BeforeValidator(lower_text)]
+PrecisionName = Annotated[Literal["auto", "32.32", "16.32"], BeforeValidator(number_as_text)]
+HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
+CompileMode = Annotated[Literal["off", "on"], BeforeValidator(lower_text)]
 Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
 WarmupMode = Annotated[Literal["shift", "mask"], BeforeValidator(lower_text)]
 

@@ -12,13 +12,18 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from drivetrain.recipe.params import (
     BadSamplePolicy,
+    CompileMode,
+    FoldScheme,
+    HalfType,
     LrScheduleParams,
     LrWarmupParams,
     OptimizerName,
     OptimizerParams,
     Placement,
+    PrecisionName,
     Remainder,
     ScheduleName,
+    SegmentationLoss,
     Verbosity,
 )
 from drivetrain.recipe.plain import (
@@ -78,6 +83,12 @@ class Recipe(BaseModel):
     model_params: Annotated[dict[str, Any], BeforeValidator(plain_mapping), _in("model")] = Field(
         default_factory=dict, description="keyword arguments for the model's factory, as YAML"
     )
+    model_width: Annotated[int | None, _in("model")] = Field(
+        default=None,
+        examples=[32],
+        ge=1,
+        description="channels of the model's first block, for models that have a width (unet, unet_same)",
+    )
     num_classes: Annotated[int | None, _in("model")] = Field(
         default=None, examples=[10], ge=1, description="classes (default: the data set's)"
     )
@@ -128,6 +139,12 @@ class Recipe(BaseModel):
     )
     image_size: Annotated[int | None, _in("data")] = Field(
         default=None, examples=[32], ge=1, description="resize images to this height and width (bilinear)"
+    )
+    tile_size: Annotated[int | None, _in("data")] = Field(
+        default=None,
+        examples=[256],
+        ge=1,
+        description="segmentation: train on random tiles of this side, at the images' own resolution",
     )
     limit_train_samples: Annotated[int | None, _in("data")] = Field(
         default=None, examples=[1000], ge=1, description="use only so many training samples"
@@ -184,6 +201,20 @@ class Recipe(BaseModel):
     mixup: Annotated[float, _in("data")] = Field(
         default=0.0, ge=0, description="alpha of mixing each training image with another (0: off)"
     )
+    rotate: Annotated[float, _in("data")] = Field(
+        default=0.0, ge=0, le=180, description="segmentation: turn training images by up to so many degrees"
+    )
+    elastic: Annotated[float, _in("data")] = Field(
+        default=0.0,
+        ge=0,
+        description="segmentation: bend training images by smooth shifts of about so many pixels",
+    )
+    gamma: Annotated[float, _in("data")] = Field(
+        default=0.0, ge=0, lt=1, description="segmentation: gamma of images, from 1 - this to 1 + this"
+    )
+    noise: Annotated[float, _in("data")] = Field(
+        default=0.0, ge=0, description="segmentation: deviation of noise on training images that span -1 to 1"
+    )
     on_bad_sample: Annotated[BadSamplePolicy, _in("data")] = Field(
         default="error", description="a file that cannot be read: stop, or leave the sample out"
     )
@@ -192,6 +223,10 @@ class Recipe(BaseModel):
     )
     fold: Annotated[int | None, _in("data")] = Field(
         default=None, examples=[0], ge=0, description="the fold to validate on; the others train"
+    )
+    fold_scheme: Annotated[FoldScheme, _in("data")] = Field(
+        default="disjoint",
+        description="how folds are cut: disjoint, or as the systems published on ISBI 2012 did it",
     )
 
     # batch
@@ -229,6 +264,10 @@ class Recipe(BaseModel):
         examples=[256],
         ge=1,
         description="samples per validation batch (default: a size this device runs well)",
+    )
+
+    flip_averaging: Annotated[bool, _free("batch")] = Field(
+        default=False, description="segmentation: measure and predict by the mean over four flips"
     )
 
     # length
@@ -294,6 +333,23 @@ class Recipe(BaseModel):
     label_smoothing: Annotated[float, _in("optimisation")] = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all classes"
     )
+    loss: Annotated[SegmentationLoss, _in("optimisation")] = Field(
+        default="softmax", description="segmentation: the cross-entropy beside the soft Dice"
+    )
+    cross_entropy_weight: Annotated[float, _in("optimisation")] = Field(
+        default=1.0, ge=0, description="segmentation: how much the cross-entropy counts in the loss"
+    )
+    dice_weight: Annotated[float, _in("optimisation")] = Field(
+        default=1.0, ge=0, description="segmentation: how much 1 - soft Dice counts in the loss"
+    )
+    border_weight: Annotated[float, _in("optimisation")] = Field(
+        default=0.0,
+        ge=0,
+        description="segmentation: extra weight of pixels between near objects (U-Net paper: 10; 0: off)",
+    )
+    border_sigma: Annotated[float, _in("optimisation")] = Field(
+        default=5.0, gt=0, description="how far apart, in pixels, objects are near"
+    )
     clip_norm: Annotated[float | None, _in("optimisation")] = Field(
         default=None,
         examples=[1.0],
@@ -312,6 +368,17 @@ class Recipe(BaseModel):
     )
     class_weights: Annotated[tuple[str, ...], _in("optimisation")] = Field(
         default=(), examples=[("balanced",)], description="balanced, or a weight for each class"
+    )
+
+    precision: Annotated[PrecisionName, _in("optimisation")] = Field(
+        default="auto",
+        description="bits of products and of weight updates; auto: 16.32 on an accelerator with bfloat16",
+    )
+    half_type: Annotated[HalfType, _in("optimisation")] = Field(
+        default="bfloat16", description="the 16-bit type of --precision 16.32"
+    )
+    compile: Annotated[CompileMode, _free("optimisation")] = Field(
+        default="off", description="compile the model (torch.compile) before it trains"
     )
 
     # events
@@ -365,6 +432,11 @@ class Recipe(BaseModel):
     checkpoints: Annotated[bool, _free("run")] = Field(default=True, description="write checkpoints")
     keep_checkpoints: Annotated[int, _free("run")] = Field(
         default=2, ge=1, description="newest checkpoints kept, beside the best one"
+    )
+    predict_after: Annotated[tuple[PathText, ...], _free("run")] = Field(
+        default=(),
+        examples=[("test-volume.tif",)],
+        description="images to predict once the training is finished, into the run's predictions/",
     )
     clean_dir: Annotated[bool, _free("run")] = Field(
         default=False, description="remove the checkpoints once the run is finished and validated"

@@ -1,6 +1,5 @@
 """Puts the parts of a run together: data, model, feed, program."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,24 +8,27 @@ from torch import nn
 
 from drivetrain.cluster.devices import Device
 from drivetrain.data.augment.build import build_augmentation
+from drivetrain.data.augment.chain import AnyAugmentation
+from drivetrain.data.augment.dense_build import build_dense_augmentation
 from drivetrain.data.bad_samples import bad_indices
-from drivetrain.data.feed import EvaluationFeed, Feed, fits_on_device, make_feed
+from drivetrain.data.dense_preprocess import DensePreprocess
+from drivetrain.data.feed import Feed, make_feed
 from drivetrain.data.labels import labels_of
+from drivetrain.data.masked_images import pixel_counts
 from drivetrain.data.order import SampleOrder
-from drivetrain.data.preprocess import Preprocess
-from drivetrain.data.source import DataSpec, DataSplits, Source
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.tile_source import masked_of
 from drivetrain.models.prepare import prepare_model
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
-from drivetrain.program.build import build_program, build_task, probe_output
-from drivetrain.program.evaluation import Evaluation, evaluate_model
+from drivetrain.program.build import build_program, probe_output
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
-from drivetrain.tasks.class_weights import class_weights_of
-
-_VALIDATION_PIXELS = 8 * 1024 * 1024
-_LARGEST_VALIDATION_BATCH = 512
+from drivetrain.run.evaluator import Evaluator, build_evaluator
+from drivetrain.tasks.class_weights import class_weights_of, pixel_class_weights
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,8 +36,8 @@ class Assembly:
     """A program, how to validate it, and what was said while building it."""
 
     program: TrainingProgram
-    evaluate: Callable[[], Evaluation] | None
-    preprocess: Preprocess
+    evaluate: Evaluator | None
+    preprocess: Preparation
     totals: ModelTotals
     is_own_model: bool
     warnings: list[str]
@@ -51,7 +53,7 @@ def assemble(
     continues: bool = False,
 ) -> Assembly:
     """Builds what a recipe describes; nothing is written. A run that continues has weights already."""
-    preprocess = Preprocess(data.spec, recipe.image_size)
+    preprocess = build_preparation(recipe, data.spec)
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
     totals = summarise_model(
         built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
@@ -67,13 +69,14 @@ def assemble(
         feed=feed,
         order=order,
         device=device,
+        spec=data.spec,
         class_weights=_class_weights(recipe, data),
     )
     _check_output(program, data.spec, preprocess)
     check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
     return Assembly(
         program=program,
-        evaluate=_evaluator(program, recipe, data.validation, preprocess) if recipe.validation else None,
+        evaluate=_evaluator(program, recipe, data, preprocess),
         preprocess=preprocess,
         totals=totals,
         is_own_model=model is not None,
@@ -98,7 +101,7 @@ def _training_feed(
     *,
     data: DataSplits,
     order: SampleOrder,
-    preprocess: Preprocess,
+    preprocess: Preparation,
     plan: TrainingPlan,
     device: Device,
 ) -> tuple[Feed, list[str]]:
@@ -112,9 +115,15 @@ def _training_feed(
         num_workers=recipe.num_workers,
         accelerator_side_preprocess=recipe.accelerator_side_preprocess,
         eight_bit_transfer=recipe.eight_bit_transfer,
-        augmentation=build_augmentation(recipe, data.spec, source=data.train),
+        augmentation=_augmentation(recipe, data, preprocess),
         memory_budget_bytes=device.free_memory_bytes,
     )
+
+
+def _augmentation(recipe: Recipe, data: DataSplits, preprocess: Preparation) -> AnyAugmentation | None:
+    if isinstance(preprocess, DensePreprocess):
+        return build_dense_augmentation(recipe, data.spec, preprocess=preprocess)
+    return build_augmentation(recipe, data.spec, source=data.train)
 
 
 def _model_warnings(program: TrainingProgram) -> list[str]:
@@ -133,52 +142,28 @@ def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
 def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | None:
     if not recipe.class_weights:
         return None
-    return class_weights_of(recipe.class_weights, labels_of(data.train), num_classes=data.spec.num_classes)
+    num_classes = data.spec.num_classes
+    if data.spec.task == "segmentation":
+        counts = pixel_counts(masked_of(data.train), num_classes=num_classes)
+        return pixel_class_weights(recipe.class_weights, counts, num_classes=num_classes)
+    return class_weights_of(recipe.class_weights, labels_of(data.train), num_classes=num_classes)
 
 
-def validation_batch_size(recipe: Recipe, preprocess: Preprocess) -> int:
-    """As many images as fill a comfortable number of pixels, unless the recipe says."""
-    if recipe.validation_micro_batch_size is not None:
-        return recipe.validation_micro_batch_size
-    pixels = preprocess.channels * preprocess.height * preprocess.width
-    return max(1, min(_LARGEST_VALIDATION_BATCH, _VALIDATION_PIXELS // pixels))
-
-
-def _check_output(program: TrainingProgram, spec: DataSpec, preprocess: Preprocess) -> None:
+def _check_output(program: TrainingProgram, spec: DataSpec, preprocess: Preparation) -> None:
     shape = (preprocess.channels, preprocess.height, preprocess.width)
     output = probe_output(program.model, shape=shape, device=program.device)
-    program.task.check_output(output, batch=2, num_classes=spec.num_classes)
+    program.task.check_output(output, batch=2, num_classes=spec.num_classes, size=preprocess.label_size)
 
 
 def _evaluator(
-    program: TrainingProgram, recipe: Recipe, source: Source | None, preprocess: Preprocess
-) -> Callable[[], Evaluation] | None:
-    if source is None:
+    program: TrainingProgram, recipe: Recipe, data: DataSplits, preprocess: Preparation
+) -> Evaluator | None:
+    if data.validation is None or not recipe.validation:
         return None
-    feed = evaluation_feed(recipe, source=source, preprocess=preprocess, device=program.device)
-
-    def evaluate() -> Evaluation:
-        return evaluate_model(
-            program.model,
-            feed,
-            task=build_task(recipe),
-            num_classes=preprocess.spec.num_classes,
-            wide_dtype=program.device.wide_dtype,
-        )
-
-    return evaluate
-
-
-def evaluation_feed(
-    recipe: Recipe, *, source: Source, preprocess: Preprocess, device: Device
-) -> EvaluationFeed:
-    """Every sample of a source once, in batches this device runs well."""
-    return EvaluationFeed(
-        source,
+    return build_evaluator(
+        recipe,
+        model=program.model,
+        source=data.validation,
         preprocess=preprocess,
-        batch_size=validation_batch_size(recipe, preprocess),
-        device=device.torch_device,
-        resident=recipe.data_placement != "stream"
-        and fits_on_device(source, preprocess=preprocess, memory_budget_bytes=device.free_memory_bytes),
-        num_workers=recipe.num_workers or 0,
+        device=program.device,
     )

@@ -8,7 +8,7 @@ from typing import Any
 class Best:
     """Which update validated best; a tie keeps the earlier one."""
 
-    metric: str = "accuracy"
+    metric: str
     value: float | None = None
     update: int | None = None
 

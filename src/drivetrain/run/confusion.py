@@ -4,17 +4,21 @@ import csv
 import io
 from collections.abc import Sequence
 
-from drivetrain.program.evaluation import Evaluation
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import write_atomically
 from drivetrain.run.pyplot import load_pyplot
+from drivetrain.tasks.classification_measure import ClassificationEvaluation
 
 _MOST_DRAWN_CLASSES = 60
 _MOST_NUMBERED_CLASSES = 20
 
 
 def write_confusion(
-    directory: RunDirectory, evaluation: Evaluation, *, names: Sequence[str], stem: str = "confusion"
+    directory: RunDirectory,
+    evaluation: ClassificationEvaluation,
+    *,
+    names: Sequence[str],
+    stem: str = "confusion",
 ) -> None:
     """confusion.csv, with each class's accuracy, and confusion.png where there are not too many classes."""
     write_atomically(directory.path / f"{stem}.csv", _as_csv(evaluation, names).encode())
@@ -22,7 +26,7 @@ def write_confusion(
         _draw(directory, evaluation, names, stem)
 
 
-def _as_csv(evaluation: Evaluation, names: Sequence[str]) -> str:
+def _as_csv(evaluation: ClassificationEvaluation, names: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["true class", *names, "accuracy"])
@@ -33,7 +37,9 @@ def _as_csv(evaluation: Evaluation, names: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def _draw(directory: RunDirectory, evaluation: Evaluation, names: Sequence[str], stem: str) -> None:
+def _draw(
+    directory: RunDirectory, evaluation: ClassificationEvaluation, names: Sequence[str], stem: str
+) -> None:
     plt = load_pyplot()
     counts = evaluation.confusion
     shares = counts / counts.sum(1, keepdims=True).clip(min=1)

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import Preparation
 from drivetrain.models.summary import LayerRow, describe_layers
 from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
 from drivetrain.recipe.load import ResolvedRecipe
@@ -11,7 +11,7 @@ from drivetrain.run.text_table import text_table
 
 
 def show_details(
-    resolved: ResolvedRecipe, *, model: nn.Module, preprocess: Preprocess, reporter: Reporter
+    resolved: ResolvedRecipe, *, model: nn.Module, preprocess: Preparation, reporter: Reporter
 ) -> None:
     """Nothing unless the reporter is verbose."""
     if not reporter.is_verbose:
@@ -29,7 +29,7 @@ def recipe_lines(resolved: ResolvedRecipe) -> list[str]:
     ]
 
 
-def layer_lines(model: nn.Module, preprocess: Preprocess) -> list[str]:
+def layer_lines(model: nn.Module, preprocess: Preparation) -> list[str]:
     """The model's steps in execution order, as a table."""
     rows = describe_layers(model, channels=preprocess.channels, image_size=preprocess.height)
     cells = [("layer", "kind", "output", "parameters", "FLOPs"), *map(_cells, rows)]

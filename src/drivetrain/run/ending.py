@@ -10,7 +10,11 @@ from drivetrain.recipe.schema import Recipe
 TIME_IS_UP_STATUS = 75
 _TOP_CLASSES = 5
 _LOWER_IS_BETTER = ("loss",)
-_METRICS = ("accuracy", "top5_accuracy", "loss")
+_METRICS = {
+    "classification": ("accuracy", "top5_accuracy", "loss"),
+    "segmentation": ("dice", "hard_dice", "iou", "pixel_accuracy", "loss"),
+}
+_ALL_METRICS = tuple(dict.fromkeys(name for names in _METRICS.values() for name in names))
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -40,19 +44,25 @@ def parse_goal(text: str) -> Goal:
     is_possible = separator and math.isfinite(value) and value >= 0
     if metric.strip() not in _LOWER_IS_BETTER:
         is_possible = is_possible and value <= 1
-    if not is_possible or metric.strip() not in _METRICS:
+    if not is_possible or metric.strip() not in _ALL_METRICS:
         raise BadInputError(
-            f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(_METRICS)}; "
+            f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(_ALL_METRICS)}; "
             "--stop-at accuracy=0.97 works."
         )
     return Goal(metric=metric.strip(), value=value)
 
 
-def check_goal(recipe: Recipe, *, num_classes: int) -> None:
+def check_goal(recipe: Recipe, *, task: str, num_classes: int) -> None:
     """Refuses a goal that these data can never reach."""
-    if recipe.stop_at is None or parse_goal(recipe.stop_at).metric != "top5_accuracy":
+    if recipe.stop_at is None:
         return
-    if num_classes <= _TOP_CLASSES:
+    metric = parse_goal(recipe.stop_at).metric
+    if metric not in _METRICS[task]:
+        raise BadInputError(
+            f"--stop-at {recipe.stop_at} is no metric of {task}, which has {', '.join(_METRICS[task])}; "
+            f"--stop-at {_METRICS[task][0]}=0.9 works."
+        )
+    if metric == "top5_accuracy" and num_classes <= _TOP_CLASSES:
         raise BadInputError(
             f"--stop-at {recipe.stop_at} has no effect on {num_classes} classes, which have no top 5; "
             "--stop-at accuracy=0.97 works."

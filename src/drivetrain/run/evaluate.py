@@ -6,18 +6,19 @@ from typing import Any
 from torch import nn
 
 from drivetrain.data.bad_samples import without_bad
-from drivetrain.data.source import DataSplits, Source
+from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
-from drivetrain.program.build import build_task
-from drivetrain.program.evaluation import Evaluation, evaluate_model
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import evaluation_feed
-from drivetrain.run.confusion import write_confusion
 from drivetrain.run.directory import PYTHON_DATA
+from drivetrain.run.evaluation_files import write_evaluation
+from drivetrain.run.evaluator import build_evaluator
 from drivetrain.run.files import write_json
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import find_checkpoints, open_trained_run
+from drivetrain.tasks.classification_measure import ClassificationEvaluation
+from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
+from drivetrain.tasks.task import Evaluation
 
 SPLITS = ("validation", "test", "train")
 
@@ -30,39 +31,64 @@ def evaluate_run(
     checkpoint: str = "newest",
     data_dir: str | None = None,
     device: str = "auto",
+    flips: bool | None = None,
+    tile_overlap: float | None = None,
     data: DataSplits | None = None,
     model: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
     """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run."""
     run = open_trained_run(path, device=device, model=model)
+    _check_dense_options(run.spec, flips=bool(flips), tile_overlap=tile_overlap)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
-    source = _choose_split(_open(recipe) if data is None else data, split, recipe)
-    feed = evaluation_feed(recipe, source=source, preprocess=run.preprocess, device=run.device)
+    splits = _open(recipe) if data is None else data
+    source = _choose_split(splits, split, recipe)
+    evaluate = build_evaluator(
+        recipe,
+        model=run.model,
+        source=source,
+        preprocess=run.preprocess,
+        device=run.device,
+        flips=flips,
+        overlap=tile_overlap,
+    )
     rows: list[dict[str, Any]] = []
     for found in checkpoints:
         run.load(found)
         reporter.start_progress(f"update {found.update}", done=0, total=len(source))
-        result = evaluate_model(
-            run.model,
-            feed,
-            task=build_task(recipe),
-            num_classes=run.spec.num_classes,
-            wide_dtype=run.device.wide_dtype,
-            on_batch=lambda done: _show(reporter, done),
-        )
+        result = evaluate(regions=True, on_batch=lambda done: _show(reporter, done))
         reporter.stop_progress()
         rows.append({"split": split, "update": found.update, **_row(result)})
     write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows})
-    write_confusion(run.directory, result, names=run.spec.class_names, stem=f"confusion-{split}")
+    write_evaluation(run.directory, result, source=source, names=run.spec.class_names, split=split)
     return rows
 
 
+def _check_dense_options(spec: DataSpec, *, flips: bool, tile_overlap: float | None) -> None:
+    """Refuses options of segmentation where they would do nothing."""
+    if spec.task != "segmentation" and (flips or tile_overlap is not None):
+        option = "--flips" if flips else f"--tile-overlap {tile_overlap}"
+        raise BadInputError(f"{option} is for segmentation, and RUN is {spec.task}; leave it out.")
+    if tile_overlap is not None and spec.tile is None:
+        raise BadInputError(
+            f"--tile-overlap {tile_overlap} has no effect on RUN, whose images are not cut into tiles; "
+            "leave it out."
+        )
+    if tile_overlap is not None and not 0 <= tile_overlap < 1:
+        raise BadInputError(
+            f"--tile-overlap {tile_overlap} is no share from 0 to below 1; --tile-overlap 0.25 works."
+        )
+
+
 def _row(result: Evaluation) -> dict[str, Any]:
-    row: dict[str, Any] = {"loss": result.loss, "accuracy": result.accuracy, "samples": result.samples}
-    if result.top5_accuracy is not None:
-        row["top5_accuracy"] = result.top5_accuracy
-    return {**row, "class_accuracies": result.class_accuracies}
+    metrics: dict[str, Any] = result.as_metrics()
+    row = {name: value for name, value in metrics.items() if name != "validation_samples"}
+    row["samples"] = result.samples
+    if isinstance(result, ClassificationEvaluation):
+        row["class_accuracies"] = result.class_accuracies
+    if isinstance(result, SegmentationEvaluation):
+        row["per_class"] = result.per_class()
+    return row
 
 
 def _show(reporter: Reporter, done: int) -> None:

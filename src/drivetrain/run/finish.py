@@ -6,10 +6,11 @@ from typing import Any
 
 from drivetrain.data.source import DataSplits
 from drivetrain.run.assemble import Assembly
-from drivetrain.run.confusion import write_confusion
+from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.files import write_json
 from drivetrain.run.history import save_history
 from drivetrain.run.loop import RunLoop
+from drivetrain.run.mask_pictures import draw_mask_predictions
 from drivetrain.run.pictures import draw_curves, draw_predictions
 from drivetrain.run.report_page import write_readme
 from drivetrain.run.time_spent import suggest, time_spent
@@ -24,16 +25,30 @@ def finish_run(loop: RunLoop, *, update: int, data: DataSplits, assembly: Assemb
         summary["bad_samples"] = len(data.bad_samples)
     loop.log.summary(update, **summary)
     draw_curves(loop.directory)
-    with loop.program.weights_to_measure():
-        draw_predictions(loop.directory, program=loop.program, data=data, preprocess=assembly.preprocess)
-    if loop.last_evaluation is not None:
-        write_confusion(loop.directory, loop.last_evaluation, names=data.spec.class_names)
+    _draw_validation(loop, data=data, assembly=assembly)
+    if loop.last_evaluation is not None and data.validation is not None:
+        write_evaluation(
+            loop.directory, loop.last_evaluation, source=data.validation, names=data.spec.class_names
+        )
     _write_bad_samples(loop, data)
     if loop.recipe.clean_dir:
         shutil.rmtree(loop.directory.checkpoints, ignore_errors=True)
     write_readme(loop.directory, summary=summary, recipe=loop.recipe)
     _say_summary(loop, summary, spent)
     return summary
+
+
+def _draw_validation(loop: RunLoop, *, data: DataSplits, assembly: Assembly) -> None:
+    """predictions/validation.png, with the weights that were measured."""
+    if data.validation is None:
+        return
+    with loop.program.weights_to_measure():
+        if data.spec.task == "segmentation":
+            draw_mask_predictions(
+                loop.directory, recipe=loop.recipe, program=loop.program, data=data, spec=data.spec
+            )
+        else:
+            draw_predictions(loop.directory, program=loop.program, data=data, preprocess=assembly.preprocess)
 
 
 def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
@@ -76,7 +91,7 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     say(f"suggestion: {summary['suggestion']}")
     if loop.last_evaluation is not None:
         loop.reporter.result(
-            f"validation_accuracy: {loop.last_evaluation.accuracy:.4f} "
+            f"validation_{loop.last_evaluation.metric}: {loop.last_evaluation.value:.4f} "
             f"(best {loop.best.value:.4f} at update {loop.best.update})"
         )
         say(f"run directory: {loop.directory.path}")

@@ -8,7 +8,7 @@ from drivetrain.errors import DrivetrainError
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import read_json
-from drivetrain.run.metrics import read_metrics
+from drivetrain.run.metrics import MAIN_METRICS, read_metrics
 
 
 def find_runs(parent: Path) -> list[RunDirectory]:
@@ -24,8 +24,8 @@ def describe_run(run: RunDirectory) -> dict[str, Any]:
     try:
         return _describe(run)
     except (DrivetrainError, OSError, ValueError, KeyError) as error:
-        columns = ("model", "dataset", "total_updates", "training_loss", "validation_accuracy")
-        more = ("best_validation_accuracy", "elapsed_seconds", "images_per_second")
+        columns = ("model", "dataset", "total_updates", "training_loss", "metric", "validation")
+        more = ("best_validation", "elapsed_seconds", "images_per_second")
         unknown = dict.fromkeys([*columns, *more])
         return {"run": str(run.path), "status": f"unreadable: {error}", "update": 0, **unknown}
 
@@ -35,7 +35,8 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
     recipe = read_recipe_yaml(run.recipe)
     validations = [entry for entry in entries if entry["event"] == "validation"]
     trainings = [entry for entry in entries if entry["event"] == "train"]
-    accuracies = [entry["accuracy"] for entry in validations if entry.get("accuracy") is not None]
+    metric = next((name for name in MAIN_METRICS for entry in validations if name in entry), None)
+    values = [entry[metric] for entry in validations if metric and entry.get(metric) is not None]
     return {
         "run": str(run.path),
         "status": _status(run, entries),
@@ -44,8 +45,9 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
         "update": _last_update(run, entries),
         "total_updates": _total_updates(run),
         "training_loss": trainings[-1]["loss"] if trainings else None,
-        "validation_accuracy": accuracies[-1] if accuracies else None,
-        "best_validation_accuracy": max(accuracies, default=None),
+        "metric": metric,
+        "validation": values[-1] if values else None,
+        "best_validation": max(values, default=None),
         "elapsed_seconds": max((float(e.get("elapsed_seconds", 0.0)) for e in entries), default=0.0),
         "images_per_second": trainings[-1].get("images_per_second") if trainings else None,
     }

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,18 +10,19 @@ import torch
 from drivetrain.errors import RunFailedError
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.plan.events import HostEvents
-from drivetrain.program.evaluation import Evaluation
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.best import Best
 from drivetrain.run.clock import RunClock
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.ending import TIME_IS_UP_STATUS, EarlyEnd
+from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.history import save_history
 from drivetrain.run.loggers import EventLog
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import prune, save_program
 from drivetrain.run.signals import StopRequest
+from drivetrain.tasks.task import Evaluation
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class RunLoop:
     reporter: Reporter
     stop: StopRequest
     clock: RunClock
-    evaluate: Callable[[], Evaluation] | None
+    evaluate: Evaluator | None
     best: Best
     early_end: EarlyEnd
     max_time_s: float | None = None
@@ -123,11 +123,21 @@ class RunLoop:
         """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""
         if not self.program.device.is_cpu:
             return self._last_logged
-        records = self.program.records
-        loss, accuracy = (records.read(name, finished - 1, finished)[0] for name in ("loss", "accuracy"))
+        newest = self._means(finished - 1, finished)
         seconds = self.execution_s + time.perf_counter() - self._began
         samples = self._samples(finished) - self._samples(self._first)
-        return f"loss: {loss:.4f}  training_accuracy: {accuracy:.4f}  images/s: {samples / seconds:.0f}"
+        return self._described(newest, images_per_second=samples / seconds)
+
+    def _means(self, first: int, last: int) -> dict[str, float]:
+        """Mean loss and score of updates first..last-1."""
+        records = self.program.records
+        names = ("loss", self.program.task.metric)
+        return {name: float(np.nanmean(records.read(name, first, last))) for name in names}
+
+    def _described(self, means: dict[str, float], *, images_per_second: float) -> str:
+        metric = self.program.task.metric
+        score = f"training_{metric}: {means[metric]:.4f}"
+        return f"loss: {means['loss']:.4f}  {score}  images/s: {images_per_second:.0f}"
 
     def _previous_log(self, update: int) -> int:
         return (update - 1) // self.events.log_updates * self.events.log_updates
@@ -158,27 +168,26 @@ class RunLoop:
 
     def _log_training(self, update: int) -> None:
         first = self._previous_log(update)
-        records = self.program.records
-        values = {name: float(np.nanmean(records.read(name, first, update))) for name in ("loss", "accuracy")}
-        values["learning_rate"] = float(records.read("learning_rate", update - 1, update)[0])
+        values = self._means(first, update)
+        rate = float(self.program.records.read("learning_rate", update - 1, update)[0])
         mark_update, mark_s = self._mark
         seconds = self.execution_s - mark_s
         samples = self._samples(update) - self._samples(mark_update)
         speed = samples / seconds if seconds else math.nan
         extra = {"compile_seconds": self.compile_s} if mark_s == 0.0 else {}
         self._mark = (update, self.execution_s)
-        self._last_logged = (
-            f"loss: {values['loss']:.4f}  training_accuracy: {values['accuracy']:.4f}  images/s: {speed:.0f}"
-        )
-        self.log.training(update, **self._position(update), **values, images_per_second=speed, **extra)
+        self._last_logged = self._described(values, images_per_second=speed)
+        values |= {"learning_rate": rate, "images_per_second": speed, **extra}
+        self.log.training(update, **self._position(update), **values)
 
     def _evaluate(self, update: int) -> bool:
         assert self.evaluate is not None
         with self.program.weights_to_measure():
-            self.last_evaluation = self.evaluate()
+            # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
+            self.last_evaluation = self.evaluate(regions=update == self.events.total_updates)
         metrics = self.last_evaluation.as_metrics()
         self.log.validation(update, **self._position(update), **metrics)
-        improved = self.best.offer(update, self.last_evaluation.accuracy)
+        improved = self.best.offer(update, self.last_evaluation.value)
         self.early_end.see(metrics, improved=improved)
         return improved
 

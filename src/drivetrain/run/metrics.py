@@ -9,6 +9,9 @@ from typing import Any
 
 from drivetrain.run.files import write_atomically
 
+# The metric that says which weights are best, of each task.
+MAIN_METRICS = ("accuracy", "dice")
+
 
 class MetricsLog:
     """Appends events; a run that continues first drops what lies after its checkpoint."""

@@ -139,10 +139,9 @@ class RunPart:
             )
 
     def _shape(self) -> InputShape:
-        spec = self.data.spec
-        return InputShape(
-            channels=spec.channels, image_size=self.assembly.preprocess.height, num_classes=spec.num_classes
-        )
+        spec, preprocess = self.data.spec, self.assembly.preprocess
+        size = preprocess.label_size[0] if spec.task == "segmentation" else preprocess.height
+        return InputShape(channels=spec.channels, image_size=size, num_classes=spec.num_classes)
 
     def _introduce(self, checkpoint: Checkpoint | None) -> None:
         device = self.assembly.program.device
@@ -152,7 +151,10 @@ class RunPart:
             f"{epochs.total_updates} updates of {batch.global_batch} samples, logging every "
             f"{self.plan.events.log_updates * batch.accumulation} micro-batches"
         )
-        self.reporter.say(f"device: {device.torch_device} ({device.description}; {device.reason})")
+        self.reporter.say(
+            f"device: {device.torch_device} ({device.description}; {device.reason}), "
+            f"precision {self.assembly.program.precision.description}"
+        )
         self.reporter.say(f"run directory: {self.directory.path}")
         if checkpoint is not None:
             self.reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
@@ -160,7 +162,8 @@ class RunPart:
     def _train(self, checkpoint: Checkpoint | None) -> RunResult:
         first = 0 if checkpoint is None else checkpoint.update
         MetricsLog(self.directory.metrics).rewind(first)
-        best = Best() if checkpoint is None else Best.from_json(checkpoint.manifest["state"]["best"])
+        stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
+        best = Best(self._metric) if stored is None else Best.from_json(stored)
         loop = RunLoop(
             recipe=self.recipe,
             program=self.assembly.program,
@@ -211,6 +214,10 @@ class RunPart:
         self.reporter.result(f"{why}{where}: {kept}")
         return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
 
+    @property
+    def _metric(self) -> str:
+        return self.assembly.program.task.metric
+
     def _validate_only(self, checkpoint: Checkpoint | None) -> RunResult:
         """Measures what there is; the run's own files stay as they are."""
         assert self.assembly.evaluate is not None
@@ -221,7 +228,7 @@ class RunPart:
         update = 0 if checkpoint is None else checkpoint.update
         self.reporter.result(
             f"update {update}  validation_loss: {metrics['loss']:.4f}  "
-            f"validation_accuracy: {metrics['accuracy']:.4f}"
+            f"validation_{self._metric}: {metrics[self._metric]:.4f}"
         )
         row = {"split": "validation", "update": update, **metrics}
         write_json(self.directory.path / "evaluation-validation.json", {"evaluations": [row]})

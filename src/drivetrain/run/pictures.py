@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.history import load_history
-from drivetrain.run.metrics import read_metrics
+from drivetrain.run.metrics import MAIN_METRICS, read_metrics
 from drivetrain.run.pyplot import load_pyplot
 
 _GRID_COLUMNS, _GRID_ROWS = 8, 4
@@ -20,18 +20,19 @@ _SMOOTHING_SHARE = 0.02
 
 
 def draw_curves(directory: RunDirectory) -> None:
-    """curves.png: loss and accuracy over the updates."""
+    """curves.png: loss and score over the updates."""
     plt = load_pyplot()
     history = load_history(directory.updates)
     validations = [entry for entry in read_metrics(directory.metrics) if entry["event"] == "validation"]
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for axis, name, label in zip(axes, ("loss", "accuracy"), ("loss", "accuracy"), strict=True):
+    score = next(name for name in MAIN_METRICS if name in history)
+    for axis, name in zip(axes, ("loss", score), strict=True):
         _draw_curve(axis, history[name])
         points = [(entry["update"], entry[name]) for entry in validations if entry.get(name) is not None]
         if points:
             axis.plot(*zip(*points, strict=True), "o-", color="tab:orange", markersize=4, label="validation")
         axis.set_xlabel("update")
-        axis.set_ylabel(label)
+        axis.set_ylabel(name)
         axis.grid(alpha=0.3)
         if name == "loss" and np.nanmin(history[name]) > 0:
             axis.set_yscale("log")
@@ -50,7 +51,7 @@ def _draw_curve(axis: Any, values: NDArray[np.float64]) -> None:
 
 
 def draw_predictions(
-    directory: RunDirectory, *, program: TrainingProgram, data: DataSplits, preprocess: Preprocess
+    directory: RunDirectory, *, program: TrainingProgram, data: DataSplits, preprocess: Preparation
 ) -> None:
     """predictions/validation.png: validation images with what the model says, its mistakes first."""
     if data.validation is None:
@@ -67,7 +68,7 @@ def draw_predictions(
 
 
 @torch.inference_mode()
-def _predict(program: TrainingProgram, preprocess: Preprocess, images: NDArray[Any]) -> NDArray[np.float32]:
+def _predict(program: TrainingProgram, preprocess: Preparation, images: NDArray[Any]) -> NDArray[np.float32]:
     program.model.eval()
     device = program.device.torch_device
     batches = torch.split(torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2), 64)

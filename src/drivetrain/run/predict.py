@@ -1,4 +1,4 @@
-"""Class probabilities for image files."""
+"""What a run says of image files: class probabilities here, masks where its task is segmentation."""
 
 import csv
 import io
@@ -14,18 +14,20 @@ from torch import nn
 
 from drivetrain.data.crop import Fit
 from drivetrain.data.decode import (
-    IMAGE_SUFFIXES,
     BadSampleError,
     decode_image,
     image_of,
     naming_bad_sample,
 )
 from drivetrain.errors import BadInputError
-from drivetrain.program.build import build_task
-from drivetrain.run.assemble import validation_batch_size
+from drivetrain.run.evaluator import validation_batch_size
 from drivetrain.run.files import write_atomically
+from drivetrain.run.inputs import expand_inputs, require_file_channels
+from drivetrain.run.mask_settings import MaskSettings
+from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+from drivetrain.tasks.build import build_task
 
 
 def predict_run(
@@ -38,15 +40,20 @@ def predict_run(
     checkpoint: str = "newest",
     device: str = "auto",
     model: nn.Module | None = None,
+    masks: MaskSettings | None = None,
 ) -> list[dict[str, Any]]:
-    """Writes predictions.csv / predictions.json; one row per image, in the order given."""
+    """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given."""
     if checkpoint == "all":
         raise BadInputError(
             "--checkpoint all is for evaluate; predict takes one, such as --checkpoint newest."
         )
     files = expand_inputs(inputs)
+    settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
     run.load(find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0])
+    if run.spec.task == "segmentation":
+        return predict_masks(run, files, output=output, reporter=reporter, formats=formats, settings=settings)
+    settings.refuse_for_classifier()
     rows = _predict_files(run, files, reporter)
     destination = Path(output)
     try:
@@ -59,22 +66,6 @@ def predict_run(
             f"--output {output} cannot be written: {error.strerror}; name another folder."
         ) from error
     return rows
-
-
-def expand_inputs(inputs: Sequence[str | Path]) -> list[Path]:
-    """Files as they are, folders as the images in them, sorted by name."""
-    files: list[Path] = []
-    for given in map(Path, inputs):
-        if given.is_dir():
-            found = sorted(path for path in given.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
-            if not found:
-                raise BadInputError(f"INPUT {given} holds no image files ({', '.join(IMAGE_SUFFIXES)}).")
-            files += found
-        elif given.is_file():
-            files.append(given)
-        else:
-            raise BadInputError(f"INPUT {given} does not exist; name image files or folders of them.")
-    return files
 
 
 def _predict_files(run: TrainedRun, files: list[Path], reporter: Reporter) -> list[dict[str, Any]]:
@@ -94,8 +85,7 @@ def _predict_files(run: TrainedRun, files: list[Path], reporter: Reporter) -> li
 def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
     """An image file as the run's data set would hold it: its channels, its size, its range."""
     spec = run.spec
-    if spec.channels not in (1, 3):
-        raise BadInputError(f"RUN was trained on images of {spec.channels} channels; files hold 1 or 3.")
+    require_file_channels(spec)
     fit = Fit(height=spec.height, width=spec.width, short_side=spec.short_side)
     try:
         with naming_bad_sample(str(path)):
@@ -115,7 +105,7 @@ def _probabilities(run: TrainedRun, images: NDArray[Any]) -> NDArray[np.float32]
     run.model.eval()
     batch = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device.torch_device)
     probabilities: NDArray[np.float32] = (
-        build_task(run.recipe).probabilities(run.model(run.preprocess(batch))).cpu().numpy()
+        build_task(run.recipe, run.spec).probabilities(run.model(run.preprocess(batch))).cpu().numpy()
     )
     return probabilities
 

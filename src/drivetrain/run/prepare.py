@@ -14,6 +14,8 @@ from drivetrain.data.source import DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
 from drivetrain.plan.build import TrainingPlan, plan_training
+from drivetrain.recipe.check_task import check_task_options
+from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import (
@@ -27,6 +29,7 @@ from drivetrain.run.directory import (
 )
 from drivetrain.run.ending import check_goal
 from drivetrain.run.files import read_json
+from drivetrain.run.inputs import expand_inputs
 
 _HASHED_SAMPLES = 256
 _MOST_THREADS_PER_CORE = 8
@@ -81,9 +84,11 @@ def prepare_request(
     recipe = resolved.recipe
     _check_built(recipe)
     _check_machine(recipe)
+    expand_inputs(recipe.predict_after, option="--predict-after")
     splits = open_data(recipe) if data is None else data
+    check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)
     _check_data(recipe, splits)
-    check_goal(recipe, num_classes=splits.spec.num_classes)
+    check_goal(recipe, task=splits.spec.task, num_classes=splits.spec.num_classes)
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
     identity = _identity(recipe, plan, splits, is_own_data=is_own_data, own_model=own_model)
@@ -116,7 +121,8 @@ def _check_machine(recipe: Recipe) -> None:
 
 def _check_data(recipe: Recipe, data: DataSplits) -> None:
     spec = data.spec
-    if spec.height != spec.width and recipe.image_size is None and ":" not in recipe.model:
+    takes_any_shape = spec.task == "segmentation" or ":" in recipe.model
+    if spec.height != spec.width and recipe.image_size is None and not takes_any_shape:
         raise BadInputError(
             f"the images are {spec.height}x{spec.width}, which --model {recipe.model} does not take; "
             f"--image-size {min(spec.height, spec.width)} makes them square."

@@ -7,15 +7,16 @@ from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.files import write_atomically
 
 _FILES = {
-    "curves.png": "loss and accuracy over the updates",
+    "curves.png": "loss and score over the updates",
     "predictions/validation.png": "validation images and what the model says, mistakes first",
     "metrics.jsonl": "one line per log, validation and the summary",
-    "updates.npz": "loss, accuracy and learning rate of every update",
+    "updates.npz": "loss, score and learning rate of every update",
     "recipe.yaml": "everything that was asked for, defaults included",
     "plan.json": "what it became: batches, epochs, executions, learning rate, model",
     "checkpoints/": "weights and optimiser state (safetensors, checksums in manifest.json)",
     "rank-0.log": "what was printed",
 }
+_COUNT = "validation_samples"
 
 
 def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Recipe) -> None:
@@ -42,11 +43,11 @@ def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Re
 def _results(summary: dict[str, Any]) -> dict[str, str]:
     results: dict[str, str] = {}
     if "validation" in summary:
-        results["validation accuracy"] = f"{summary['validation']['accuracy']:.4f}"
-        results["best validation accuracy"] = (
-            f"{summary['best']['value']:.4f} (update {summary['best']['update']})"
-        )
-        results["validation loss"] = f"{summary['validation']['loss']:.4f}"
+        best = summary["best"]
+        results[f"validation {best['metric']}"] = f"{summary['validation'][best['metric']]:.4f}"
+        results[f"best validation {best['metric']}"] = f"{best['value']:.4f} (update {best['update']})"
+        others = [name for name in summary["validation"] if name not in (best["metric"], _COUNT)]
+        results |= {f"validation {name}": f"{summary['validation'][name]:.4f}" for name in others}
     results["time to train"] = f"{summary['time_to_train_seconds']:.1f} s"
     results["throughput"] = f"{summary['images_per_second']:.0f} images/s"
     results["device"] = str(summary["device"])

@@ -7,7 +7,8 @@ from pathlib import Path
 from torch import nn
 
 from drivetrain.cluster.devices import Device, choose_device
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
@@ -33,7 +34,7 @@ class TrainedRun:
     directory: RunDirectory
     recipe: Recipe
     spec: DataSpec
-    preprocess: Preprocess
+    preprocess: Preparation
     model: nn.Module
     device: Device
 
@@ -56,7 +57,7 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
         directory=directory,
         recipe=recipe,
         spec=spec,
-        preprocess=Preprocess(spec, recipe.image_size),
+        preprocess=build_preparation(recipe, spec),
         model=place_model(built, chosen),
         device=chosen,
     )

@@ -18,6 +18,7 @@ from drivetrain.run.directory import make_directory
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.loggers import check_loggers
 from drivetrain.run.part import RunPart, RunResult
+from drivetrain.run.predict_after import predict_after_training
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
@@ -53,9 +54,11 @@ def train_request(
             continues=request.has_weights,
         )
         try:
-            return _run_locked(request, assembly=assembly, reporter=reporter, stop=stop)
+            result = _run_locked(request, assembly=assembly, reporter=reporter, stop=stop)
         finally:
             assembly.program.feed.close()
+        predict_after_training(request.recipe, result, reporter=reporter, model=model)
+        return result
 
 
 def _run_locked(

@@ -33,7 +33,19 @@ def class_weights_of(
 
     So the loss keeps its scale, and the learning rate its meaning, whatever the weights.
     """
-    counts = np.bincount(labels, minlength=num_classes)
+    return _weights(given, np.bincount(labels, minlength=num_classes), num_classes=num_classes, of="sample")
+
+
+def pixel_class_weights(
+    given: Sequence[str], counts: NDArray[np.int64], *, num_classes: int
+) -> NDArray[np.float32]:
+    """A weight per class, scaled so that the training pixels' weights have the mean 1."""
+    return _weights(given, counts, num_classes=num_classes, of="pixel")
+
+
+def _weights(
+    given: Sequence[str], counts: NDArray[np.int64], *, num_classes: int, of: str
+) -> NDArray[np.float32]:
     asked = parse_class_weights(given)
     if asked is None:
         asked = [1.0 / count if count else 0.0 for count in counts.tolist()]
@@ -43,7 +55,7 @@ def class_weights_of(
             "each, or --class-weights balanced."
         )
     weights = np.asarray(asked)
-    mean = float((weights * counts).sum()) / len(labels)
+    mean = float((weights * counts).sum()) / int(counts.sum())
     if mean == 0:
-        raise BadInputError("--class-weights gives every training sample the weight 0; use weights above 0.")
+        raise BadInputError(f"--class-weights gives every training {of} the weight 0; use weights above 0.")
     return (weights / mean).astype(np.float32)

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from drivetrain.errors import BadInputError
+from drivetrain.tasks.task import at_least_float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,15 @@ class ClassificationTask:
     label_smoothing: float = 0.0
     class_weights: Tensor | None = None
 
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    def losses_and_scores(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each sample, and 1 where its most likely class is right."""
+        losses = self.losses(logits, labels)
+        return losses, self.correct(logits, labels).to(losses.dtype)
+
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of each sample, in float32 or wider, times its class's weight.
 
@@ -23,7 +33,7 @@ class ClassificationTask:
         by the sum of their weights.
         """
         losses = F.cross_entropy(
-            _at_least_float32(logits), labels, reduction="none", label_smoothing=self.label_smoothing
+            at_least_float32(logits), labels, reduction="none", label_smoothing=self.label_smoothing
         )
         return losses if self.class_weights is None else losses * self.class_weights[labels]
 
@@ -37,16 +47,19 @@ class ClassificationTask:
         return logits.detach().argmax(1) == labels
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        return _at_least_float32(logits).softmax(1)
+        return at_least_float32(logits).softmax(1)
 
-    def check_output(self, shape: torch.Size, *, batch: int, num_classes: int) -> None:
+    def check_output(
+        self,
+        shape: torch.Size,
+        *,
+        batch: int,
+        num_classes: int,
+        size: tuple[int, int],  # noqa: ARG002
+    ) -> None:
         """Refuses a model whose output is not one number per sample and class."""
         if tuple(shape) != (batch, num_classes):
             raise BadInputError(
                 f"--model gives an output of shape {tuple(shape)} for {batch} images; classification over "
                 f"{num_classes} classes needs ({batch}, {num_classes}), see --num-classes."
             )
-
-
-def _at_least_float32(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()

@@ -38,12 +38,16 @@ def prepared(
     """The images at the indices of their pixels, in one batch; partners are taken from the pixels too."""
     indices = numbers(len(pixels))
     drawn = augmentation.draw(indices, passes=in_pass(number, indices), usable=indices)
-    return augmentation.prepare(
+    labels = torch.from_numpy(drawn.indices)
+    images, labels_after = augmentation.prepare(
         channels_last_view(torch.from_numpy(pixels[drawn.indices])),
+        labels,
         preprocess=Preprocess(cifar_spec(), image_size),
         draws=torch.from_numpy(drawn.values),
         mix=None if drawn.mix is None else torch.from_numpy(drawn.mix),
     )
+    assert labels_after is labels
+    return images
 
 
 def standardised(image: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -15,6 +15,6 @@ def augments_at_decode(source: Source) -> TypeGuard[AugmentingSource]:
 
 def fetch_for_training(
     source: Source, indices: NDArray[np.int64], *, passes: NDArray[np.int64]
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """The samples as training sees them in their passes; without chance at decoding, plain ones."""
     return source.fetch_augmented(indices, passes) if augments_at_decode(source) else source.fetch(indices)

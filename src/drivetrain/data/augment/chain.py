@@ -1,6 +1,7 @@
 """An augmentation: techniques before and after preprocessing, and what chance decided for a batch."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from drivetrain.data.augment.mixup import Mixup, mix_images
 from drivetrain.data.augment.technique import Technique
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import Preparation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,24 @@ class Drawn:
     passes: NDArray[np.int64]
     values: NDArray[np.float32]
     mix: NDArray[np.float32] | None
+
+
+class AnyAugmentation(Protocol):
+    """What feeds ask of the random changes of a task's training samples."""
+
+    @property
+    def images_per_sample(self) -> int: ...
+
+    @property
+    def numbers_per_sample(self) -> int: ...
+
+    def draw(
+        self, indices: NDArray[np.int64], *, passes: NDArray[np.int64], usable: NDArray[np.int64]
+    ) -> Drawn: ...
+
+    def prepare(
+        self, images: Tensor, labels: Tensor, *, preprocess: Preparation, draws: Tensor, mix: Tensor | None
+    ) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +86,9 @@ class Augmentation:
         none = np.empty((*indices.shape, 0), dtype=np.float32)
         return Drawn(indices=indices, passes=passes, values=np.concatenate([none, *values], axis=-1), mix=mix)
 
-    def prepare(self, images: Tensor, *, preprocess: Preprocess, draws: Tensor, mix: Tensor | None) -> Tensor:
+    def prepare(
+        self, images: Tensor, labels: Tensor, *, preprocess: Preparation, draws: Tensor, mix: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Stored images, partners last, as the model sees them: changed, preprocessed and mixed."""
         column = 0
         pixels = images
@@ -78,7 +99,7 @@ class Augmentation:
         for technique in self.on_normalised:
             pixels = technique.apply(pixels, draws[:, column : column + technique.columns])
             column += technique.columns
-        return pixels if mix is None else mix_images(pixels, mix)
+        return (pixels if mix is None else mix_images(pixels, mix)), labels
 
     @property
     def _techniques(self) -> tuple[Technique, ...]:

@@ -1,6 +1,7 @@
-"""Random horizontal flip."""
+"""Random flips."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,10 +23,43 @@ class HorizontalFlip:
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """1 where the image is mirrored, else 0."""
-        numbers = draw_per_sample(seed, "flip", passes=passes, indices=indices)
-        return (numbers < 0.5).astype(np.float64)[..., np.newaxis]
+        return _draw_flips(seed, "flip", passes=passes, indices=indices)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
         """The images, some of them mirrored."""
-        is_mirrored = draws[:, 0, None, None, None] > 0
-        return torch.where(is_mirrored, images.flip(3), images)
+        return _mirrored(images, draws, axis=3)
+
+
+@dataclass(frozen=True, slots=True)
+class DenseFlip:
+    """Every second image, on average, is mirrored together with its labels."""
+
+    direction: Literal["horizontal", "vertical"]
+
+    @property
+    def columns(self) -> int:
+        return 1
+
+    def draw(
+        self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """1 where image and labels are mirrored, else 0."""
+        purpose = "flip" if self.direction == "horizontal" else "vertical flip"
+        return _draw_flips(seed, purpose, passes=passes, indices=indices)
+
+    def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Images and labels, some of them mirrored."""
+        of_images, of_labels = (3, 2) if self.direction == "horizontal" else (2, 1)
+        return _mirrored(images, draws, axis=of_images), _mirrored(labels, draws, axis=of_labels)
+
+
+def _draw_flips(
+    seed: int, purpose: str, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    numbers = draw_per_sample(seed, purpose, passes=passes, indices=indices)
+    return (numbers < 0.5).astype(np.float64)[..., np.newaxis]
+
+
+def _mirrored(batch: Tensor, draws: Tensor, *, axis: int) -> Tensor:
+    is_mirrored = draws[:, 0, None, None, None] > 0
+    return torch.where(is_mirrored, batch.flip(axis), batch)

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.program.randomness import draw_uniform, stream_key
+from drivetrain.data.draws import draw_per_sample
+
+__all__ = ["Technique", "draw_per_sample"]
 
 
 class Technique(Protocol):
@@ -29,14 +31,3 @@ class Technique(Protocol):
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
         """The changed images (samples, channels, height, width), given their numbers (samples, columns)."""
         ...
-
-
-def draw_per_sample(
-    seed: int, purpose: str, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """One number of [0, 1) per sample and purpose, another in every pass over the data."""
-    numbers = np.empty(indices.shape, dtype=np.float64)
-    for number in np.unique(passes).tolist():
-        here = passes == number
-        numbers[here] = draw_uniform(stream_key(seed, purpose, number), indices[here])
-    return numbers

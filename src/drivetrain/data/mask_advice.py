@@ -1,0 +1,44 @@
+"""What a user should know about images and masks that can be read, but may not be what was meant."""
+
+from collections.abc import Iterator, Sequence
+
+from drivetrain.data.folder_files import first_names
+from drivetrain.data.mask_coding import MaskCoding
+from drivetrain.data.mask_scan import Look
+
+__all__ = ["advise"]
+
+_DARK = 32
+
+
+def advise(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None) -> Iterator[str]:
+    """Sentences about lossy masks, classes that are missing or were guessed, and dark images."""
+    found = [values for look in seen for values in look.masks.values()]
+    lossy = sum(values.kind == "jpeg" for values in found)
+    if lossy:
+        yield (
+            f"{lossy} masks are JPEG files, which blur what they store; pixels of 128 or more count as "
+            "white. PNG keeps masks as they are."
+        )
+    if not coding.by_object:
+        absent = coding.absent(found)
+        if absent:
+            yield f"No pixel of the masks is of class {first_names(absent)}."
+        if num_classes is None:
+            yield from _guessed_values(coding)
+    brightest = max((look.brightest for look in seen), default=0)
+    if 0 < brightest < _DARK:
+        yield (
+            f"The images are very dark: no pixel is brighter than {brightest} of 255. Images of 16 bits are "
+            "read by their whole range; scale them to it."
+        )
+
+
+def _guessed_values(coding: MaskCoding) -> Iterator[str]:
+    values = [value[0] for value in coding.mask_values if len(value) == 1]
+    is_named = coding.class_names != tuple(map(str, values))
+    if not is_named and len(values) > 1 and values != list(range(len(values))):
+        yield (
+            f"The masks hold the values {', '.join(map(str, values))}, and each is a class; --num-classes N "
+            "reads the values 0 to N-1 as classes instead."
+        )

@@ -1,0 +1,129 @@
+"""`--dataset mask-folder`: image files with masks that say the class of each pixel."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from drivetrain.data.class_file import read_class_file
+from drivetrain.data.data_dir import existing_folder
+from drivetrain.data.mask_advice import advise
+from drivetrain.data.mask_coding import MaskCoding, find_coding, object_coding
+from drivetrain.data.mask_files import FoundFiles, find_masked_files
+from drivetrain.data.mask_images import MaskFolderImages
+from drivetrain.data.mask_pixels import FoundValues
+from drivetrain.data.mask_scan import Look, look_at_all
+from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+
+__all__ = ["open_mask_folder"]
+
+_WHITE = 255
+
+
+def open_mask_folder(
+    data_dir: str | None,
+    *,
+    channels: int | None = None,
+    num_classes: int | None = None,
+    on_bad_sample: str = "error",
+) -> MaskedSplits:
+    """The images of a folder, found, looked at and ready to be decoded."""
+    if channels not in (None, 1, 3):
+        raise BadInputError(
+            f"--channels {channels} is impossible: image files are read as --channels 3 or --channels 1."
+        )
+    folder = existing_folder(data_dir, dataset="mask-folder", holding="images and masks")
+    found = find_masked_files(folder)
+    looks = {split: look_at_all(files) for split, files in found.splits.items()}
+    seen = [look for part in looks.values() for look in part]
+    if on_bad_sample == "error":
+        _refuse_unreadable(seen)
+    coding = _find_coding(found, seen, folder=folder, num_classes=num_classes)
+    if on_bad_sample == "error":
+        _refuse_outside(seen, coding, num_classes=num_classes)
+    depth = channels or (3 if any(look.has_colour for look in seen) else 1)
+    sources = {
+        split: MaskFolderImages(files, sizes=_sizes(looks[split], seen), coding=coding, channels=depth)
+        for split, files in found.splits.items()
+        if files
+    }
+    return MaskedSplits(
+        train=sources["train"],
+        validation=sources.get("validation"),
+        test=sources.get("test"),
+        spec=_spec(coding, sizes=_sizes(seen, seen), channels=depth),
+        warnings=[*found.warnings, *advise(seen, coding, num_classes=num_classes)],
+    )
+
+
+def _refuse_unreadable(seen: Sequence[Look]) -> None:
+    for look in seen:
+        if look.error is not None:
+            raise BadInputError(str(look.error))
+
+
+def _find_coding(
+    found: FoundFiles, seen: Sequence[Look], *, folder: Path, num_classes: int | None
+) -> MaskCoding:
+    named = read_class_file(folder)
+    masks = {path: values for look in seen for path, values in look.masks.items()}
+    _refuse_grey_jpeg(masks)
+    if any(file.is_by_object for files in found.splits.values() for file in files):
+        return object_coding(named, num_classes=num_classes)
+    if not masks:
+        first = next(look.error for look in seen if look.error is not None)
+        raise BadInputError(f"No mask of --data-dir {folder} can be read, the first because: {first.reason}.")
+    return find_coding(masks, named=named, num_classes=num_classes)
+
+
+def _refuse_grey_jpeg(masks: Mapping[str, FoundValues]) -> None:
+    lossy = {path: values for path, values in masks.items() if values.kind == "jpeg"}
+    grey = [path for path, values in lossy.items() if values.is_lossy_grey]
+    if not grey and lossy and not any(_WHITE in values.values for values in lossy.values()):
+        grey = list(lossy)
+    if grey:
+        raise BadInputError(
+            f"The mask {grey[0]} is a JPEG that is not black and white, and JPEG changes the values of "
+            "pixels; save such masks as PNG from what they were made of."
+        )
+
+
+def _refuse_outside(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None) -> None:
+    if coding.by_object:
+        return
+    for look in seen:
+        for path, values in look.masks.items():
+            outside = coding.outside(values)
+            if outside is not None:
+                raise BadInputError(
+                    f"The mask {path} holds {coding.shown(outside)}, which stands for none of the "
+                    f"{len(coding.class_names)} classes; {_remedy(outside, num_classes=num_classes)}."
+                )
+
+
+def _remedy(outside: int, *, num_classes: int | None) -> str:
+    if num_classes is None:
+        return "correct the mask, or add the class to the file that names the classes"
+    if num_classes <= outside < _WHITE:
+        return f"correct the mask, or use --num-classes {outside + 1}"
+    return f"correct the mask, or leave out --num-classes {num_classes}"
+
+
+def _sizes(looks: Sequence[Look], seen: Sequence[Look]) -> list[tuple[int, int]]:
+    """Every image's size; one without a readable header takes a size that others have."""
+    another = next((look.size for look in seen if look.size is not None), (1, 1))
+    return [look.size or another for look in looks]
+
+
+def _spec(coding: MaskCoding, *, sizes: Sequence[tuple[int, int]], channels: int) -> DataSpec:
+    return DataSpec(
+        channels=channels,
+        height=max(height for height, _ in sizes),
+        width=max(width for _, width in sizes),
+        num_classes=len(coding.class_names),
+        class_names=coding.class_names,
+        image_dtype="uint8",
+        normalisation="symmetric",
+        task="segmentation",
+        mask_values=coding.mask_values,
+    )

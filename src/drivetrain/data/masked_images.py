@@ -1,0 +1,66 @@
+"""Images that come with a mask each: what segmentation sources are made of."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@runtime_checkable
+class MaskedImages(Protocol):
+    """Whole images of any sizes, each with its mask; the same index always gives the same pair.
+
+    Loader workers ask too, so it must survive being sent to another process.
+    """
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """What a message calls the image."""
+        ...
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width, without decoding where the files allow it."""
+        ...
+
+    def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """The image (height, width, channels) and its mask (height, width, label channels).
+
+        Label channel 0 is the class of each pixel; a second one, where there is one, is the code of its
+        border weight.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMaskedImages:
+    """Masked images of one size that lie in memory: (samples, height, width, channels) each."""
+
+    images: NDArray[Any]
+    masks: NDArray[np.uint8]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def name(self, index: int) -> str:
+        """What a message calls the image."""
+        return self.names[index]
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width."""
+        height, width = self.images[index].shape[:2]
+        return height, width
+
+    def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """The image and its mask."""
+        return self.images[index], self.masks[index]
+
+
+def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:
+    """How many pixels of each class the masks hold."""
+    counts = np.zeros(num_classes, dtype=np.int64)
+    for index in range(len(masked)):
+        counts += np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
+    return counts

@@ -1,0 +1,84 @@
+"""Image files of one or several pages at their own size, to have masks predicted for them."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from drivetrain.data.decode import BadSampleError, decode_image, displayed_size, image_of, naming_bad_sample
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+
+__all__ = ["MaskInput", "check_inputs", "read_pages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskInput:
+    """A file that can be read to its end; no two have the same `stem`, from which its outputs are named."""
+
+    path: Path
+    stem: str
+    pages: int
+    pixels: int
+    """Of all pages together."""
+
+
+def check_inputs(files: Sequence[Path], spec: DataSpec) -> list[MaskInput]:
+    """Decodes every page of every file once, so that nothing is written where one of them is broken."""
+    # Pillow warns of what it then refuses; the answer is to be one sentence.
+    with catch_warnings(action="ignore"), ThreadPoolExecutor() as threads:
+        sizes = list(threads.map(lambda path: [page[..., 0].size for page in read_pages(path, spec)], files))
+    stems = _distinct_stems(files)
+    return [
+        MaskInput(path=path, stem=stem, pages=len(pixels), pixels=sum(pixels))
+        for path, stem, pixels in zip(files, stems, sizes, strict=True)
+    ]
+
+
+def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
+    """Each page of a TIFF, or the one image of another file: (height, width, channels) in the run's range."""
+    try:
+        with naming_bad_sample(str(path)):
+            image = image_of(path.read_bytes())
+            for page in range(_page_count(image)):
+                image.seek(page)
+                pixels = _decoded(image, channels=spec.channels)
+                yield pixels if spec.image_dtype == "uint8" else (pixels / np.float32(255)).astype(np.float32)
+    except BadSampleError as error:
+        raise BadInputError(f"INPUT {path} is not an image that can be read ({error.reason}).") from error
+
+
+def _page_count(image: Image.Image) -> int:
+    """Frames of an animation are no pages: as everywhere, its first one counts."""
+    return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
+
+
+def _decoded(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
+    # Pillow turns TIFF pages itself, as it loads them, so their size as shown is sure only now.
+    image.load()
+    return decode_image(
+        image,
+        channels=channels,
+        size=displayed_size(image),
+        choose_box=lambda width, height: (0, 0, width, height),
+    )
+
+
+def _distinct_stems(files: Sequence[Path]) -> list[str]:
+    """The files' names without their endings; later ones of the same name are numbered."""
+    taken: set[str] = set()
+    stems: list[str] = []
+    for path in files:
+        stem, number = path.stem, 1
+        while stem.lower() in taken:
+            number += 1
+            stem = f"{path.stem}-{number}"
+        taken.add(stem.lower())
+        stems.append(stem)
+    return stems

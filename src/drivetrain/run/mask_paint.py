@@ -1,0 +1,98 @@
+"""What a model saw in an image, painted over it for people to look at."""
+
+from collections.abc import Sequence
+from colorsys import hls_to_rgb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ERROR_COLOURS", "class_colours", "displayable", "hard_dice", "paint_classes", "paint_errors"]
+
+Pixels = NDArray[np.uint8]
+Colour = tuple[int, int, int]
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
+_GREEN, _PURPLE, _YELLOW, _BLUE = (0, 158, 115), (204, 121, 167), (240, 228, 66), (0, 114, 178)
+_ORANGE, _SKY_BLUE, _VERMILLION = (230, 159, 0), (86, 180, 233), (213, 94, 0)
+_CLASS_COLOURS: tuple[Colour, ...] = (_GREEN, _PURPLE, _YELLOW, _BLUE, _ORANGE)
+_GOLDEN_RATIO = 0.618033988749895
+_TINT = 0.45
+_DIMMED = 0.55
+
+ERROR_COLOURS: tuple[Colour, Colour] = (_VERMILLION, _SKY_BLUE)
+"""Of a pixel that is wrong, or of two classes wrongly marked; and of one that was missed."""
+
+
+def class_colours(num_classes: int) -> list[Colour | None]:
+    """One colour per class; the first class is what lies behind the others and is not painted."""
+    more = [_generated_colour(index) for index in range(len(_CLASS_COLOURS), num_classes - 1)]
+    return [None, *_CLASS_COLOURS[: num_classes - 1], *more]
+
+
+def displayable(image: NDArray[Any]) -> Pixels:
+    """An image of any channels and range as RGB."""
+    shown = image[..., :3] if image.shape[2] >= 3 else image[..., :1]
+    if shown.dtype != np.uint8:
+        low, high = shown.min(), shown.max()
+        shown = np.rint((shown - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(shown, (*shown.shape[:2], 3)))
+
+
+def paint_classes(image: Pixels, classes: NDArray[Any], *, num_classes: int) -> Pixels:
+    """The image with every class tinted in its colour and outlined."""
+    painted = image.astype(np.float32)
+    outlines = _outlines(classes)
+    for index, colour in enumerate(class_colours(num_classes)):
+        if colour is not None:
+            _tint(painted, classes == index, colour, share=_TINT)
+            _tint(painted, (classes == index) & outlines, colour, share=1)
+    return _rounded(painted)
+
+
+def paint_errors(image: Pixels, truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int) -> Pixels:
+    """The image dimmed, with the wrong pixels over it; of two classes, false ones and missed ones apart."""
+    grey = image.mean(axis=2, keepdims=True, dtype=np.float32) * np.float32(_DIMMED)
+    painted = np.repeat(grey, 3, axis=2).astype(np.float32)
+    wrong = truth != prediction
+    missed = wrong & (truth == 1) if num_classes == 2 else np.zeros_like(wrong)
+    _tint(painted, wrong & ~missed, ERROR_COLOURS[0], share=0.9)
+    _tint(painted, missed, ERROR_COLOURS[1], share=0.9)
+    return _rounded(painted)
+
+
+def hard_dice(truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int) -> float:
+    """The mean over the classes that either mask has of twice the agreement over the sum of both."""
+    counts = np.bincount(
+        truth.astype(np.int64).ravel() * num_classes + prediction.ravel(), minlength=num_classes**2
+    ).reshape(num_classes, num_classes)
+    sums = counts.sum(0) + counts.sum(1)
+    return float((2 * np.diagonal(counts)[sums > 0] / sums[sums > 0]).mean())
+
+
+def _rounded(painted: NDArray[np.float32]) -> Pixels:
+    pixels: Pixels = np.rint(painted).astype(np.uint8)
+    return pixels
+
+
+def _tint(
+    painted: NDArray[np.float32], where: NDArray[np.bool_], colour: Sequence[int], *, share: float
+) -> None:
+    painted[where] = painted[where] * (1 - share) + np.array(colour, dtype=np.float32) * share
+
+
+def _outlines(classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """The pixels that have a pixel of another class above, below, left or right of them."""
+    outlines = np.zeros(classes.shape, dtype=bool)
+    below, across = classes[1:] != classes[:-1], classes[:, 1:] != classes[:, :-1]
+    outlines[1:] |= below
+    outlines[:-1] |= below
+    outlines[:, 1:] |= across
+    outlines[:, :-1] |= across
+    return outlines
+
+
+def _generated_colour(index: int) -> Colour:
+    """Beyond the chosen colours: hues as far apart as can be, in turn light and dark."""
+    red, green, blue = hls_to_rgb(index * _GOLDEN_RATIO % 1, 0.4 + 0.3 * (index % 2), 0.8)
+    return round(red * 255), round(green * 255), round(blue * 255)

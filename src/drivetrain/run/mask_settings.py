@@ -1,0 +1,49 @@
+"""The options of `predict` that concern masks."""
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["MaskFormat", "MaskSettings"]
+
+MaskFormat = Literal["png", "tiff"]
+_MOST_OVERLAP = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskSettings:
+    """None is what was not asked for: PNG for images and TIFF for several pages, overlays, nothing else."""
+
+    mask_format: MaskFormat | None = None
+    probabilities: bool | None = None
+    overlay: bool | None = None
+    flips: bool | None = None
+    tile_overlap: float | None = None
+
+    def refuse_for_classifier(self) -> None:
+        """For a run that tells classes of whole images apart: none of these options has an effect there."""
+        for field in fields(self):
+            if getattr(self, field.name) is not None:
+                raise BadInputError(
+                    f"--{field.name.replace('_', '-')} is for runs that predict masks, and RUN predicts the "
+                    f"class of a whole image; leave it out."
+                )
+
+    def check(self, recipe: Recipe, spec: DataSpec) -> None:
+        """Refuses what a run that predicts masks cannot do."""
+        if self.mask_format is not None and self.mask_format not in get_args(MaskFormat):
+            raise BadInputError(f"--mask-format is {self.mask_format}, it must be one of png, tiff.")
+        if self.tile_overlap is None:
+            return
+        if not 0 <= self.tile_overlap <= _MOST_OVERLAP:
+            raise BadInputError(
+                f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {_MOST_OVERLAP}, such as 0.25."
+            )
+        if spec.tile is None and recipe.image_size is not None:
+            raise BadInputError(
+                f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, which "
+                f"scales images instead of cutting them into tiles; leave it out."
+            )

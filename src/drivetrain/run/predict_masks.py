@@ -1,0 +1,171 @@
+"""Masks for image files of any size, with overlays and a summary for people."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from drivetrain.errors import BadInputError
+from drivetrain.models.registry import output_margin_of
+from drivetrain.program.forward import choose_precision, in_precision
+from drivetrain.program.tiles import DEFAULT_OVERLAP
+from drivetrain.program.whole_images import image_logits, whole_image_forward
+from drivetrain.run.files import write_atomically
+from drivetrain.run.inputs import require_file_channels
+from drivetrain.run.mask_files import PageWriter, mask_codes, open_mask_file, page_name, tiff_pages
+from drivetrain.run.mask_inputs import MaskInput, check_inputs, read_pages
+from drivetrain.run.mask_settings import MaskFormat, MaskSettings
+from drivetrain.run.overlays import overlay_sheet
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import TrainedRun
+
+__all__ = ["predict_masks"]
+
+
+def predict_masks(
+    run: TrainedRun,
+    files: Sequence[Path],
+    *,
+    output: str | Path,
+    reporter: Reporter,
+    formats: Sequence[str] = ("csv",),
+    settings: MaskSettings,
+) -> list[dict[str, Any]]:
+    """Writes the masks of all files and a summary; one row per page, in the order given.
+
+    Every input is read to its end before anything is written.
+    """
+    settings.check(run.recipe, run.spec)
+    require_file_channels(run.spec)
+    folder = Path(output)
+    _require_another_folder(files, folder)
+    entries = check_inputs(files, run.spec)
+    predictor = _Predictor(run, folder=folder, settings=settings)
+    with _naming_output(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = _predict_entries(predictor, entries, reporter)
+        for kind in formats:
+            content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
+            write_atomically(folder / f"predictions.{kind}", content.encode())
+    return rows
+
+
+def _predict_entries(
+    predictor: "_Predictor", entries: list[MaskInput], reporter: Reporter
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    reporter.start_progress("predicting", done=0, total=sum(entry.pages for entry in entries))
+    for entry in entries:
+        for row in predictor.predict(entry):
+            rows.append(row)
+            if reporter.progress_due():
+                reporter.progress(len(rows), "images")
+    reporter.stop_progress()
+    return rows
+
+
+class _Predictor:
+    """A run's model over files, and what is written of each of their pages."""
+
+    def __init__(self, run: TrainedRun, *, folder: Path, settings: MaskSettings) -> None:
+        self._run = run
+        self._folder = folder
+        self._settings = settings
+        self._codes = mask_codes(run.spec)
+        overlap = settings.tile_overlap
+        self._forward = whole_image_forward(
+            run.recipe,
+            run.spec,
+            in_precision(run.model, choose_precision(run.recipe, run.device)),
+            margin=output_margin_of(run.recipe.model),
+            flips=bool(settings.flips),
+            overlap=DEFAULT_OVERLAP if overlap is None else overlap,
+        )
+
+    def predict(self, entry: MaskInput) -> Iterator[dict[str, Any]]:
+        """Writes the files of one input; a row for each page."""
+        self._run.model.eval()
+        with ExitStack() as files:
+            write_mask = files.enter_context(self._mask_file(entry))
+            write_plane = files.enter_context(self._probability_file(entry))
+            for page, image in enumerate(read_pages(entry.path, self._run.spec), start=1):
+                logits = image_logits(
+                    self._forward, image, spec=self._run.spec, device=self._run.device.torch_device
+                )
+                classes = logits.argmax(0).to(torch.uint8).cpu().numpy()
+                if write_plane is not None:
+                    for plane in logits.softmax(0).cpu().numpy():
+                        write_plane(plane)
+                self._write_overlay(entry, page, image, classes)
+                yield self._row(entry, page, classes, mask=write_mask(self._codes[classes]))
+
+    def _mask_file(self, entry: MaskInput) -> AbstractContextManager[PageWriter]:
+        by_pages: MaskFormat = "tiff" if entry.pages > 1 else "png"
+        return open_mask_file(self._folder, entry, self._settings.mask_format or by_pages)
+
+    def _probability_file(self, entry: MaskInput) -> AbstractContextManager[PageWriter | None]:
+        """float32, all classes of the first page, then all classes of the second..."""
+        if not self._settings.probabilities:
+            return nullcontext()
+        raw_bytes = entry.pixels * self._run.spec.num_classes * 4
+        return tiff_pages(self._folder / f"{entry.stem}-probabilities.tif", raw_bytes=raw_bytes)
+
+    def _write_overlay(
+        self, entry: MaskInput, page: int, image: NDArray[Any], classes: NDArray[np.uint8]
+    ) -> None:
+        if self._settings.overlay is False:
+            return
+        name = entry.path.name if entry.pages == 1 else f"{entry.path.name}, page {page}"
+        sheet = overlay_sheet(
+            [image], [None], [classes], names=[name], class_names=self._run.spec.class_names
+        )
+        write_atomically(self._folder / page_name(entry, page, kind="overlay"), sheet)
+
+    def _row(self, entry: MaskInput, page: int, classes: NDArray[np.uint8], *, mask: str) -> dict[str, Any]:
+        names = self._run.spec.class_names
+        shares = np.bincount(classes.ravel(), minlength=len(names)) / classes.size
+        return {
+            "file": str(entry.path),
+            "page": page,
+            "height": classes.shape[0],
+            "width": classes.shape[1],
+            "mask": mask,
+            "shares": {name: round(float(share), 6) for name, share in zip(names, shares, strict=True)},
+        }
+
+
+def _require_another_folder(files: Sequence[Path], folder: Path) -> None:
+    """Masks of the training may lie beside the images, under the very names that are to be written."""
+    for path in files:
+        if path.resolve().parent == folder.resolve():
+            raise BadInputError(
+                f"--output {folder} is the folder of INPUT {path}, where masks of your own could be "
+                f"overwritten; name another folder."
+            )
+
+
+@contextmanager
+def _naming_output(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadInputError(
+            f"--output {folder} cannot be written: {error.strerror}; name another folder."
+        ) from error
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    plain = [key for key in rows[0] if key != "shares"]
+    writer.writerow([*plain, *(f"share_{name}" for name in rows[0]["shares"])])
+    for row in rows:
+        writer.writerow([*(row[key] for key in plain), *row["shares"].values()])
+    return text.getvalue()

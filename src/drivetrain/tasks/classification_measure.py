@@ -1,0 +1,91 @@
+"""Measuring a classifier: loss, accuracies and confusion over a set of samples."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.tasks.classification import ClassificationTask
+
+_TOP = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationEvaluation:
+    """Means over a set of samples; `confusion` counts them by true (row) and predicted (column) class."""
+
+    loss: float
+    top5_accuracy: float | None
+    confusion: NDArray[np.int64]
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    @property
+    def value(self) -> float:
+        return self.accuracy
+
+    @property
+    def samples(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        return int(np.trace(self.confusion)) / self.samples
+
+    @property
+    def class_accuracies(self) -> list[float | None]:
+        """Accuracy among the samples of each class; None for a class without samples."""
+        totals = self.confusion.sum(1).tolist()
+        right = np.diagonal(self.confusion).tolist()
+        return [hits / total if total else None for hits, total in zip(right, totals, strict=True)]
+
+    def as_metrics(self) -> dict[str, float]:
+        """The numbers of a validation event."""
+        metrics = {"loss": self.loss, "accuracy": self.accuracy}
+        if self.top5_accuracy is not None:
+            metrics["top5_accuracy"] = self.top5_accuracy
+        return {**metrics, "validation_samples": self.samples}
+
+
+class ClassificationMeasure:
+    """Sums that stay on the device until the end."""
+
+    def __init__(self, task: ClassificationTask, *, num_classes: int, wide_dtype: torch.dtype) -> None:
+        self._task = task
+        self._num_classes = num_classes
+        self._wide_dtype = wide_dtype
+        self._sums: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """One more batch."""
+        loss = self._task.losses(logits, labels).to(self._wide_dtype).sum()
+        parts = (loss, _count_in_top(logits, labels), _confusion(logits, labels, self._num_classes))
+        before = self._sums
+        self._sums = (
+            parts if before is None else (before[0] + parts[0], before[1] + parts[1], before[2] + parts[2])
+        )
+
+    def result(self) -> ClassificationEvaluation:
+        """Means over all batches."""
+        assert self._sums is not None, "an evaluation needs at least one sample"
+        loss, in_top, confusion = self._sums
+        counts = confusion.view(self._num_classes, self._num_classes).cpu().numpy()
+        samples = int(counts.sum())
+        return ClassificationEvaluation(
+            loss=loss.item() / samples,
+            top5_accuracy=in_top.item() / samples if self._num_classes > _TOP else None,
+            confusion=counts,
+        )
+
+
+def _count_in_top(logits: Tensor, labels: Tensor) -> Tensor:
+    best = logits.topk(min(_TOP, logits.shape[1]), dim=1).indices
+    return (best == labels.unsqueeze(1)).sum()
+
+
+def _confusion(logits: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    return torch.bincount(labels * num_classes + logits.argmax(1), minlength=num_classes**2)

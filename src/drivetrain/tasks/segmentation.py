@@ -1,0 +1,79 @@
+"""Segmentation: cross-entropy over pixels plus soft Dice."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from drivetrain.errors import BadInputError
+from drivetrain.tasks.binary_loss import BinaryLoss
+from drivetrain.tasks.loss_weights import LossShares, pixel_factors
+from drivetrain.tasks.many_class_loss import ManyClassLoss
+from drivetrain.tasks.task import at_least_float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentationTask:
+    """Losses and scores of single samples, so that any cut of a batch adds up to the same.
+
+    Labels are (samples, height, width, channels) in uint8: the class of each pixel and, where there is a
+    second channel, the code of its border weight. Weights of pixels are normalised within their sample.
+    """
+
+    num_classes: int
+    loss: Literal["softmax", "sigmoid"] = "softmax"
+    cross_entropy_weight: float = 1.0
+    dice_weight: float = 1.0
+    class_weights: Tensor | None = None
+    border_weight: float = 0.0
+
+    @property
+    def metric(self) -> str:
+        return "dice"
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each sample, in float32 or wider."""
+        return self.losses_and_class_dice(logits, labels)[0]
+
+    def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The soft Dice of each sample, the mean over its classes."""
+        return self.losses_and_scores(logits.detach(), labels)[1]
+
+    def losses_and_scores(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and soft Dice of each sample; the score carries no gradient."""
+        losses, dice = self.losses_and_class_dice(logits, labels)
+        return losses, dice.mean(1)
+
+    def losses_and_class_dice(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of each sample, and soft Dice of each of its classes, which carries no gradient."""
+        classes = labels[..., 0].flatten(1)
+        factors = pixel_factors(
+            classes,
+            labels[..., 1].flatten(1) if labels.shape[3] > 1 else None,
+            class_weights=self.class_weights,
+            border_weight=self.border_weight,
+            dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32,
+        )
+        shares = LossShares(cross_entropy=self.cross_entropy_weight, dice=self.dice_weight)
+        found: tuple[Tensor, Tensor]
+        if self.num_classes == 2 and self.loss == "softmax":
+            found = BinaryLoss.apply(logits, classes, factors, shares)  # type: ignore[no-untyped-call]
+        else:
+            is_sigmoid = self.loss == "sigmoid"
+            found = ManyClassLoss.apply(logits, classes, factors, shares, is_sigmoid)  # type: ignore[no-untyped-call]
+        return found
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The share of each class at every pixel."""
+        return at_least_float32(logits).softmax(1)
+
+    def check_output(self, shape: torch.Size, *, batch: int, num_classes: int, size: tuple[int, int]) -> None:
+        """Refuses a model whose output is not one number per sample, class and pixel of the labels."""
+        needed = (batch, num_classes, *size)
+        if tuple(shape) != needed:
+            raise BadInputError(
+                f"--model gives an output of shape {tuple(shape)} for {batch} images; segmentation into "
+                f"{num_classes} classes with labels of {size[0]} x {size[1]} pixels needs {needed}, see "
+                "--num-classes and --image-size."
+            )

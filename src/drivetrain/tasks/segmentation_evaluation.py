@@ -1,0 +1,165 @@
+"""What was measured on a set of images with masks, as a whole, by class and by image."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import fsum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.tasks.region_metrics import RegionScores
+
+__all__ = ["SegmentationEvaluation"]
+
+Counts = NDArray[np.int64]
+Score = Callable[[Counts], list[float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentationEvaluation:
+    """`class_dice` is the soft Dice (images, classes); `confusions` counts pixels (images, true, predicted).
+
+    Loss and soft Dice are means over images; hard Dice, IoU and pixel accuracy are of all pixels together,
+    the first two as means over the classes that occur in truth or prediction.
+    """
+
+    class_names: tuple[str, ...]
+    losses: NDArray[np.float64]
+    class_dice: NDArray[np.float64]
+    confusions: Counts
+    regions: tuple[RegionScores, ...] | None = None
+
+    @property
+    def metric(self) -> str:
+        return "dice"
+
+    @property
+    def value(self) -> float:
+        return self.dice
+
+    @property
+    def samples(self) -> int:
+        return len(self.losses)
+
+    @property
+    def confusion(self) -> Counts:
+        """Pixels of all images by true (row) and predicted (column) class."""
+        return np.asarray(self.confusions.sum(0), dtype=np.int64)
+
+    @property
+    def loss(self) -> float:
+        return _mean(self.losses.tolist())
+
+    @property
+    def dice(self) -> float:
+        """The soft Dice: mean over images of the mean over classes."""
+        return _mean(self.class_dice.mean(1).tolist())
+
+    @property
+    def hard_dice(self) -> float:
+        return _mean_of_known(hard_dice_by_class(self.confusion))
+
+    @property
+    def iou(self) -> float:
+        return _mean_of_known(iou_by_class(self.confusion))
+
+    @property
+    def pixel_accuracy(self) -> float:
+        return _accuracy(self.confusion)
+
+    @property
+    def v_rand(self) -> float | None:
+        """Mean over images with objects; None where regions were not asked for, or there are none."""
+        return _mean_or_none([scores.v_rand for scores in self.regions or ()])
+
+    @property
+    def v_info(self) -> float | None:
+        """Mean over images with objects; None where regions were not asked for, or there are none."""
+        return _mean_or_none([scores.v_info for scores in self.regions or ()])
+
+    def as_metrics(self) -> dict[str, float]:
+        """The numbers of a validation event."""
+        regions = {"v_rand": self.v_rand, "v_info": self.v_info}
+        return {
+            "loss": self.loss,
+            "dice": self.dice,
+            "hard_dice": self.hard_dice,
+            "iou": self.iou,
+            "pixel_accuracy": self.pixel_accuracy,
+            **{name: value for name, value in regions.items() if value is not None},
+            "validation_samples": self.samples,
+        }
+
+    def per_image(self) -> list[dict[str, float | None]]:
+        """A row per image, in the order they came; None for what an image does not have."""
+        return [self._row(index) for index in range(self.samples)]
+
+    def per_class(self) -> list[dict[str, str | int | float | None]]:
+        """A row per class: its true pixels, its soft Dice over images, its other scores over all pixels."""
+        counts = self.confusion
+        columns = zip(
+            self.class_names,
+            counts.sum(1).tolist(),
+            self.class_dice.mean(0).tolist(),
+            hard_dice_by_class(counts),
+            iou_by_class(counts),
+            strict=True,
+        )
+        return [
+            dict(zip(("class", "pixels", "dice", "hard_dice", "iou"), row, strict=True)) for row in columns
+        ]
+
+    def _row(self, index: int) -> dict[str, float | None]:
+        counts = self.confusions[index]
+        row: dict[str, float | None] = {
+            "loss": float(self.losses[index]),
+            "dice": float(self.class_dice[index].mean()),
+            "hard_dice": _mean_of_known(hard_dice_by_class(counts)),
+            "iou": _mean_of_known(iou_by_class(counts)),
+            "pixel_accuracy": _accuracy(counts),
+        }
+        if self.regions is not None:
+            row |= {"v_rand": self.regions[index].v_rand, "v_info": self.regions[index].v_info}
+        for score, values in (
+            ("dice", self.class_dice[index].tolist()),
+            ("hard_dice", hard_dice_by_class(counts)),
+            ("iou", iou_by_class(counts)),
+        ):
+            row |= {f"{score}_{name}": value for name, value in zip(self.class_names, values, strict=True)}
+        return row
+
+
+def hard_dice_by_class(counts: Counts) -> list[float | None]:
+    """2 x shared / (true + predicted) pixels; None for a class that is neither."""
+    shared, both = np.diagonal(counts), counts.sum(0) + counts.sum(1)
+    return [2 * hits / total if total else None for hits, total in _pairs(shared, both)]
+
+
+def iou_by_class(counts: Counts) -> list[float | None]:
+    """Shared / (true or predicted) pixels; None for a class that is neither."""
+    shared = np.diagonal(counts)
+    either = counts.sum(0) + counts.sum(1) - shared
+    return [hits / total if total else None for hits, total in _pairs(shared, either)]
+
+
+def _pairs(first: Counts, second: Counts) -> list[tuple[int, int]]:
+    return list(zip(first.tolist(), second.tolist(), strict=True))
+
+
+def _accuracy(counts: Counts) -> float:
+    return int(np.trace(counts)) / int(counts.sum())
+
+
+def _mean(values: list[float]) -> float:
+    return fsum(values) / len(values)
+
+
+def _mean_or_none(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _mean(known) if known else None
+
+
+def _mean_of_known(values: list[float | None]) -> float:
+    mean = _mean_or_none(values)
+    assert mean is not None, "an image has at least one class"
+    return mean

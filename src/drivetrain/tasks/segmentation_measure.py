@@ -1,0 +1,74 @@
+"""Measuring a segmentation: every image counts once, whatever the batches."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from drivetrain.tasks.region_metrics import RegionScores, region_scores
+from drivetrain.tasks.segmentation import SegmentationTask
+from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation
+
+__all__ = ["SegmentationEvaluation", "SegmentationMeasure"]
+
+_MEMBRANE = "membrane"
+
+
+class SegmentationMeasure:
+    """What was found on each image, on the device until the end; images may differ in size between batches.
+
+    `regions` also scores whole objects, for which the classes of every batch are fetched from the device.
+    """
+
+    def __init__(
+        self,
+        task: SegmentationTask,
+        *,
+        class_names: Sequence[str],
+        wide_dtype: torch.dtype,
+        regions: bool = False,
+    ) -> None:
+        self._task = task
+        self._class_names = tuple(class_names)
+        self._wide_dtype = wide_dtype
+        self._regions: list[RegionScores] | None = [] if regions else None
+        self._batches: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    @torch.no_grad()
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """One more batch of logits (samples, classes, height, width) with their labels."""
+        # Each image in wide numbers: so what it gets does not depend on its company.
+        losses, dice = self._task.losses_and_class_dice(logits.to(self._wide_dtype), labels)
+        predicted = logits.argmax(1).to(torch.uint8)
+        truth = labels[..., 0]
+        self._batches.append((losses, dice, _confusions(predicted, truth, logits.shape[1])))
+        if self._regions is not None:
+            self._regions += self._region_scores(predicted, truth)
+
+    def result(self) -> SegmentationEvaluation:
+        """Everything about all images so far."""
+        assert self._batches, "an evaluation needs at least one sample"
+        losses, dice, confusions = (
+            torch.cat([batch[part] for batch in self._batches]).cpu().numpy() for part in range(3)
+        )
+        return SegmentationEvaluation(
+            class_names=self._class_names,
+            losses=losses.astype(np.float64),
+            class_dice=dice.astype(np.float64),
+            confusions=confusions,
+            regions=None if self._regions is None else tuple(self._regions),
+        )
+
+    def _region_scores(self, predicted: Tensor, truth: Tensor) -> list[RegionScores]:
+        background = self._class_names.index(_MEMBRANE) if _MEMBRANE in self._class_names else 0
+        pairs = zip(predicted.cpu().numpy(), truth.cpu().numpy(), strict=True)
+        return [region_scores(found, true, background=background) for found, true in pairs]
+
+
+def _confusions(predicted: Tensor, truth: Tensor, num_classes: int) -> Tensor:
+    """Pixels of each image by true (row) and predicted (column) class: (samples, classes, classes)."""
+    cells = (truth.to(torch.int64) * num_classes + predicted).flatten(1)
+    counts = torch.zeros(len(cells), num_classes**2, dtype=torch.int64, device=cells.device)
+    counts.scatter_add_(1, cells, torch.ones_like(cells))
+    return counts.view(-1, num_classes, num_classes)

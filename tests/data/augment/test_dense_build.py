@@ -1,0 +1,74 @@
+"""Which recipe augments images with masks how."""
+
+from typing import Any
+
+import pytest
+
+from drivetrain.data.augment.brightness import Brightness
+from drivetrain.data.augment.crop_and_resize import CropAndResize
+from drivetrain.data.augment.dense_build import build_dense_augmentation
+from drivetrain.data.augment.dense_chain import DenseAugmentation
+from drivetrain.data.augment.elastic import Elastic
+from drivetrain.data.augment.flip import DenseFlip
+from drivetrain.data.augment.gamma import Gamma
+from drivetrain.data.augment.noise import Noise
+from drivetrain.data.augment.rotate import Rotate
+from drivetrain.data.dense_preprocess import DensePreprocess
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
+from tests.data.dense_samples import dense_spec
+
+FLIPS = (DenseFlip("horizontal"), DenseFlip("vertical"))
+CROP = CropAndResize(num_classes=2)
+
+
+def built(spec: DataSpec | None = None, *, margin: int = 0, **fields: Any) -> DenseAugmentation | None:
+    spec = spec or dense_spec(256, 256)
+    preprocess = DensePreprocess(spec, image_size=None, margin=margin)
+    return build_dense_augmentation(Recipe(seed=7, **fields), spec, preprocess=preprocess)
+
+
+def test_the_systems_chain_is_asked_for() -> None:
+    expected = DenseAugmentation(7, (*FLIPS, CROP, Brightness()))
+    for dataset in ("isbi2012", "mask-folder", "synthetic-em"):
+        assert built(dataset=dataset, augment=True) == expected
+
+
+def test_by_default_own_images_are_flipped_and_the_published_ones_are_not() -> None:
+    assert built(dataset="isbi2012") is None
+    for dataset in ("mask-folder", "synthetic-em"):
+        assert built(dataset=dataset) == DenseAugmentation(7, FLIPS)
+        assert built(dataset=dataset, augment=False) is None
+
+
+def test_options_come_on_top_and_bend_before_the_crop() -> None:
+    fields: dict[str, Any] = {"rotate": 15, "elastic": 8, "gamma": 0.2, "noise": 0.05}
+    rotate = Rotate(degrees=15, num_classes=2, padding=92)
+    elastic = Elastic(shift=8, num_classes=2, padding=92)
+    late = (Gamma(spread=0.2), Noise(deviation=0.05))
+    everything = built(margin=92, dataset="isbi2012", augment=True, **fields)
+    assert everything == DenseAugmentation(7, (*FLIPS, rotate, elastic, CROP, Brightness(), *late))
+    alone = built(margin=92, dataset="isbi2012", **fields)
+    assert alone == DenseAugmentation(7, (rotate, elastic, *late))
+
+
+def test_tiles_have_no_padding() -> None:
+    spec = dense_spec(300, 200, classes=4, tile=128)
+    rotated = built(spec, margin=92, dataset="isbi2012", rotate=180)
+    assert rotated == DenseAugmentation(7, (Rotate(degrees=180, num_classes=4, padding=0),))
+
+
+def test_images_are_not_folded() -> None:
+    assert built(dataset="isbi2012", elastic=32) is not None
+    with pytest.raises(BadInputError, match=r"--elastic 33 would fold .* 256 pixels .*--elastic 32 works"):
+        built(dataset="isbi2012", elastic=33)
+
+
+def test_clipping_needs_to_know_what_white_is() -> None:
+    spec = dense_spec(256, 256, image_dtype="float32")
+    with pytest.raises(BadInputError, match=r"--augment.* images of 8 bits.*--augment False"):
+        built(spec, dataset="isbi2012", augment=True)
+    with pytest.raises(BadInputError, match=r"--gamma 0.1 needs images of 8 bits.*--gamma 0"):
+        built(spec, dataset="isbi2012", gamma=0.1)
+    assert built(spec, dataset="isbi2012", noise=0.1) == DenseAugmentation(7, (Noise(deviation=0.1),))

@@ -1,0 +1,94 @@
+"""What a run sees in its validation images, as masks."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from drivetrain.cluster.devices import choose_device
+from drivetrain.data.masked_images import HeldMaskedImages
+from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.tile_source import UniformSource
+from drivetrain.program.forward import choose_precision
+from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run import mask_pictures
+from drivetrain.run.directory import RunDirectory
+
+SPEC = DataSpec(
+    channels=1,
+    height=12,
+    width=12,
+    num_classes=2,
+    class_names=("dark", "bright"),
+    image_dtype="uint8",
+    normalisation="symmetric",
+    task="segmentation",
+)
+
+
+class Brightness(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat([-images, images], dim=1)
+
+
+def _splits(errors: list[int]) -> DataSplits:
+    """Noise, whose masks are right but for so many pixels of each image; border weights lie behind them."""
+    images = np.random.default_rng(0).integers(0, 256, (len(errors), 12, 12, 1), dtype=np.uint8)
+    masks = np.concatenate([images > 127, np.full_like(images, 9)], axis=3).astype(np.uint8)
+    for mask, wrong in zip(masks, errors, strict=True):
+        mask[..., 0].flat[:wrong] ^= 1
+    names = tuple(f"image {index}" for index in range(len(errors)))
+    source = UniformSource(HeldMaskedImages(images=images, masks=masks, names=names))
+    return DataSplits(train=source, validation=source, test=None, spec=SPEC)
+
+
+def _draw(directory: Path, data: DataSplits) -> None:
+    recipe, device = Recipe(model="tests:Brightness"), choose_device("cpu")
+    program = SimpleNamespace(model=Brightness(), precision=choose_precision(recipe, device), device=device)
+    mask_pictures.draw_mask_predictions(
+        RunDirectory(directory), recipe=recipe, program=cast(TrainingProgram, program), data=data, spec=SPEC
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "shown", "title"),
+    [
+        (
+            [0, 9, 1, 8, 2, 7, 3, 6, 4],
+            [1, 3, 5, 8, 6, 4],
+            "The worst 3 of 9 validation images, then some typical ones",
+        ),
+        ([0, 5], [1, 0], "The validation images (2), the worst first"),
+        (
+            [0] * 47 + [3],
+            [0, 2, 4, 24, 26, 28],
+            "The worst 3 of 24 of 48 validation images, then some typical ones",
+        ),
+    ],
+)
+def test_the_worst_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: list[int], shown: list[int], title: str
+) -> None:
+    sheets: list[dict[str, Any]] = []
+
+    def sheet(*given: Any, **options: Any) -> bytes:
+        sheets.append(options)
+        return b""
+
+    monkeypatch.setattr(mask_pictures, "overlay_sheet", sheet)
+    _draw(tmp_path, _splits(errors))
+    assert sheets[0]["names"] == [f"image {index}" for index in shown]
+    assert sheets[0]["title"] == title
+
+
+def test_the_picture_lies_with_the_predictions(tmp_path: Path) -> None:
+    _draw(tmp_path, _splits([0, 1, 2, 3, 4]))
+    picture = Image.open(tmp_path / "predictions" / "validation.png")
+    assert picture.width > 4 * 320
+    assert picture.height > 5 * 320

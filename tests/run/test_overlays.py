@@ -1,0 +1,112 @@
+"""Pictures of masks, for people to look at."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from drivetrain.run.mask_paint import (
+    ERROR_COLOURS,
+    class_colours,
+    displayable,
+    hard_dice,
+    paint_classes,
+    paint_errors,
+)
+from drivetrain.run.overlays import overlay_sheet
+
+TRUTH = np.zeros((20, 30), np.uint8)
+TRUTH[5:15, 5:15] = 1
+PREDICTION = np.roll(TRUTH, 3, axis=1)
+GREY = np.full((20, 30, 3), 100, np.uint8)
+
+
+def _opened(png: bytes) -> NDArray[np.uint8]:
+    return np.asarray(Image.open(BytesIO(png)).convert("RGB"))
+
+
+def _has_colour(picture: NDArray[np.uint8], colour: tuple[int, int, int] | None) -> bool:
+    return bool((picture == np.array(colour)).all(axis=2).any())
+
+
+def test_classes_are_tinted_and_outlined_and_the_first_is_left_alone() -> None:
+    painted = paint_classes(GREY, TRUTH, num_classes=2)
+    assert (painted[TRUTH == 0] == 100).all()
+    assert painted[5, 5].tolist() == list(class_colours(2)[1] or ())
+    inside = painted[10, 10].tolist()
+    assert inside != [100, 100, 100]
+    assert inside != painted[5, 5].tolist()
+
+
+def test_colours_are_distinct_for_any_number_of_classes() -> None:
+    colours = class_colours(40)
+    assert colours[0] is None
+    assert len(set(colours)) == 40
+    assert class_colours(1) == [None]
+    assert not set(class_colours(6)) & set(ERROR_COLOURS)
+
+
+def test_false_and_missed_pixels_of_two_classes_are_told_apart() -> None:
+    errors = paint_errors(GREY, TRUTH, PREDICTION, num_classes=2).astype(int)
+    false, missed = ERROR_COLOURS
+    assert abs(errors[10, 16] - false).max() <= 20
+    assert abs(errors[10, 6] - missed).max() <= 20
+    assert errors[10, 10].tolist() == errors[0, 0].tolist() == [55, 55, 55]
+
+
+def test_of_more_classes_every_mistake_is_alike() -> None:
+    errors = paint_errors(GREY, TRUTH * 2, PREDICTION, num_classes=3)
+    wrong = errors[PREDICTION != TRUTH * 2]
+    assert (wrong == wrong[0]).all()
+
+
+def test_hard_dice_counts_by_hand() -> None:
+    dice = hard_dice(TRUTH, PREDICTION, num_classes=2)
+    assert dice == pytest.approx(((2 * 470 / (500 + 500)) + (2 * 70 / 200)) / 2)
+    assert hard_dice(TRUTH, TRUTH, num_classes=5) == 1
+    assert hard_dice(TRUTH, 1 - TRUTH, num_classes=2) == 0
+
+
+def test_images_of_any_channels_and_range_can_be_shown() -> None:
+    assert displayable(np.full((4, 5, 1), 7, np.uint8))[0, 0].tolist() == [7, 7, 7]
+    shown = displayable(np.linspace(-3, 5, 20, dtype=np.float32).reshape(4, 5, 1))
+    assert (shown.min(), shown.max()) == (0, 255)
+    assert displayable(np.zeros((4, 5, 4), np.uint8)).shape == (4, 5, 3)
+    assert displayable(np.ones((4, 5, 2), np.float32)).max() == 0
+
+
+def test_a_sheet_shows_four_panels_a_row_and_two_without_a_truth() -> None:
+    images = [GREY[..., :1]] * 2
+    known = _opened(
+        overlay_sheet(
+            images,
+            [TRUTH] * 2,
+            [PREDICTION] * 2,
+            names=["a", "b"],
+            class_names=("back", "front"),
+            title="title",
+            sides=(60, 60),
+        )
+    )
+    unknown = _opened(
+        overlay_sheet(
+            images[:1], [None], [PREDICTION], names=["a"], class_names=("back", "front"), sides=(60, 60)
+        )
+    )
+    assert known.shape[1] >= 4 * 60
+    assert known.shape[0] > 2 * 40
+    assert _has_colour(known, class_colours(2)[1])
+    assert all(_has_colour(known, colour) for colour in ERROR_COLOURS)
+    assert _has_colour(unknown, class_colours(2)[1])
+    assert not any(_has_colour(unknown, colour) for colour in ERROR_COLOURS)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 900), (1500, 40)])
+def test_sizes_of_every_kind_and_long_names(size: tuple[int, int]) -> None:
+    image, mask = np.zeros((*size, 3), np.uint8), np.zeros(size, np.uint8)
+    names = tuple(f"class number {index} of many" for index in range(30))
+    sheet = _opened(overlay_sheet([image], [mask], [mask], names=["long name " * 30], class_names=names))
+    assert max(sheet.shape) < 5000
+    assert sheet.shape[1] > sheet.shape[0] or size[0] > size[1]

@@ -1,0 +1,214 @@
+"""Masks for image files of any size."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from drivetrain.cluster.devices import choose_device
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run import predict
+from drivetrain.run.directory import RunDirectory
+from drivetrain.run.mask_settings import MaskSettings
+from drivetrain.run.predict_masks import predict_masks
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import TrainedRun
+
+PLAIN = MaskSettings(overlay=False)
+
+
+class Brightness(nn.Module):
+    """Says `bright` where a pixel is brighter than the middle."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+
+    def forward(self, images: Tensor) -> Tensor:
+        light = images.mean(1, keepdim=True)
+        others = [torch.full_like(light, -100.0)] * (self.classes - 2)
+        return torch.cat([-light, light, *others], dim=1)
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., TrainedRun]:
+    def make(
+        *,
+        mask_values: tuple[tuple[int, ...], ...] = ((0,), (255,)),
+        tile: int | None = 16,
+        **options: Any,
+    ) -> TrainedRun:
+        spec = DataSpec(
+            channels=1,
+            height=16,
+            width=16,
+            num_classes=max(2, len(mask_values)),
+            class_names=("dark", "bright", "other")[: max(2, len(mask_values))],
+            image_dtype="uint8",
+            normalisation="symmetric",
+            task="segmentation",
+            mask_values=mask_values,
+            tile=tile,
+        )
+        recipe = Recipe(model="tests:Brightness", **options)
+        return TrainedRun(
+            directory=RunDirectory(tmp_path / "run"),
+            recipe=recipe,
+            spec=spec,
+            preprocess=build_preparation(recipe, spec),
+            model=Brightness(spec.num_classes),
+            device=choose_device("cpu"),
+        )
+
+    return make
+
+
+def _predict(
+    run: TrainedRun, files: list[Path], output: Path, settings: MaskSettings = PLAIN, **options: Any
+) -> list[dict[str, Any]]:
+    with Reporter(quiet=True) as reporter:
+        return predict_masks(run, files, output=output, reporter=reporter, settings=settings, **options)
+
+
+def _noise(*shape: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("size", [(16, 16), (40, 61), (5, 9), (1, 30)])
+@pytest.mark.parametrize("flips", [False, True])
+def test_an_image_of_any_size_gets_a_mask_in_the_training_masks_coding(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, size: tuple[int, int], flips: bool
+) -> None:
+    pixels = _noise(*size)
+    Image.fromarray(pixels).save(tmp_path / "cells.png")
+    (row,) = _predict(
+        make_run(), [tmp_path / "cells.png"], tmp_path / "out", MaskSettings(overlay=False, flips=flips)
+    )
+    mask = np.asarray(Image.open(tmp_path / "out" / "cells-mask.png"))
+    assert np.array_equal(mask, np.where(pixels > 127, 255, 0))
+    assert (row["height"], row["width"], row["mask"]) == (*size, "cells-mask.png")
+    assert row["shares"]["bright"] == pytest.approx((pixels > 127).mean(), abs=1e-6)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cells-mask.png", "predictions.csv"]
+
+
+def test_pages_keep_their_order_and_number(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
+    pages = _noise(3, 20, 33)
+    tifffile.imwrite(tmp_path / "stack.tif", pages, photometric="minisblack")
+    settings = MaskSettings(probabilities=True)
+    rows = _predict(make_run(), [tmp_path / "stack.tif"], tmp_path / "out", settings)
+    assert [row["page"] for row in rows] == [1, 2, 3]
+    masks = tifffile.imread(tmp_path / "out" / "stack-mask.tif")
+    assert np.array_equal(masks, np.where(pages > 127, 255, 0))
+    planes = tifffile.imread(tmp_path / "out" / "stack-probabilities.tif").reshape(3, 2, 20, 33)
+    assert planes.dtype == np.float32
+    light = pages / 127.5 - 1
+    np.testing.assert_allclose(planes[:, 1], 1 / (1 + np.exp(-2 * light)), atol=1e-5)
+    np.testing.assert_allclose(planes.sum(1), 1, atol=1e-5)
+    overlays = sorted(path.name for path in (tmp_path / "out").glob("*overlay*"))
+    assert overlays == [f"stack-overlay-page-{page}.png" for page in (1, 2, 3)]
+
+
+def test_colours_and_tiff_on_request(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
+    pixels = _noise(20, 20)
+    Image.fromarray(pixels).save(tmp_path / "cells.png")
+    run = make_run(mask_values=((9, 8, 7), (255, 0, 0), (0, 0, 255)))
+    settings = MaskSettings(mask_format="tiff")
+    _predict(run, [tmp_path / "cells.png"], tmp_path / "out", settings, formats=("csv", "json"))
+    mask = tifffile.imread(tmp_path / "out" / "cells-mask.tif")
+    assert np.array_equal(mask, np.array([(9, 8, 7), (255, 0, 0)])[(pixels > 127).astype(int)])
+    assert (tmp_path / "out" / "cells-overlay.png").is_file()
+    (row,) = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    with (tmp_path / "out" / "predictions.csv").open() as file:
+        (line,) = csv.DictReader(file)
+    assert list(line) == [
+        "file",
+        "page",
+        "height",
+        "width",
+        "mask",
+        "share_dark",
+        "share_bright",
+        "share_other",
+    ]
+    assert float(line["share_bright"]) == row["shares"]["bright"]
+
+
+def test_images_are_scaled_where_training_scaled_them(
+    make_run: Callable[..., TrainedRun], tmp_path: Path
+) -> None:
+    pixels = np.zeros((40, 60), np.uint8)
+    pixels[:, 30:] = 255
+    Image.fromarray(pixels).save(tmp_path / "half.png")
+    _predict(make_run(tile=None, image_size=16), [tmp_path / "half.png"], tmp_path / "out")
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "out" / "half-mask.png")), pixels)
+
+
+def test_inputs_of_one_name_do_not_overwrite_each_other(
+    make_run: Callable[..., TrainedRun], tmp_path: Path
+) -> None:
+    files = []
+    for folder, value in (("a", 0), ("b", 255)):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / "x.png")
+        Image.new("L", (20, 20), value).save(files[-1])
+    rows = _predict(make_run(), files, tmp_path / "out")
+    assert [row["mask"] for row in rows] == ["x-mask.png", "x-2-mask.png"]
+    values = [np.asarray(Image.open(tmp_path / "out" / row["mask"])).max() for row in rows]
+    assert values == [0, 255]
+
+
+def test_nothing_is_written_where_one_input_is_broken(
+    make_run: Callable[..., TrainedRun], tmp_path: Path
+) -> None:
+    Image.fromarray(_noise(20, 20)).save(tmp_path / "good.png")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "good.png").read_bytes()[:-60])
+    with pytest.raises(BadInputError, match=r"INPUT .*cut\.png is not an image"):
+        _predict(make_run(), [tmp_path / "good.png", tmp_path / "cut.png"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_inputs_own_folder_is_not_written_into(
+    make_run: Callable[..., TrainedRun], tmp_path: Path
+) -> None:
+    Image.fromarray(_noise(20, 20)).save(tmp_path / "x.png")
+    (tmp_path / "x-mask.png").write_bytes(b"by hand")
+    with pytest.raises(BadInputError, match=r"--output .* is the folder of INPUT"):
+        _predict(make_run(), [tmp_path / "x.png"], tmp_path)
+    assert (tmp_path / "x-mask.png").read_bytes() == b"by hand"
+
+
+def test_an_output_that_is_a_file(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    Image.fromarray(_noise(20, 20)).save(tmp_path / "in" / "x.png")
+    (tmp_path / "out").write_text("")
+    with pytest.raises(BadInputError, match=r"--output .*out cannot be written"):
+        _predict(make_run(), [tmp_path / "in" / "x.png"], tmp_path / "out")
+
+
+def test_predict_chooses_by_the_runs_task(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from drivetrain.cli.main import main
+
+    monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: make_run())
+    monkeypatch.setattr(predict, "find_checkpoints", lambda *given, **options: [None])
+    monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
+    monkeypatch.setattr("drivetrain.cli.predict.open_run", lambda path: None)
+    (tmp_path / "in").mkdir()
+    Image.fromarray(_noise(20, 20)).save(tmp_path / "in" / "x.png")
+    options = ["--output", str(tmp_path / "out"), "--overlay", "False", "--flips", "--tile-overlap", "0.5"]
+    assert main(["predict", "RUN", str(tmp_path / "in"), *options]) == 0
+    assert (tmp_path / "out" / "x-mask.png").is_file()
+    assert not (tmp_path / "out" / "x-overlay.png").exists()
