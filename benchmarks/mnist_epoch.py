@@ -10,8 +10,6 @@ imports, reading of files and set-up, which are the same for all.
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results"
 CONTENDERS = ("drivetrain", "plain", "lightning")
@@ -164,19 +164,6 @@ def measure(contender: str, data_dir: str, limit: int | None) -> dict[str, float
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, float] = json.loads(output.splitlines()[-1])
     return found
-
-
-def describe_machine() -> dict[str, Any]:
-    import torch
-
-    from drivetrain.cluster.devices import choose_device
-
-    return {
-        "cpu": choose_device("cpu").description,
-        "cores": os.cpu_count(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def main() -> None:

@@ -10,8 +10,6 @@ time between the ends of two steps. The first steps of a process warm up and do 
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,6 +18,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results"
 CONTENDERS = ("drivetrain", "plain", "lightning")
@@ -194,19 +194,6 @@ def measure(contender: str, steps: int) -> dict[str, Any]:
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
-
-
-def describe_machine() -> dict[str, Any]:
-    import torch
-
-    from drivetrain.cluster.devices import choose_device
-
-    return {
-        "cpu": choose_device("cpu").description,
-        "cores": os.cpu_count(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ NUMBERS: dict[str, tuple[tuple[int, int, int], int, float]] = {
     "resnet50_mlperf_lars": ((18, 12, 16), 38, 10.52509248),
     "isbi_unet": ((8, 3, 1), 2100, 0.0024),
     "isbi_unet_medical": ((8, 1, 1), 2134, 0.0001),
-    "isbi_unet_best": ((8, 1, 1), 800, 0.0004),
+    "isbi_unet_best": ((8, 1, 1), 300, 0.0004),
 }
 PARAMETERS = {
     "cifar_resnet8": 75290,

@@ -95,12 +95,16 @@ def _architecture(model: nn.Module | None) -> list[str] | None:
 @contextmanager
 def _set_up_device(recipe: Recipe) -> Iterator[Device]:
     threads_before = torch.get_num_threads()
+    tries_algorithms = torch.backends.cudnn.benchmark
     if recipe.num_threads is not None:
         torch.set_num_threads(recipe.num_threads)
     try:
         device = choose_device(recipe.device)
         if device.is_cpu:
             keep_freed_memory()
+        # Shapes stay the same over a training, so trying out cuDNN's algorithms once pays.
+        torch.backends.cudnn.benchmark = True
         yield device
     finally:
+        torch.backends.cudnn.benchmark = tries_algorithms
         torch.set_num_threads(threads_before)

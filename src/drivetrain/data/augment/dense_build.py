@@ -14,8 +14,6 @@ from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 
-_FLIPPED_BY_DEFAULT = ("mask-folder", "synthetic-em")
-
 
 def build_dense_augmentation(
     recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess
@@ -40,7 +38,7 @@ def build_dense_augmentation(
 
 
 def _is_flipped(recipe: Recipe) -> bool:
-    return recipe.dataset in _FLIPPED_BY_DEFAULT if recipe.augment is None else recipe.augment
+    return recipe.augment is not False
 
 
 def _bending(recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess) -> list[DenseTechnique]:
