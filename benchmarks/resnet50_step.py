@@ -8,24 +8,16 @@ turns, each repeat in a process of its own. What is timed is a step from its dat
 time between the ends of two steps. The first steps of a process warm up and do not count.
 """
 
-import argparse
 import json
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine
+from turns import step_times, take_turns, time_updates
 
-RESULTS = Path(__file__).parent / "results"
-CONTENDERS = ("drivetrain", "plain", "lightning")
 IMAGES, BATCH, SIZE, CLASSES = 48, 16, 224, 1000
 RATE, MOMENTUM = 0.01, 0.9
-WARM_UP = 2
 
 
 def build_network() -> Any:
@@ -96,7 +88,7 @@ def run_plain(steps: int) -> dict[str, Any]:
             ends.append(time.perf_counter())
             if len(ends) > steps:
                 break
-    return _result(ends, loss=float(loss.detach()))
+    return step_times(ends, loss=float(loss.detach()))
 
 
 def run_lightning(steps: int) -> dict[str, Any]:
@@ -137,97 +129,46 @@ def run_lightning(steps: int) -> dict[str, Any]:
     loader = DataLoader(TensorDataset(images, labels), batch_size=BATCH, shuffle=True)
     with tempfile.TemporaryDirectory() as folder:
         lightning.Trainer(max_steps=steps, default_root_dir=folder).fit(module, loader)
-    return _result(module.ends, loss=float(module.loss))
+    return step_times(module.ends, loss=float(module.loss))
 
 
 def run_drivetrain(steps: int) -> dict[str, Any]:
     """The command's own path: resident data, preprocessing, update, statistics and records."""
     from drivetrain import train
-    from drivetrain.program.training import TrainingProgram
 
-    ends = [time.perf_counter()]
-    run_update = TrainingProgram.run_update
-
-    def timed(self: TrainingProgram, update: int) -> None:
-        run_update(self, update)
-        ends.append(time.perf_counter())
-
-    TrainingProgram.run_update = timed  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder:
-        train(
-            model="resnet50",
-            dataset="synthetic",
-            dataset_size=IMAGES,
-            image_size=SIZE,
-            num_classes=CLASSES,
-            micro_batch_size=BATCH,
-            num_epochs=-(-steps * BATCH // IMAGES),
-            max_updates=steps,
-            lr_schedule="const",
-            learning_rate=RATE,
-            optimizer_params={"momentum": MOMENTUM},
-            data_placement="resident",
-            logs_per_epoch=0,
-            validation=False,
-            checkpoints=False,
-            device="cpu",
-            output_dir=f"{folder}/run",
-            quiet=True,
+        ends = time_updates(
+            lambda: train(
+                model="resnet50",
+                dataset="synthetic",
+                dataset_size=IMAGES,
+                image_size=SIZE,
+                num_classes=CLASSES,
+                micro_batch_size=BATCH,
+                num_epochs=-(-steps * BATCH // IMAGES),
+                max_updates=steps,
+                lr_schedule="const",
+                learning_rate=RATE,
+                optimizer_params={"momentum": MOMENTUM},
+                data_placement="resident",
+                logs_per_epoch=0,
+                validation=False,
+                checkpoints=False,
+                device="cpu",
+                output_dir=f"{folder}/run",
+                quiet=True,
+            )
         )
         lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
     train_events = [event for event in map(json.loads, lines) if event["event"] == "train"]
-    return _result(ends, loss=train_events[-1]["loss"])
-
-
-def _result(ends: list[float], *, loss: float) -> dict[str, Any]:
-    steps = [later - earlier for earlier, later in pairwise(ends)]
-    counted = steps[WARM_UP:] or steps
-    return {"seconds": statistics.median(counted), "steps": [round(step, 4) for step in steps], "loss": loss}
-
-
-RUNS = {"drivetrain": run_drivetrain, "plain": run_plain, "lightning": run_lightning}
-
-
-def measure(contender: str, steps: int) -> dict[str, Any]:
-    """One repeat, in a process of its own."""
-    command = [sys.executable, __file__, "--contender", contender, "--steps", str(steps)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--contender", choices=CONTENDERS, help="run one repeat of this one and print it")
-    parser.add_argument("--output", default=str(RESULTS / "resnet50_step-cpu-2-cores.json"))
-    args = parser.parse_args()
-    if args.contender:
-        print(json.dumps(RUNS[args.contender](args.steps)))
-        return
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
-    for repeat in range(args.repeats):
-        for name in CONTENDERS:
-            found[name].append(measure(name, args.steps))
-            print(f"{repeat + 1}/{args.repeats} {name}: {found[name][-1]['seconds']:.2f} s")
-    medians = {
-        name: statistics.median(step for run in runs for step in run["steps"][WARM_UP:])
-        for name, runs in found.items()
-    }
-    result = {
-        "command": f"python benchmarks/resnet50_step.py --repeats {args.repeats} --steps {args.steps}",
-        "machine": describe_machine(),
-        "median_seconds": medians,
-        "speed_against_plain": medians["plain"] / medians["drivetrain"],
-        "speed_against_lightning": medians["lightning"] / medians["drivetrain"],
-        "runs": found,
-    }
-    Path(args.output).write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps({key: result[key] for key in result if key != "runs"}, indent=2))
+    return step_times(ends, loss=train_events[-1]["loss"])
 
 
 if __name__ == "__main__":
-    main()
+    take_turns(
+        __file__,
+        {"drivetrain": run_drivetrain, "plain": run_plain, "lightning": run_lightning},
+        description=__doc__,
+        output=Path(__file__).parent / "results" / "resnet50_step-cpu-2-cores.json",
+        steps=12,
+    )
