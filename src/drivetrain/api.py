@@ -9,8 +9,10 @@ from typing import Any
 from torch import nn
 
 from drivetrain.data.arrays import as_source, spec_of
+from drivetrain.data.masked_arrays import is_masked, masked_splits_of
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import split_user_data
+from drivetrain.data.tile_source import UniformSource
 from drivetrain.errors import BadInputError
 from drivetrain.plan.build import build_plan
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
@@ -36,8 +38,8 @@ def train(
     """Trains a recipe (an object or a name), with any option replaced by keyword.
 
     `model` is a name, or your own module, which ends up trained; `data` and `validation_data` are (images,
-    labels) arrays or tensors, or a torch Dataset. Samples for validation are held out of `data` where
-    `validation_fraction` says so.
+    labels) or, for segmentation, (images, masks) arrays or tensors, or a torch Dataset of images with a label
+    each. Samples for validation are held out of `data` where `validation_fraction` says so.
     """
     own_model = model if isinstance(model, nn.Module) else None
     if validation_data is not None and data is None:
@@ -142,6 +144,10 @@ def make_plan(
 
 def _one_source(data: Any) -> DataSplits:
     """One data set in the place of every split, so that any of them can be measured on it."""
+    if is_masked(data):
+        splits = masked_splits_of(data)
+        masked = UniformSource(splits.train)
+        return DataSplits(train=masked, validation=masked, test=masked, spec=splits.spec)
     source = as_source(data)
     return DataSplits(train=source, validation=source, test=source, spec=spec_of(source))
 

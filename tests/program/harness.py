@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.micro_batch import MicroBatch
 from drivetrain.data.order import SampleOrder
 from drivetrain.optim.schedule import LearningRate
@@ -19,7 +20,9 @@ from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import Precision
+from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.records import UpdateRecords
+from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
 from drivetrain.tasks.classification import ClassificationTask
 
@@ -31,12 +34,22 @@ class GivenFeed:
 
     data_seconds = transfer_seconds = 0.0
 
-    def __init__(self, images: Tensor, labels: Tensor, *, micro: int, weights: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        micro: int,
+        weights: Tensor | None = None,
+        group: ReplicaGroup = ALONE,
+    ) -> None:
         self.batch = MicroBatch(images, labels, weights, torch.arange(len(labels)))
         self.micro = micro
+        self.group = group
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:
-        for first in range(0, len(self.batch.labels), self.micro):
+        stride = self.micro * self.group.size
+        for first in range(self.micro * self.group.rank, len(self.batch.labels), stride):
             part = slice(first, first + self.micro)
             weights = None if self.batch.weights is None else self.batch.weights[part]
             yield MicroBatch(
@@ -67,13 +80,17 @@ def make_program(
     rules: GradientRules | None = None,
     updates: int = 10,
     seed: int = 0,
+    norm_group_size: int = 1,
+    overlaps: bool = False,
 ) -> TrainingProgram:
     """The program of a plain SGD training on the CPU."""
     context = UpdateContext(CPU)
     install_counter_dropout(model, seed=seed, context=context)
-    owner = install_batch_norm_owner(model, kept_share=0.97)
+    group = feed.group
+    owner = install_batch_norm_owner(model, kept_share=0.97, group=group.parts_of(norm_group_size))
     parameters = FlatParameters(model)
     samples = len(feed.batch.labels)
+    device = Device(torch_device=CPU, reason="test")
     return TrainingProgram(
         model=model,
         forward=model,
@@ -95,8 +112,13 @@ def make_program(
             shuffle=False,
         ),
         records=UpdateRecords(updates, score="accuracy", device=CPU),
-        device=Device(torch_device=CPU, reason="test"),
+        device=device,
         seed=seed,
+        accumulation=-(-samples // (feed.micro * group.size)),
+        norm_group_size=norm_group_size,
+        group=group,
+        gradient_sum=GradientSum(parameters, group=group, max_buffer_bytes=0, overlaps=overlaps, model=model),
+        stop_votes=StopVotes(device),
     )
 
 

@@ -1,15 +1,14 @@
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.errors import BadInputError
-from drivetrain.program.batch_norm import (
-    ReportingBatchNorm,
-    check_normalised_values,
-    install_batch_norm_owner,
-)
+from drivetrain.program.batch_norm import check_normalised_values, install_batch_norm_owner
+from drivetrain.program.reporting_batch_norm import ReportingBatchNorm
 
 
 def _net() -> nn.Sequential:
@@ -110,6 +109,75 @@ def test_layers_that_run_unequally_often_are_averaged_each() -> None:
     assert torch.allclose(model.once.running_mean, 0.5 * mean, rtol=1e-10)  # type: ignore[arg-type]
 
 
+class _Branches(nn.Module):
+    """Three batch norms of which a pass runs one once, one twice and one not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once, self.twice, self.never = (nn.BatchNorm2d(3, momentum=0.5).double() for _ in range(3))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.once(inputs) + self.twice(inputs) + self.twice(inputs * 3)
+        return output
+
+
+@pytest.mark.parametrize("make_model", [_net, _Branches])
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_statistics_move_by_sums_as_they_do_by_reports(
+    make_model: Callable[[], nn.Module], micro_batches: int
+) -> None:
+    by_reports, by_sums = make_model(), make_model()
+    owners = [install_batch_norm_owner(model, kept_share=0.9) for model in (by_reports, by_sums)]
+    for seed in range(micro_batches):
+        by_reports(_images(seed))
+        by_sums(_images(seed))
+    owners[0].commit()
+    owners[1].commit_sums(owners[1].report_sums())
+    assert not any(layer.reported for layer in owners[1].layers)
+    expected = by_reports.state_dict()
+    for name, value in by_sums.state_dict().items():
+        assert torch.allclose(value, expected[name], rtol=1e-14, atol=1e-16), name
+
+
+def test_sums_of_replicas_weigh_every_report_alike_and_leave_idle_layers_alone() -> None:
+    replicas = [_Branches(), _Branches()]
+    owners = [install_batch_norm_owner(model, kept_share=0.5) for model in replicas]
+    for seed in range(3):
+        replicas[min(seed, 1)](_images(seed))
+    sums = owners[0].report_sums() + owners[1].report_sums()
+    assert sums[:3].tolist() == [3.0, 6.0, 0.0]
+    for owner in owners:
+        owner.commit_sums(sums)
+    mean = torch.stack([_images(seed).mean((0, 2, 3)) for seed in range(3)]).mean(0)
+    for model in replicas:
+        assert torch.allclose(model.once.running_mean, 0.5 * mean, rtol=1e-12)  # type: ignore[arg-type]
+        assert torch.equal(model.never.running_var, torch.ones(3, dtype=torch.float64))  # type: ignore[arg-type]
+        assert [int(layer.num_batches_tracked) for layer in owners[0].layers] == [1, 1, 0]
+    first, second = replicas[0].state_dict(), replicas[1].state_dict()
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_a_model_without_batch_norm_has_no_sums() -> None:
+    owner = install_batch_norm_owner(nn.Linear(2, 2), kept_share=None)
+    assert owner.report_sums().shape == (0,)
+    owner.commit_sums(owner.report_sums())
+
+
+def test_layers_that_run_again_for_the_backward_pass_move_statistics_once() -> None:
+    plain, recomputed = _net(), _net()
+    owners = [install_batch_norm_owner(model, kept_share=0.9) for model in (plain, recomputed)]
+    for seed in range(2):
+        plain(_images(seed))
+        with torch.no_grad():
+            recomputed(_images(seed))
+        recomputed(_images(seed))
+    for owner in owners:
+        owner.commit_sums(owner.report_sums())
+    expected = plain.state_dict()
+    for name, value in recomputed.state_dict().items():
+        assert torch.allclose(value, expected[name], rtol=1e-14, atol=1e-16), name
+
+
 class _Subclass(nn.BatchNorm2d):
     """A batch norm that does something else too."""
 
@@ -129,6 +197,13 @@ def test_one_value_per_channel_cannot_be_normalised() -> None:
     check_normalised_values(owner, micro_batch_size=2)
     with pytest.raises(BadInputError, match="--micro-batch-size 2 works"):
         check_normalised_values(owner, micro_batch_size=1)
+
+
+def test_one_sample_is_enough_beside_that_of_another_replica() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12))
+    owner = install_batch_norm_owner(model, kept_share=None, group=ReplicaGroup(size=2))
+    model.eval()(torch.zeros(2, 3, 2, 2))
+    check_normalised_values(owner, micro_batch_size=1)
 
 
 def test_state_names_are_those_of_the_plain_model() -> None:

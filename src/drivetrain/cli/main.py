@@ -24,6 +24,7 @@ COMMANDS = {
     "evaluate": Command("drivetrain.cli.evaluate", "measure a run's checkpoints"),
     "predict": Command("drivetrain.cli.predict", "class probabilities or masks of images, by a run"),
     "plan": Command("drivetrain.cli.plan", "print what a recipe will do, start nothing"),
+    "verify": Command("drivetrain.cli.verify", "prove that a recipe's layouts compute the same"),
     "runs": Command("drivetrain.cli.runs", "list and compare runs"),
     "recipes": Command("drivetrain.cli.recipes", "list the named recipes, show one with its origins"),
     "models": Command("drivetrain.cli.models", "list the models, show one layer by layer"),

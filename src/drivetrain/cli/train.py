@@ -1,10 +1,13 @@
 """`drivetrain train`: trains (and validates) a recipe, or continues its run."""
 
 import argparse
+import os
 from pathlib import Path
 
 from drivetrain.cli.options import add_recipe_options, continued_recipe
+from drivetrain.cluster.environment import find_place
 from drivetrain.run.directory import RunDirectory
+from drivetrain.run.layout import fit_to_ranks
 from drivetrain.run.prepare import prepare_request
 
 
@@ -13,8 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    resolved = continued_recipe(args, stored_recipe=_stored_recipe)
+    place = find_place(os.environ)
+    resolved = fit_to_ranks(continued_recipe(args, stored_recipe=_stored_recipe), place)
     request = prepare_request(resolved)
+    if resolved.recipe.replicas > 1:
+        from drivetrain.run.ranks import launch_training, train_as_rank
+
+        result = launch_training(resolved) if place is None else train_as_rank(place, resolved)
+        return result.exit_status
     from drivetrain.run.reporter import Reporter
     from drivetrain.run.train import train_request
 

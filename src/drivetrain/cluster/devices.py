@@ -11,6 +11,7 @@ from types import ModuleType
 import psutil
 import torch
 
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.errors import BadInputError
 
 _HALF_TYPES = (torch.bfloat16, torch.float16)
@@ -119,6 +120,28 @@ def choose_device(name: str) -> Device:
         _require_accelerator(device, name)
         torch.accelerator.set_device_index(device.index or 0)
     return Device(torch_device=device, reason=f"--device {name}")
+
+
+def choose_replica_device(name: str, group: ReplicaGroup) -> Device:
+    """The device of one replica: each has an accelerator of its own, but any number share a CPU."""
+    device = choose_device(name)
+    if device.is_cpu:
+        return device
+    check_enough_devices(device, group.local_size)
+    torch.accelerator.set_device_index(group.local_rank)
+    own = torch.device(device.torch_device.type, group.local_rank)
+    return Device(torch_device=own, reason=f"replica {group.rank} of {group.size}")
+
+
+def check_enough_devices(device: Device, replicas: int) -> None:
+    """Refuses more replicas on this machine than it has accelerators."""
+    if device.is_cpu or replicas <= torch.accelerator.device_count():
+        return
+    there = torch.accelerator.device_count()
+    raise BadInputError(
+        f"--replicas {replicas} needs {replicas} {device.torch_device.type} devices, and here are {there}; "
+        f"--replicas {there} fits, and --device cpu runs any number as processes."
+    )
 
 
 def _automatic_device() -> Device:

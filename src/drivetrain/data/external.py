@@ -5,18 +5,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from drivetrain.data.arrays import is_array, splits_of
+from drivetrain.data.arrays import is_array
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.factories import describe_failure, import_factory
 
+AsSplits = Callable[[Any, Any], DataSplits]
+"""Makes splits of training data and, where they are not None, validation data."""
 
-def open_external(reference: str, *, data_dir: str | None, seed: int, num_classes: int | None) -> DataSplits:
+
+def open_external(reference: str, *, data_dir: str | None, seed: int, as_splits: AsSplits) -> DataSplits:
     """What the factory returns: DataSplits, (train, validation), or one data set for training."""
     factory = import_factory(reference, option="--dataset")
     offered = {"data_dir": data_dir, "seed": seed}
     accepted = {name: value for name, value in offered.items() if _accepts(factory, name)}
-    splits = _as_splits(_call(factory, reference, accepted), num_classes=num_classes)
+    splits = _opened(_call(factory, reference, accepted), as_splits)
     if data_dir is None or "data_dir" in accepted:
         return splits
     ignored = f"--data-dir {data_dir} has no effect: {reference} takes no argument data_dir."
@@ -32,12 +35,12 @@ def _call(factory: Callable[..., Any], reference: str, arguments: dict[str, Any]
         raise BadInputError(f"--dataset {reference} failed: {describe_failure(error)}") from error
 
 
-def _as_splits(result: Any, *, num_classes: int | None) -> DataSplits:
+def _opened(result: Any, as_splits: AsSplits) -> DataSplits:
     if isinstance(result, DataSplits):
         return result
     if isinstance(result, tuple) and len(result) == 2 and not is_array(result[0]):
-        return splits_of(*result, num_classes=num_classes)
-    return splits_of(result, num_classes=num_classes)
+        return as_splits(*result)
+    return as_splits(result, None)
 
 
 def _accepts(factory: Callable[..., Any], name: str) -> bool:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.augment.at_decode import augments_at_decode
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.evaluation import EvaluationFeed
@@ -43,14 +44,16 @@ def make_feed(
     accelerator_side_preprocess: bool | None = None,
     eight_bit_transfer: bool = False,
     augmentation: AnyAugmentation | None = None,
-    replica: int = 0,
-    replicas: int = 1,
+    group: ReplicaGroup = ALONE,
 ) -> tuple[Feed, list[str]]:
-    """The feed of one replica's training, and what the user should know about the choice."""
+    """The feed of one replica's training, and what the user should know about the choice.
+
+    Resident samples lie in memory that the replicas of a host share, where that is the CPU's.
+    """
     on_host = accelerator_side_preprocess is False and device.type != "cpu"
     must_stream = on_host or augments_at_decode(source)
     if data_placement == "resident":
-        _require_one_decoding(source)
+        _require_one_decoding(source, tile=preprocess.spec.tile)
         _require_room(
             len(source) * preprocess.spec.image_bytes,
             on_host=on_host,
@@ -70,8 +73,9 @@ def make_feed(
             micro_batch_size=micro_batch_size,
             device=device,
             augmentation=augmentation,
-            replica=replica,
-            replicas=replicas,
+            replica=group.rank,
+            replicas=group.size,
+            group=group,
         )
         return resident, _resident_warnings(num_workers, repeatable=repeatable)
     stream = StreamFeed(
@@ -80,12 +84,12 @@ def make_feed(
         preprocess=preprocess,
         micro_batch_size=micro_batch_size,
         device=device,
-        num_workers=default_num_workers() if num_workers is None else num_workers,
+        num_workers=default_num_workers(group.local_size) if num_workers is None else num_workers,
         preprocess_on_device=bool(accelerator_side_preprocess) or eight_bit_transfer,
         eight_bit_transfer=eight_bit_transfer,
         augmentation=augmentation,
-        replica=replica,
-        replicas=replicas,
+        replica=group.rank,
+        replicas=group.size,
     )
     return stream, _stream_warnings(repeatable=repeatable)
 
@@ -95,7 +99,12 @@ def fits_on_device(source: Source, *, preprocess: Preparation, memory_budget_byt
     return len(source) * preprocess.spec.image_bytes * _RESIDENT_SHARE <= memory_budget_bytes
 
 
-def _require_one_decoding(source: Source) -> None:
+def _require_one_decoding(source: Source, *, tile: int | None) -> None:
+    if augments_at_decode(source) and tile is not None:
+        raise BadInputError(
+            f"--data-placement resident decodes each image once, but training cuts tiles anew every time "
+            f"(--tile-size {tile}); use --data-placement stream."
+        )
     if augments_at_decode(source):
         raise BadInputError(
             "--data-placement resident decodes each image once, but crops it anew every time; use "

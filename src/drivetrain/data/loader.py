@@ -102,9 +102,9 @@ class BatchLoader:
         atexit.unregister(self.close)
 
 
-def default_num_workers() -> int:
-    """Loader workers when the user names no number; a core stays free for training."""
-    return max(1, min(_MOST_WORKERS_BY_DEFAULT, _cores() - 1))
+def default_num_workers(ranks: int = 1) -> int:
+    """Loader workers of each rank when the user names no number; a core for each rank stays free."""
+    return max(1, min(_MOST_WORKERS_BY_DEFAULT, (_cores() - ranks) // ranks))
 
 
 def check_num_workers(num_workers: int) -> None:

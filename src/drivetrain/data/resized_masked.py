@@ -36,7 +36,7 @@ class ResizedMasked:
         import torch  # the rest of a data set opens without it
         from torch.nn.functional import interpolate
 
-        planes = torch.from_numpy(np.ascontiguousarray(values)).permute(2, 0, 1)[None].to(torch.float32)
+        planes = torch.from_numpy(values.astype(np.float32)).permute(2, 0, 1)[None]
         corners = {"align_corners": False} if mode == "bilinear" else {}
         scaled = interpolate(planes, size=(self.size_px, self.size_px), mode=mode, **corners)
         pixels = scaled[0].permute(1, 2, 0).contiguous().numpy()

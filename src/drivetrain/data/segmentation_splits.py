@@ -14,14 +14,16 @@ from drivetrain.tasks.border_weights import WithBorderWeights
 
 __all__ = ["as_samples"]
 
-_DEFAULT_TILE = 256
+_LARGEST_DEFAULT_TILE = 256
+_DEFAULT_TILE_STEP = 32
 
 
 def as_samples(splits: MaskedSplits, *, recipe: Recipe) -> DataSplits:
     """The sources of a segmentation, in the geometry a recipe asks for or the images call for."""
     parts = [part for part in (splits.train, splits.validation, splits.test) if part is not None]
-    size = _common_size(parts)
-    tile, warnings = _choose_tile(recipe, size=size)
+    sizes = {part.size(index) for part in parts for index in range(len(part))}
+    size = next(iter(sizes)) if len(sizes) == 1 else None
+    tile, warnings = _choose_tile(recipe, size=size, longest_side=max(map(max, sizes)))
     spec = _sized_spec(splits.spec, recipe=recipe, size=size, tile=tile)
 
     def source(masked: MaskedImages | None) -> Source | None:
@@ -49,13 +51,9 @@ def _with_border_weights(masked: MaskedImages, *, recipe: Recipe) -> MaskedImage
     return WithBorderWeights(masked, sigma=recipe.border_sigma) if recipe.border_weight else masked
 
 
-def _common_size(parts: list[MaskedImages]) -> tuple[int, int] | None:
-    """Height and width that all images have; None where they differ."""
-    sizes = {part.size(index) for part in parts for index in range(len(part))}
-    return sizes.pop() if len(sizes) == 1 else None
-
-
-def _choose_tile(recipe: Recipe, *, size: tuple[int, int] | None) -> tuple[int | None, list[str]]:
+def _choose_tile(
+    recipe: Recipe, *, size: tuple[int, int] | None, longest_side: int
+) -> tuple[int | None, list[str]]:
     """The side of the tiles, None for whole images, and what should be said about a choice nobody made."""
     if recipe.tile_size is not None:
         _require_size(recipe, recipe.tile_size)
@@ -65,7 +63,9 @@ def _choose_tile(recipe: Recipe, *, size: tuple[int, int] | None) -> tuple[int |
     if size is not None:
         _require_square(recipe, size)
         return None, []
-    tile = nearest_image_size(recipe.model, _DEFAULT_TILE)
+    # A tile larger than every image would show each of them several times over.
+    enough = -(-longest_side // _DEFAULT_TILE_STEP) * _DEFAULT_TILE_STEP
+    tile = nearest_image_size(recipe.model, min(_LARGEST_DEFAULT_TILE, enough))
     return tile, [
         f"The images have many sizes, so training cuts random tiles of {tile}x{tile} out of them; "
         "--tile-size N chooses another size, --image-size N scales all images to one size instead."

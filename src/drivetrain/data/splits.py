@@ -46,13 +46,20 @@ def open_data(recipe: Recipe) -> DataSplits:
 
 
 def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> DataSplits:
-    """A Python user's own data (anything `as_source` takes), by the recipe's rules."""
-    from drivetrain.data.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
-
+    """A Python user's own data (anything `as_source` takes, or images with masks), by the recipe's rules."""
     require_fold(recipe)
     _require_no_size(recipe)
-    arranged = _arrange(splits_of(train, validation, num_classes=recipe.num_classes), recipe=recipe)
+    arranged = _arrange(_own_splits(recipe, train, validation), recipe=recipe)
     return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
+
+
+def _own_splits(recipe: Recipe, train: Any, validation: Any) -> DataSplits:
+    from drivetrain.data.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
+    from drivetrain.data.masked_arrays import is_masked, masked_splits_of
+
+    if is_masked(train):
+        return as_samples(masked_splits_of(train, validation), recipe=recipe)
+    return splits_of(train, validation, num_classes=recipe.num_classes)
 
 
 def _open_arranged(recipe: Recipe) -> DataSplits:
@@ -72,7 +79,10 @@ def _open_external(recipe: Recipe) -> DataSplits:
 
     _require_no_size(recipe)
     return open_external(
-        recipe.dataset, data_dir=recipe.data_dir, seed=recipe.seed, num_classes=recipe.num_classes
+        recipe.dataset,
+        data_dir=recipe.data_dir,
+        seed=recipe.seed,
+        as_splits=lambda train, validation: _own_splits(recipe, train, validation),
     )
 
 

@@ -9,7 +9,9 @@ from drivetrain.models.initialise import he_normal
 from drivetrain.models.unet import UShape
 from drivetrain.models.unet_layers import ConvRelu, CropLike, PadToMultiple
 
-__all__ = ["UNetSame", "unet_same"]
+__all__ = ["DEFAULT_DEPTH", "UNetSame", "unet_same"]
+
+DEFAULT_DEPTH = 4
 
 _NORMS = ("none", "batch", "group")
 _MOST_POOLINGS = 8
@@ -60,7 +62,7 @@ def unet_same(
     *,
     channels: int,
     num_classes: int,
-    depth: int = 4,
+    depth: int = DEFAULT_DEPTH,
     width: int = 64,
     norm: str = "none",
     dropout: float = 0.0,

@@ -6,49 +6,20 @@ statistics are views into two flat tensors, so the move is a few operations howe
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.errors import BadInputError
 from drivetrain.program.modules import replace_modules
+from drivetrain.program.reporting_batch_norm import ReportingBatchNorm
+
+__all__ = ["BatchNormOwner", "check_normalised_values", "install_batch_norm_owner"]
 
 _OWNED_TYPES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-
-
-class ReportingBatchNorm(nn.Module):
-    """Stands in for a torch batch norm; normalises as it does, and leaves the statistics to the owner."""
-
-    running_mean: Tensor
-    running_var: Tensor
-    num_batches_tracked: Tensor
-
-    def __init__(self, original: _BatchNorm, *, kept_share: float) -> None:
-        super().__init__()
-        self.eps = original.eps
-        self.kept_share = kept_share
-        self.weight = original.weight
-        self.bias = original.bias
-        for name in ("running_mean", "running_var", "num_batches_tracked"):
-            self.register_buffer(name, getattr(original, name))
-        self.reported: list[tuple[Tensor, Tensor]] = []
-        self.values_per_image: int | None = None
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if not self.training:
-            self.values_per_image = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
-            return nn.functional.batch_norm(
-                inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
-            )
-        outputs, mean, inverse_deviation = torch.native_batch_norm(
-            inputs, self.weight, self.bias, None, None, True, 0.0, self.eps
-        )
-        self.reported.append((mean.detach(), inverse_deviation.detach()))
-        return outputs
-
-    def extra_repr(self) -> str:
-        return f"{self.running_mean.numel()}, eps={self.eps}, kept_share={self.kept_share}"
 
 
 class BatchNormOwner:
@@ -63,10 +34,12 @@ class BatchNormOwner:
         *,
         unowned: Sequence[str] = (),
         wide_dtype: torch.dtype = torch.float64,
+        device: torch.device | None = None,
     ) -> None:
         self.layers = layers
         self.unowned = tuple(unowned)
         self._wide_dtype = wide_dtype
+        self._device = device
         if layers:
             self._flatten([layer.running_mean.numel() for layer in layers])
 
@@ -82,6 +55,8 @@ class BatchNormOwner:
         self._eps = self._per_channel([layer.eps for layer in self.layers], sizes)
         moved_share = self._per_channel([1.0 - layer.kept_share for layer in self.layers], sizes)
         self._moved_share = moved_share.to(self._means.dtype)
+        layer_of_channel = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        self._layer_of_channel = layer_of_channel.to(self._means.device)
 
     @property
     def statistics(self) -> list[Tensor]:
@@ -97,11 +72,42 @@ class BatchNormOwner:
         """Moves every running statistic by what the micro-batches since the last commit reported."""
         num_reports = {len(layer.reported) for layer in self.layers}
         if len(num_reports) == 1 and num_reports != {0}:
-            self._move(*self._average_all(num_reports.pop()))
+            self._move(*self._average_all(num_reports.pop()), self._moved_share)
             torch._foreach_add_([layer.num_batches_tracked for layer in self.layers], 1)
         else:
             for layer in self.layers:
                 self._move_one(layer)
+        self.forget()
+
+    @torch.no_grad()
+    def report_sums(self) -> Tensor:
+        """What was reported since the last commit, as one vector that replicas can add up.
+
+        Per layer the number of reports, then every channel's summed mean, then its summed variance.
+        """
+        if not self.layers:
+            return torch.zeros(0, dtype=self._wide_dtype, device=self._device)
+        counts = [len(layer.reported) for layer in self.layers]
+        if min(counts) == max(counts) > 0:
+            means, inverses = self._stacked(counts[0])
+            sums = [means.to(self._wide_dtype).sum(0), self._variance(inverses, self._eps).sum(0)]
+        else:
+            sums = [torch.cat(parts) for parts in zip(*map(self._summed, self.layers), strict=True)]
+        return torch.cat([sums[0].new_tensor(counts), *sums])
+
+    @torch.no_grad()
+    def commit_sums(self, sums: Tensor) -> None:
+        """`commit` by the sum of all replicas' `report_sums`; layers that nobody ran stay as they are."""
+        if not self.layers:
+            return
+        channels = len(self._means)
+        counts, means, variances = torch.split(sums, [len(self.layers), channels, channels])
+        ran = counts.clamp(max=1.0)
+        divisor = counts.clamp(min=1.0)[self._layer_of_channel]
+        share = self._moved_share * ran[self._layer_of_channel].to(self._means.dtype)
+        self._move(means / divisor, variances / divisor, share)
+        tracked = [layer.num_batches_tracked for layer in self.layers]
+        torch._foreach_add_(tracked, list(ran.to(tracked[0].dtype).unbind()))
         self.forget()
 
     def forget(self) -> None:
@@ -109,26 +115,38 @@ class BatchNormOwner:
         for layer in self.layers:
             layer.reported.clear()
 
-    def _average_all(self, num_reports: int) -> tuple[Tensor, Tensor]:
+    def _stacked(self, num_reports: int) -> tuple[Tensor, Tensor]:
+        """All layers' reported means and inverse deviations side by side, a row per report."""
         means = [torch.cat([layer.reported[i][0] for layer in self.layers]) for i in range(num_reports)]
         inverses = [torch.cat([layer.reported[i][1] for layer in self.layers]) for i in range(num_reports)]
+        return torch.stack(means), torch.stack(inverses)
+
+    def _average_all(self, num_reports: int) -> tuple[Tensor, Tensor]:
+        means, inverses = self._stacked(num_reports)
+        variances = self._variance(inverses, self._eps)
         if num_reports == 1:
-            return means[0], self._variance(inverses[0], self._eps)
-        variance = self._variance(torch.stack(inverses), self._eps).mean(0)
-        return torch.stack(means).to(self._wide_dtype).mean(0), variance
+            return means[0], variances[0]
+        return means.to(self._wide_dtype).mean(0), variances.mean(0)
+
+    def _summed(self, layer: ReportingBatchNorm) -> tuple[Tensor, Tensor]:
+        if not layer.reported:
+            nothing = torch.zeros_like(layer.running_mean, dtype=self._wide_dtype)
+            return nothing, nothing
+        means, inverses = (torch.stack(part) for part in zip(*layer.reported, strict=True))
+        return means.to(self._wide_dtype).sum(0), self._variance(inverses, layer.eps).sum(0)
 
     def _variance(self, inverse_deviation: Tensor, eps: Tensor | float) -> Tensor:
         return inverse_deviation.to(self._wide_dtype).pow(-2).sub_(eps)
 
-    def _move(self, mean: Tensor, variance: Tensor) -> None:
-        self._means.lerp_(mean.to(self._means.dtype), self._moved_share)
-        self._variances.lerp_(variance.to(self._means.dtype), self._moved_share)
+    def _move(self, mean: Tensor, variance: Tensor, share: Tensor) -> None:
+        self._means.lerp_(mean.to(self._means.dtype), share)
+        self._variances.lerp_(variance.to(self._means.dtype), share)
 
     def _move_one(self, layer: ReportingBatchNorm) -> None:
         """The path of models whose layers do not all run equally often."""
         if not layer.reported:
             return
-        mean = torch.stack([report[0] for report in layer.reported]).mean(0)
+        mean = torch.stack([report[0] for report in layer.reported]).mean(0).to(layer.running_mean.dtype)
         variance = self._variance(torch.stack([report[1] for report in layer.reported]), layer.eps).mean(0)
         layer.running_mean.lerp_(mean, 1.0 - layer.kept_share)
         layer.running_var.lerp_(variance.to(mean.dtype), 1.0 - layer.kept_share)
@@ -136,9 +154,18 @@ class BatchNormOwner:
 
 
 def install_batch_norm_owner(
-    model: nn.Module, *, kept_share: float | None, wide_dtype: torch.dtype = torch.float64
+    model: nn.Module,
+    *,
+    kept_share: float | None,
+    wide_dtype: torch.dtype = torch.float64,
+    group: ReplicaGroup = ALONE,
+    stable: bool = False,
 ) -> BatchNormOwner:
-    """Takes over a model's batch norms; `kept_share` None keeps each layer's own momentum."""
+    """Takes over a model's batch norms; `kept_share` None keeps each layer's own momentum.
+
+    `group` are the replicas whose samples are normalised together, all of which must run the same
+    micro-batches; `stable` takes the statistics in two passes, in float32 at least.
+    """
     layers: list[ReportingBatchNorm] = []
     unowned: list[str] = []
 
@@ -148,17 +175,22 @@ def install_batch_norm_owner(
         if type(module) not in _OWNED_TYPES:
             unowned.append(name)
             return None
-        layers.append(ReportingBatchNorm(module, kept_share=_kept_share(name, module, kept_share)))
+        share = _kept_share(name, module, kept_share)
+        layers.append(
+            ReportingBatchNorm(module, kept_share=share, wide_dtype=wide_dtype, group=group, stable=stable)
+        )
         return layers[-1]
 
     replace_modules(model, replacement)
-    return BatchNormOwner(layers, unowned=unowned, wide_dtype=wide_dtype)
+    device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
+    return BatchNormOwner(layers, unowned=unowned, wide_dtype=wide_dtype, device=device)
 
 
 def check_normalised_values(owner: BatchNormOwner, *, micro_batch_size: int) -> None:
     """Refuses a batch norm that would normalise a single value per channel; call after an evaluation pass."""
     for layer in owner.layers:
-        if layer.values_per_image is not None and layer.values_per_image * micro_batch_size < 2:
+        samples = micro_batch_size * layer.group.size
+        if layer.values_per_image is not None and layer.values_per_image * samples < 2:
             raise BadInputError(
                 f"--micro-batch-size {micro_batch_size} gives a batch norm of --model one value per "
                 f"channel to normalise; --micro-batch-size {micro_batch_size + 1} works."

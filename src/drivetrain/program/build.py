@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import Feed
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.source import DataSpec
@@ -23,7 +24,9 @@ from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import build_forward, choose_precision
+from drivetrain.program.gradient_sum import GradientSum, pays_to_overlap
 from drivetrain.program.records import UpdateRecords
+from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.build import build_task
@@ -38,6 +41,7 @@ def build_program(
     order: SampleOrder,
     device: Device,
     spec: DataSpec,
+    group: ReplicaGroup = ALONE,
     class_weights: NDArray[np.float32] | None = None,
 ) -> TrainingProgram:
     """The training program of one device."""
@@ -45,7 +49,13 @@ def build_program(
     model = place_model(model, device)
     context = UpdateContext(device.torch_device)
     install_counter_dropout(model, seed=recipe.seed, context=context)
-    batch_norms = install_batch_norm_owner(model, kept_share=recipe.bn_momentum, wide_dtype=device.wide_dtype)
+    batch_norms = install_batch_norm_owner(
+        model,
+        kept_share=recipe.bn_momentum,
+        wide_dtype=device.wide_dtype,
+        group=group.parts_of(recipe.dbn_replica_group_size),
+        stable=recipe.stable_norm,
+    )
     parameters = FlatParameters(model)
     averaged = [parameters.values, *batch_norms.statistics]
     weights = None if class_weights is None else torch.from_numpy(class_weights).to(device.torch_device)
@@ -72,6 +82,17 @@ def build_program(
         ),
         device=device,
         seed=recipe.seed,
+        accumulation=plan.batch.accumulation,
+        norm_group_size=recipe.dbn_replica_group_size,
+        group=group,
+        gradient_sum=GradientSum(
+            parameters,
+            group=group,
+            max_buffer_bytes=recipe.max_cross_replica_buffer_size,
+            overlaps=pays_to_overlap(device, parameters.gradients.nbytes),
+            model=model,
+        ),
+        stop_votes=StopVotes(device),
         average=None if recipe.ema is None else WeightAverage(averaged, kept_share=recipe.ema),
     )
 

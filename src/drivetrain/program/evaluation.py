@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import MicroBatch
 from drivetrain.tasks.task import Evaluation, Measure
 
@@ -15,10 +16,14 @@ def evaluate_model(
     batches: Iterable[MicroBatch],
     *,
     measure: Measure,
+    group: ReplicaGroup = ALONE,
     forward: Callable[[Tensor], Tensor],
     on_batch: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """What `measure` makes of all batches; `forward` is the way the model takes over images."""
+    """What `measure` makes of all batches, those of the other replicas in `group` included.
+
+    `forward` is the way the model takes over images.
+    """
     model.eval()
     samples = 0
     for batch in batches:
@@ -26,4 +31,6 @@ def evaluate_model(
         samples += len(batch.labels)
         if on_batch is not None:
             on_batch(samples)
+    if group.size > 1:
+        measure.take(group.gather(measure.state()))
     return measure.result()

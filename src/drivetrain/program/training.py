@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.data.feed import Feed, MicroBatch
 from drivetrain.data.order import PADDING, SampleOrder
 from drivetrain.optim.optimiser import Optimiser
@@ -19,11 +20,17 @@ from drivetrain.program.batch_norm import BatchNormOwner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import Forward, Precision
+from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.gradients import add_l2_, clip_norm_
 from drivetrain.program.randomness import stream_key
 from drivetrain.program.records import UpdateRecords
+from drivetrain.program.stop_votes import StopVotes
 from drivetrain.tasks.classification import ClassificationTask
 from drivetrain.tasks.task import Task
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,13 @@ class TrainingProgram:
     records: UpdateRecords
     device: Device
     seed: int
+    accumulation: int
+    norm_group_size: int
+    group: ReplicaGroup
+    gradient_sum: GradientSum
+    stop_votes: StopVotes
     average: WeightAverage | None = None
+    wants_stop: Callable[[], bool] = _never
 
     @contextmanager
     def weights_to_measure(self) -> Iterator[None]:
@@ -79,6 +92,8 @@ class TrainingProgram:
         self.context.update.fill_(update)
         self.parameters.gradients.zero_()
         loss, score = self._accumulate(update)
+        if self.group.size > 1:
+            loss, score = self._add_up(loss, score)
         self._finish_gradient()
         rate = self.learning_rate.on_device(self.context.update)
         self.optimiser.step(
@@ -87,7 +102,8 @@ class TrainingProgram:
             rate=rate,
             update=self.context.update,
         )
-        self.batch_norms.commit()
+        if self.group.size == 1:
+            self.batch_norms.commit()
         if self.average is not None:
             self.average.move(self.context.update, wide_dtype=self.device.wide_dtype)
         self.records.write(update, {"loss": loss, self.task.metric: score, "learning_rate": rate})
@@ -99,11 +115,13 @@ class TrainingProgram:
         samples = self.order.indices(update) if has_padding else None
         share = 1.0 / real_samples
         parts: list[tuple[Tensor, Tensor]] = []
-        for index, batch in enumerate(self.feed.micro_batches(update)):
-            if samples is not None and _is_padding(samples, index, micro=len(batch.labels)):
-                # Its gradient is 0, but batch norm would take its statistics for those of samples.
+        for accumulation_index, batch in enumerate(self.feed.micro_batches(update)):
+            index = accumulation_index * self.group.size + self.group.rank
+            if samples is not None and self._is_skipped(samples, index, micro=len(batch.slots)):
                 continue
             self.device.seed_generators(stream_key(self.seed, "model", update, index))
+            if accumulation_index + 1 == self.accumulation:
+                self.gradient_sum.begin_last_pass()
             parts.append(self._micro_batch(batch, share=share))
         if len(parts) == 1:
             return parts[0]
@@ -111,6 +129,25 @@ class TrainingProgram:
             nothing = torch.zeros((), device=self.device.torch_device)
             return nothing, nothing
         return torch.stack([part[0] for part in parts]).sum(), torch.stack([part[1] for part in parts]).sum()
+
+    def _is_skipped(self, samples: NDArray[np.int64], index: int, *, micro: int) -> bool:
+        """Whether nobody who normalises together with this micro-batch has a sample in it.
+
+        The gradient of padding is 0, but batch norm would take its statistics for those of samples.
+        """
+        first = index // self.norm_group_size * self.norm_group_size
+        return bool((samples[first * micro : (first + self.norm_group_size) * micro] == PADDING).all())
+
+    def _add_up(self, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient, and the few numbers beside it, of all replicas together."""
+        self.gradient_sum.finish()
+        own = torch.stack([loss, score]).to(self.device.wide_dtype)
+        vote = own.new_full((1,), float(self.wants_stop()))
+        sums = torch.cat([own, vote, self.batch_norms.report_sums()])
+        self.group.sum_(sums)
+        self.batch_norms.commit_sums(sums[3:])
+        self.stop_votes.count(sums[2])
+        return sums[0], sums[1]
 
     def _micro_batch(self, batch: MicroBatch, *, share: float) -> tuple[Tensor, Tensor]:
         self.context.begin_forward(batch.slots)
@@ -139,8 +176,3 @@ class TrainingProgram:
             add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
         if self.rules.clip_norm is not None:
             clip_norm_(gradients, longest=self.rules.clip_norm)
-
-
-def _is_padding(samples: NDArray[np.int64], index: int, *, micro: int) -> bool:
-    """Whether a micro-batch holds no sample at all."""
-    return bool((samples[index * micro : (index + 1) * micro] == PADDING).all())

@@ -15,6 +15,7 @@ from drivetrain.recipe.check_optimisation import (
     warn_of_idle_staircase,
     warn_of_long_warmup,
 )
+from drivetrain.recipe.check_replicas import check_parallel_folds, check_replicas
 from drivetrain.recipe.check_task import check_segmentation, check_task
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.messages import place
@@ -35,6 +36,10 @@ _IDLE_OPTIONS = (
     ("random_resized_crop", "augment", False),
     ("border_sigma", "border_weight", 0),
     ("half_type", "precision", "32.32"),
+    ("max_cross_replica_buffer_size", "replicas", 1),
+    ("log_all_workers", "replicas", 1),
+    ("max_restarts", "replicas", 1),
+    ("validation_replicas", "validation", False),
     ("evaluate_every", "validation", False),
     ("stop_at", "validation", False),
     ("patience", "validation", False),
@@ -176,6 +181,8 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     check_segmentation,
     check_model_edits,
     _check_batch,
+    check_replicas,
+    check_parallel_folds,
     _check_log_options,
     _check_log_frequency,
     _check_execution_length,

@@ -47,7 +47,14 @@ def check_task(given: Given) -> None:
 
 
 def check_task_options(given: Given, *, task: str) -> None:
-    """Refuses options of the other task; for data given in Python once it is known what they are."""
+    """Refuses a model and options of the other task, once it is known what the data are for."""
+    from drivetrain.models.registry import model_task
+
+    if model_task(given.recipe.model) not in (None, task):
+        raise BadInputError(
+            f"{given.option('model')} is for {model_task(given.recipe.model)}, but the data are for {task}; "
+            f"--model {_EXAMPLE_MODEL[task]} works."
+        )
     other = next(name for name in _ONLY if name != task)
     for field in _ONLY[other]:
         if given.is_asked(field):

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from drivetrain.recipe.check import check_recipe
+from drivetrain.recipe.check_replicas import derive_replicas
 from drivetrain.recipe.default_recipe import default_layers
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.layers import Layer, Setting, layer_of, merge_layers
@@ -51,6 +52,7 @@ def resolve_recipe(
     recipe = _validated(merged)
     origins = dict(merged.origins)
     warnings = check_recipe(recipe, origins)
+    recipe = derive_replicas(recipe)
     return ResolvedRecipe(recipe, origins, _name(recipe, config, config_path), tuple(warnings))
 
 

@@ -100,6 +100,9 @@ class Recipe(BaseModel):
         description="share of the old batch-norm statistics an update keeps (default: the model's)",
     )
 
+    stable_norm: Annotated[bool, _in("model")] = Field(
+        default=False, description="batch-norm statistics in two passes over the samples, in float32"
+    )
     init_from: Annotated[PathText | None, _in("model")] = Field(
         default=None,
         examples=["runs/other"],
@@ -247,6 +250,20 @@ class Recipe(BaseModel):
     )
     replicas: Annotated[int, _free("batch")] = Field(
         default=1, ge=1, description="data-parallel copies of the model"
+    )
+    devices: Annotated[int | None, _free("batch")] = Field(
+        default=None, examples=[2], ge=1, description="devices to use (instead of the replicas)"
+    )
+    dbn_replica_group_size: Annotated[int, _in("batch")] = Field(
+        default=1, ge=1, description="replicas whose samples batch norm normalises together"
+    )
+    max_cross_replica_buffer_size: Annotated[int, _free("batch")] = Field(
+        default=0,
+        ge=0,
+        description="bytes of gradient that replicas add up at a time (0: a size this device runs well)",
+    )
+    validation_replicas: Annotated[int | None, _free("batch")] = Field(
+        default=None, examples=[1], ge=1, description="replicas that share the validation (default: all)"
     )
     remainder: Annotated[Remainder, _in("batch")] = Field(
         default="trim",
@@ -448,6 +465,15 @@ class Recipe(BaseModel):
         default=None,
         examples=["logs"],
         description="folder for TensorBoard and W&B logs (default: the run directory)",
+    )
+    log_all_workers: Annotated[bool, _free("run")] = Field(
+        default=False, description="every rank logs in full, not only the first"
+    )
+    max_restarts: Annotated[int, _free("run")] = Field(
+        default=0, ge=0, description="how often failed ranks are started again from the newest checkpoint"
+    )
+    parallel_folds: Annotated[int, _free("run")] = Field(
+        default=1, ge=1, description="crossval: folds that train at the same time"
     )
     wandb: Annotated[bool, _free("run")] = Field(
         default=False, description="also log to Weights & Biases (pip install drivetrain[wandb])"

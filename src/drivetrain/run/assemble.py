@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.augment.build import build_augmentation
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.augment.dense_build import build_dense_augmentation
@@ -21,7 +22,9 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.tile_source import masked_of
 from drivetrain.models.prepare import prepare_model
+from drivetrain.models.sizes import padded_size
 from drivetrain.models.summary import ModelTotals, summarise_model
+from drivetrain.models.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
 from drivetrain.program.build import build_program, probe_output
@@ -50,6 +53,7 @@ def assemble(
     model: nn.Module | None,
     plan: TrainingPlan,
     device: Device,
+    group: ReplicaGroup = ALONE,
     continues: bool = False,
 ) -> Assembly:
     """Builds what a recipe describes; nothing is written. A run that continues has weights already."""
@@ -60,7 +64,7 @@ def assemble(
     )
     order = _sample_order(recipe, data=data, plan=plan)
     feed, feed_warnings = _training_feed(
-        recipe, data=data, order=order, preprocess=preprocess, plan=plan, device=device
+        recipe, data=data, order=order, preprocess=preprocess, plan=plan, device=device, group=group
     )
     program = build_program(
         recipe,
@@ -70,6 +74,7 @@ def assemble(
         order=order,
         device=device,
         spec=data.spec,
+        group=group,
         class_weights=_class_weights(recipe, data),
     )
     _check_output(program, data.spec, preprocess)
@@ -80,7 +85,13 @@ def assemble(
         preprocess=preprocess,
         totals=totals,
         is_own_model=model is not None,
-        warnings=[*warnings, *feed_warnings, *_model_warnings(program), *_data_warnings(recipe, data)],
+        warnings=[
+            *warnings,
+            *feed_warnings,
+            *_model_warnings(program),
+            *_data_warnings(recipe, data),
+            *_size_warnings(recipe, preprocess),
+        ],
     )
 
 
@@ -104,6 +115,7 @@ def _training_feed(
     preprocess: Preparation,
     plan: TrainingPlan,
     device: Device,
+    group: ReplicaGroup,
 ) -> tuple[Feed, list[str]]:
     return make_feed(
         data.train,
@@ -116,7 +128,9 @@ def _training_feed(
         accelerator_side_preprocess=recipe.accelerator_side_preprocess,
         eight_bit_transfer=recipe.eight_bit_transfer,
         augmentation=_augmentation(recipe, data, preprocess),
-        memory_budget_bytes=device.free_memory_bytes,
+        # The same everywhere, so that all replicas choose alike.
+        memory_budget_bytes=min(group.gather(device.free_memory_bytes)),
+        group=group,
     )
 
 
@@ -137,6 +151,21 @@ def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
     if recipe.validation and data.validation is None:
         return ["there are no validation samples; --validation-fraction 0.2 holds some out."]
     return []
+
+
+def _size_warnings(recipe: Recipe, preprocess: Preparation) -> list[str]:
+    """Says once that a model pads images whose sides it cannot halve often enough."""
+    if recipe.model != "unet_same":
+        return []
+    depth = int(recipe.model_params.get("depth", UNET_SAME_DEPTH))
+    size = (preprocess.height, preprocess.width)
+    padded = tuple(padded_size(side, depth=depth) for side in size)
+    if padded == size:
+        return []
+    return [
+        f"images of {size[0]}x{size[1]} are padded to {padded[0]}x{padded[1]} inside --model unet_same, "
+        f"whose {depth} poolings need multiples of {2**depth}, and its output is cropped again."
+    ]
 
 
 def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | None:
@@ -166,4 +195,5 @@ def _evaluator(
         source=data.validation,
         preprocess=preprocess,
         device=program.device,
+        group=program.group,
     )

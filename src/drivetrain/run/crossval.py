@@ -140,6 +140,9 @@ class _Job:
             self.reporter.end_log()
         self.trained += 1
         self.start.commit()
+        if result.status == "stopped":
+            # Ranks of their own hear signals instead of this process.
+            self.stop.make(result.exit_status)
         return result.status == "stopped"
 
     def _run_fold(self, fold: int) -> RunResult:

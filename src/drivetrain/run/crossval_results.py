@@ -22,7 +22,10 @@ _HIGHER_IS_BETTER = ("accuracy", "dice", "iou")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldResult:
-    """One fold's validations in the order of the updates, as metrics by name."""
+    """One fold's validations in the order of the updates, as metrics by name.
+
+    The last may have more than the others: what takes long to measure is measured once, at the end.
+    """
 
     fold: int
     updates: tuple[int, ...]
@@ -103,25 +106,36 @@ def read_fold(directory: RunDirectory, *, fold: int) -> FoldResult:
         raise RunFailedError(
             f"fold {fold} in {directory.path} was never validated; --overwrite starts afresh."
         )
-    names = [name for name in entries[0] if all(_is_metric(name, entry) for entry in entries)]
+    measured = [
+        name for name in entries[-1] if all(_is_metric(name, entry) for entry in entries if name in entry)
+    ]
+    always = [name for name in measured if all(name in entry for entry in entries)]
+    names = [always] * (len(entries) - 1) + [measured]
     return FoldResult(
         fold=fold,
         updates=tuple(int(entry["update"]) for entry in entries),
-        evaluations=tuple({name: float(entry[name]) for name in names} for entry in entries),
+        evaluations=tuple(
+            {name: float(entry[name]) for name in own} for own, entry in zip(names, entries, strict=True)
+        ),
     )
 
 
 def summarise(folds: Sequence[FoldResult]) -> Statistics:
-    """Means and deviations of all metrics that every fold has."""
-    names = tuple(
-        name for name in folds[0].evaluations[0] if all(name in fold.evaluations[0] for fold in folds)
+    """Means and deviations of all metrics that every fold has, at its last evaluation or at all of them."""
+    names, last_names = (
+        tuple(
+            name
+            for name in folds[0].evaluations[point]
+            if all(name in fold.evaluations[point] for fold in folds)
+        )
+        for point in (0, -1)
     )
     metric = main_metric(names)
     shortest = min(len(fold.evaluations) for fold in folds)
     return Statistics(
         metric=metric,
         metrics=names,
-        last=_spreads([fold.evaluations[-1] for fold in folds], names),
+        last=_spreads([fold.evaluations[-1] for fold in folds], last_names),
         best=_spreads([fold.evaluations[fold.best_index(metric)] for fold in folds], names),
         points=tuple(
             _spreads([fold.evaluations[point] for fold in folds], names) for point in range(shortest)
@@ -144,15 +158,15 @@ def csv_text(folds: Sequence[FoldResult], statistics: Statistics) -> str:
 
 def table_rows(folds: Sequence[FoldResult], statistics: Statistics) -> list[list[Any]]:
     """The header, a row per fold, then mean and deviation."""
-    names = statistics.metrics
-    header = ["fold", "update", *(f"last_{name}" for name in names)]
+    names, last_names = statistics.metrics, tuple(statistics.last)
+    header = ["fold", "update", *(f"last_{name}" for name in last_names)]
     rows: list[list[Any]] = [[*header, "best_update", *(f"best_{name}" for name in names)]]
     for fold in folds:
         last, best = fold.evaluations[-1], fold.best_index(statistics.metric)
-        row = [fold.fold, fold.updates[-1], *(last[name] for name in names)]
+        row = [fold.fold, fold.updates[-1], *(last[name] for name in last_names)]
         rows.append([*row, fold.updates[best], *(fold.evaluations[best][name] for name in names)])
     for word in ("mean", "standard_deviation"):
-        last_values = [getattr(statistics.last[name], word) for name in names]
+        last_values = [getattr(statistics.last[name], word) for name in last_names]
         best_values = [getattr(statistics.best[name], word) for name in names]
         rows.append([word, "", *last_values, "", *best_values])
     return rows

@@ -35,6 +35,7 @@ _OWN_NAMES = (
     "confusion*.csv",
     "confusion*.png",
     "evaluation-*.json",
+    "images*.csv",
     "README.md",
     "rank-*.log",
 )
@@ -62,7 +63,11 @@ class RunDirectory:
         self.predictions = path / "predictions"
         self.tensorboard = path / "tensorboard"
         self.curves = path / "curves.png"
-        self.log = path / "rank-0.log"
+        self.log = self.rank_log(0)
+
+    def rank_log(self, rank: int) -> Path:
+        """Where a rank's own words go."""
+        return self.path / f"rank-{rank}.log"
 
     @property
     def holds_run(self) -> bool:

@@ -1,14 +1,20 @@
 """Metrics of a run's checkpoints on one of its splits."""
 
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from drivetrain.data.bad_samples import without_bad
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
+from drivetrain.data.tile_source import UniformSource, masked_of
 from drivetrain.errors import BadInputError
+from drivetrain.models.registry import nearest_image_size
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import PYTHON_DATA
 from drivetrain.run.evaluation_files import write_evaluation
@@ -41,13 +47,14 @@ def evaluate_run(
     _check_dense_options(run.spec, flips=bool(flips), tile_overlap=tile_overlap)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
-    splits = _open(recipe) if data is None else data
+    splits = _open(recipe, run.spec) if data is None else data
+    _require_same_kind(splits.spec, run.spec)
     source = _choose_split(splits, split, recipe)
     evaluate = build_evaluator(
         recipe,
         model=run.model,
         source=source,
-        preprocess=run.preprocess,
+        preprocess=_preparation(recipe, run.spec, now=splits.spec),
         device=run.device,
         flips=flips,
         overlap=tile_overlap,
@@ -96,13 +103,45 @@ def _show(reporter: Reporter, done: int) -> None:
         reporter.progress(done, "samples")
 
 
-def _open(recipe: Recipe) -> DataSplits:
+def _open(recipe: Recipe, spec: DataSpec) -> DataSplits:
     if recipe.dataset == PYTHON_DATA:
         raise BadInputError(
             "this run was trained on data given in Python; evaluate it there: "
             "drivetrain.evaluate(RUN, data=...)."
         )
+    if spec.task == "segmentation" and recipe.image_size is None:
+        # Whole images are measured, of whatever sizes; no sample is to be made of them that the model takes.
+        tile = spec.tile or nearest_image_size(recipe.model, min(spec.height, spec.width))
+        recipe = recipe.model_copy(update={"tile_size": tile})
     return open_data(recipe)
+
+
+def _require_same_kind(now: DataSpec, then: DataSpec) -> None:
+    """Refuses samples that a run's model would mistake for others."""
+    for number, (found, trained) in enumerate(zip_longest(now.class_names, then.class_names)):
+        if found not in (None, trained):
+            raise BadInputError(
+                f"class {number} of the data is {found}, where RUN has {trained or 'none'}; measure it on "
+                "data of the same classes (see --data-dir)."
+            )
+    if _form(now) != _form(then):
+        raise BadInputError(
+            f"the data are images of {_form(now)}, but RUN was trained on {_form(then)}; measure it on such "
+            "images (see --data-dir)."
+        )
+
+
+def _form(spec: DataSpec) -> str:
+    """What all images of a run must have in common; a segmentation goes over images of any size."""
+    size = f"{spec.height}x{spec.width} pixels, " if spec.task == "classification" else ""
+    return f"{size}{spec.channels} channels, {spec.image_dtype}, for {spec.task}"
+
+
+def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparation:
+    """What prepares samples as the training did, where they are scaled also those of another size."""
+    if spec.task == "segmentation" and recipe.image_size is not None:
+        spec = replace(spec, height=now.height, width=now.width)
+    return build_preparation(recipe, spec)
 
 
 def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
@@ -113,4 +152,5 @@ def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
         raise BadInputError(
             f"--split {split} is not in {recipe.dataset}; --split {' or --split '.join(there)} works."
         )
-    return without_bad(source)
+    good = without_bad(source)
+    return UniformSource(masked_of(good)) if data.spec.task == "segmentation" else good

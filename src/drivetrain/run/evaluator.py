@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 from torch import nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import EvaluationFeed, MicroBatch, fits_on_device
 from drivetrain.data.preprocess import Preparation
-from drivetrain.data.source import Source
+from drivetrain.data.source import DataSpec, Source, SubsetSource
 from drivetrain.data.tile_source import masked_of
 from drivetrain.data.whole_images import WholeImageFeed
 from drivetrain.models.registry import output_margin_of
@@ -36,13 +38,21 @@ class Evaluator:
     forward: Forward
     preprocess: Preparation
     device: Device
+    group: ReplicaGroup = ALONE
 
     def __call__(self, *, regions: bool = False, on_batch: Callable[[int], None] | None = None) -> Evaluation:
         """Measures the model as it is now; `regions` also scores objects, which takes the host a while."""
         measure = build_measure(
             self.recipe, self.preprocess.spec, wide_dtype=self.device.wide_dtype, regions=regions
         )
-        return evaluate_model(self.model, self.feed, measure=measure, forward=self.forward, on_batch=on_batch)
+        return evaluate_model(
+            self.model,
+            self.feed,
+            measure=measure,
+            forward=self.forward,
+            group=self.group,
+            on_batch=on_batch,
+        )
 
 
 def build_evaluator(
@@ -54,14 +64,16 @@ def build_evaluator(
     device: Device,
     flips: bool | None = None,
     overlap: float | None = None,
+    group: ReplicaGroup = ALONE,
 ) -> Evaluator:
-    """Images of one size go through the model in batches; those cut into tiles go whole, one by one."""
+    """Images of the size that was trained go through the model in batches; others whole, by tiles."""
     spec = preprocess.spec
     flips = recipe.flip_averaging if flips is None else flips
     feed: Iterable[MicroBatch]
     forward = in_precision(model, choose_precision(recipe, device))
-    if spec.tile is not None:
-        feed = WholeImageFeed(masked_of(source), spec=spec, device=device.torch_device)
+    share = _own_share(source, group=group, replicas=recipe.validation_replicas or group.size)
+    if _goes_by_tiles(recipe, source, spec):
+        feed = WholeImageFeed(masked_of(share), spec=spec, device=device.torch_device) if len(share) else ()
         forward = whole_image_forward(
             recipe,
             spec,
@@ -71,11 +83,25 @@ def build_evaluator(
             **({} if overlap is None else {"overlap": overlap}),
         )
     else:
-        feed = _batched(recipe, source=source, preprocess=preprocess, device=device)
+        feed = _batched(recipe, source=share, preprocess=preprocess, device=device) if len(share) else ()
         forward = FlipAveraged(forward) if flips else forward
     return Evaluator(
-        recipe=recipe, model=model, feed=feed, forward=forward, preprocess=preprocess, device=device
+        recipe=recipe,
+        model=model,
+        feed=feed,
+        forward=forward,
+        preprocess=preprocess,
+        device=device,
+        group=group,
     )
+
+
+def _own_share(source: Source, *, group: ReplicaGroup, replicas: int) -> Source:
+    """The part of the samples that this replica measures; the parts follow each other and miss none."""
+    if group.size == 1:
+        return source
+    first, stop = (min(group.rank + more, replicas) * len(source) // replicas for more in (0, 1))
+    return SubsetSource(source, np.arange(first, stop, dtype=np.int64))
 
 
 def validation_batch_size(recipe: Recipe, preprocess: Preparation) -> int:
@@ -84,6 +110,15 @@ def validation_batch_size(recipe: Recipe, preprocess: Preparation) -> int:
         return recipe.validation_micro_batch_size
     pixels = preprocess.channels * preprocess.height * preprocess.width
     return max(1, min(_LARGEST_VALIDATION_BATCH, _VALIDATION_PIXELS[preprocess.spec.task] // pixels))
+
+
+def _goes_by_tiles(recipe: Recipe, source: Source, spec: DataSpec) -> bool:
+    if spec.task != "segmentation" or recipe.image_size is not None:
+        return False
+    if spec.tile is not None:
+        return True
+    masked = masked_of(source)
+    return any(masked.size(index) != (spec.height, spec.width) for index in range(len(masked)))
 
 
 def _batched(recipe: Recipe, *, source: Source, preprocess: Preparation, device: Device) -> EvaluationFeed:

@@ -13,6 +13,7 @@ from drivetrain.run.loop import RunLoop
 from drivetrain.run.mask_pictures import draw_mask_predictions
 from drivetrain.run.pictures import draw_curves, draw_predictions
 from drivetrain.run.report_page import write_readme
+from drivetrain.run.scaling import Scaling, scaling_of
 from drivetrain.run.time_spent import suggest, time_spent
 
 
@@ -70,11 +71,17 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         "seconds": {part: round(seconds, 3) for part, seconds in spent.items()},
         "suggestion": suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share),
     }
+    if len(loop.replica_times) > 1:
+        summary |= _scaling(loop).to_json()
     if loop.early_end.reason is not None:
         summary["ended_by"] = loop.early_end.reason
     if loop.last_evaluation is not None:
         summary |= {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
     return summary
+
+
+def _scaling(loop: RunLoop) -> Scaling:
+    return scaling_of(loop.replica_times, images_per_second=loop.images_per_second)
 
 
 def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:
@@ -85,6 +92,8 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
         f"{summary['compile_seconds']:.2f} s), "
         f"{summary['images_per_second']:.0f} images/s"
     )
+    if len(loop.replica_times) > 1:
+        say(_scaling(loop).sentence())
     if loop.early_end.reason is not None:
         say(f"ended early by {loop.early_end.reason}")
     say("where the time went: " + ", ".join(f"{part} {s / total:.0%}" for part, s in spent.items()))

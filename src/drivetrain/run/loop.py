@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,8 +21,13 @@ from drivetrain.run.history import save_history
 from drivetrain.run.loggers import EventLog
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import prune, save_program
+from drivetrain.run.scaling import ReplicaTimes
 from drivetrain.run.signals import StopRequest
 from drivetrain.tasks.task import Evaluation
+
+# How long replicas wait for each other: in the middle of an execution all are about equally far.
+EVENT_TIMEOUT_S = 1800.0
+_UPDATE_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +57,7 @@ class RunLoop:
     _mark: tuple[int, float] = (0, 0.0)
     _feed_before: tuple[float, float] = (0.0, 0.0)
     _last_logged: str = "loss: -"
+    replica_times: list[ReplicaTimes] = field(default_factory=list)
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
@@ -59,13 +65,30 @@ class RunLoop:
         self._first = first
         self._mark = (first, 0.0)
         self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
+        self.program.wants_stop = lambda: self.stop.made
         self.reporter.start_progress("training", done=first, total=self.events.total_updates)
-        while update < self.events.total_updates and not self.stop.made and not self.early_end.reason:
+        while update < self.events.total_updates and not self.stops and not self.early_end.reason:
             update = self._execute(update, self.events.next_event(update))
             self._check_finite(update)
             self._handle_events(update)
         self.reporter.stop_progress()
+        self.replica_times = self.program.group.gather(self._own_times())
+        if self.stops:
+            # A signal may have reached only some replicas, but all end with one status.
+            self.stop.make(max(self.program.group.gather(self.stop.exit_status)))
         return update
+
+    def _own_times(self) -> ReplicaTimes:
+        return ReplicaTimes(
+            execution_s=self.execution_s or math.inf,
+            data_s=sum(self.feed_seconds),
+            sum_s=self.program.gradient_sum.wait_seconds,
+        )
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run was asked to stop; several replicas agree on the update at which they do."""
+        return self.program.stop_votes.agreed if self.program.group.size > 1 else self.stop.made
 
     @property
     def images_per_second(self) -> float:
@@ -75,8 +98,9 @@ class RunLoop:
 
     @property
     def processor_share(self) -> float | None:
-        """How much of the threads' time during executions a CPU really worked; None on an accelerator."""
-        if not self.program.device.is_cpu or not self.execution_s:
+        """How much of the threads' time in executions a CPU really worked; None where that says little."""
+        waits_for_others = self.program.group.size > 1
+        if not self.program.device.is_cpu or not self.execution_s or waits_for_others:
             return None
         return self._processor_s / (self.execution_s * torch.get_num_threads())
 
@@ -92,32 +116,36 @@ class RunLoop:
     def _execute(self, first: int, last: int) -> int:
         self._began = begin = time.perf_counter()
         processor_s = time.process_time()
-        if self._updates_run == 0:
-            reached = self._first_update(first)
-            if reached < last and not self.stop.made:
-                reached = self.program.execute(reached, last, goes_on=self._goes_on)
-        else:
-            reached = self.program.execute(first, last, goes_on=self._goes_on)
+        reached = self._first_update(first)
+        if reached < last and not self.stops:
+            self.program.group.set_timeout(_UPDATE_TIMEOUT_S)
+            reached = self.program.execute(reached, last, goes_on=self._goes_on)
         self.program.device.synchronise()
+        self.program.group.set_timeout(EVENT_TIMEOUT_S)
         self.execution_s += time.perf_counter() - begin
         self._processor_s += time.process_time() - processor_s
         self._updates_run += reached - first
         return reached
 
     def _first_update(self, update: int) -> int:
-        """The first update pays for kernel selection and compilation; it is timed apart."""
+        """The first update of an execution waits for replicas that are still busy with a host event.
+
+        The very first one pays for kernel selection and compilation, too, and is timed apart.
+        """
         begin = time.perf_counter()
         reached = self.program.execute(update, update + 1, goes_on=self._goes_on)
-        self.program.device.synchronise()
-        self.compile_s = time.perf_counter() - begin
+        if self._updates_run == 0:
+            self.program.device.synchronise()
+            self.compile_s = time.perf_counter() - begin
         return reached
 
     def _goes_on(self, finished: int) -> bool:
-        if self.max_time_s is not None and self.clock.own_s >= self.max_time_s:
+        is_timed = self.max_time_s is not None and self.program.group.is_first
+        if is_timed and self.clock.own_s >= (self.max_time_s or 0.0):
             self.stop.make(TIME_IS_UP_STATUS)
         if self.reporter.progress_due():
             self.reporter.progress(finished, self._progress_detail(finished))
-        return not self.stop.made
+        return not self.stops
 
     def _progress_detail(self, finished: int) -> str:
         """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""
@@ -161,8 +189,9 @@ class RunLoop:
         if self.evaluate is not None and self.events.is_evaluation(update):
             with self.clock.measure("validation"):
                 improved = self._evaluate(update)
-        ends = self.stop.made or self.early_end.reason is not None
-        if self.recipe.checkpoints and (improved or ends or self.events.is_checkpoint(update)):
+        ends = self.stops or self.early_end.reason is not None
+        is_due = improved or ends or self.events.is_checkpoint(update)
+        if self.recipe.checkpoints and is_due and self.program.group.is_first:
             with self.clock.measure("checkpoint"):
                 self._checkpoint(update)
 

@@ -70,7 +70,11 @@ def _looked_at(
     """All validation images, or as many of them, evenly spread, as do not take long."""
     program.model.eval()
     forward = whole_image_forward(
-        recipe, spec, in_precision(program.model, program.precision), margin=output_margin_of(recipe.model)
+        recipe,
+        spec,
+        in_precision(program.model, program.precision),
+        margin=output_margin_of(recipe.model),
+        flips=recipe.flip_averaging,
     )
     count = min(_CANDIDATES, len(masked))
     for index in (len(masked) * place // count for place in range(count)):

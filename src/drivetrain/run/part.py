@@ -1,6 +1,6 @@
 """One process's share of a run: from its restored state to its summary."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from drivetrain.run.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_opti
 from drivetrain.run.files import read_json, write_atomically, write_json
 from drivetrain.run.finish import finish_run
 from drivetrain.run.history import load_history
-from drivetrain.run.loggers import EventLog, TimingLog, open_event_log
+from drivetrain.run.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.loop import RunLoop
 from drivetrain.run.metrics import MetricsLog, read_metrics
 from drivetrain.run.prepare import Request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import restore_program
+from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.time_spent import time_spent
 
@@ -43,6 +44,17 @@ class RunResult:
     exit_status: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the first replica found left to do in the run directory: "train", "validate" or "nothing"."""
+
+    what: str
+    first: int = 0
+    best: Best | None = None
+    _: KW_ONLY
+    without_progress: int = 0
+
+
 class RunPart:
     """One process's share of a run."""
 
@@ -53,9 +65,12 @@ class RunPart:
         self.recipe, self.data, self.plan = request.recipe, request.data, request.plan
         self.directory: RunDirectory = request.directory
         self.assembly, self.reporter, self.stop = assembly, reporter, stop
+        self.group = assembly.program.group
 
     def carry_out(self, warnings: list[str]) -> RunResult:
         """Does what is left to do of the run."""
+        if not self.group.is_first:
+            return self._follow()
         checkpoint, problems = newest_checkpoint(self.directory.checkpoints)
         self.reporter.log_to(self.directory.log)
         for warning in [*warnings, *problems]:
@@ -63,9 +78,11 @@ class RunPart:
         if checkpoint is not None:
             self._restore(checkpoint)
         if not self.recipe.training:
+            self._tell_others(_Task("validate"))
             return self._validate_only(checkpoint)
         finished = self._finishing_event()
         if finished is not None:
+            self._tell_others(_Task("nothing"))
             return self._say_finished(finished, checkpoint)
         self._warn_of_changes(checkpoint)
         self._write_request(warnings)
@@ -164,32 +181,67 @@ class RunPart:
         MetricsLog(self.directory.metrics).rewind(first)
         stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
         best = Best(self._metric) if stored is None else Best.from_json(stored)
-        loop = RunLoop(
-            recipe=self.recipe,
-            program=self.assembly.program,
-            epochs=self.plan.epochs,
-            events=self.plan.events,
-            directory=self.directory,
-            log=self._event_log(first),
-            reporter=self.reporter,
-            stop=self.stop,
-            clock=RunClock(elapsed_before_s=_elapsed_so_far(self.directory)),
-            evaluate=self.assembly.evaluate,
-            best=best,
-            early_end=early_end_of(self.recipe, without_progress=_validations_after(self.directory, best)),
-            max_time_s=None if self.recipe.max_time is None else parse_duration_s(self.recipe.max_time),
-        )
+        task = _Task("train", first, best, without_progress=_validations_after(self.directory, best))
+        self._tell_others(task)
+        loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(self.directory))
         if self.reporter.is_verbose:
             loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
             reached = loop.run(first)
-            if self.stop.made and reached < self.plan.epochs.total_updates and not loop.early_end.reason:
+            if loop.stops and reached < self.plan.epochs.total_updates and not loop.early_end.reason:
                 return self._stopped(reached)
             summary = finish_run(loop, update=reached, data=self.data, assembly=self.assembly)
         finally:
             loop.log.close()
         self._hand_over_average()
         return self._result("finished", reached, summary)
+
+    def _loop(self, task: "_Task", *, log: EventLog, elapsed_before_s: float = 0.0) -> RunLoop:
+        return RunLoop(
+            recipe=self.recipe,
+            program=self.assembly.program,
+            epochs=self.plan.epochs,
+            events=self.plan.events,
+            directory=self.directory,
+            log=log,
+            reporter=self.reporter,
+            stop=self.stop,
+            clock=RunClock(elapsed_before_s=elapsed_before_s),
+            evaluate=self.assembly.evaluate,
+            best=task.best or Best(self._metric),
+            early_end=early_end_of(self.recipe, without_progress=task.without_progress),
+            max_time_s=None if self.recipe.max_time is None else parse_duration_s(self.recipe.max_time),
+        )
+
+    def _tell_others(self, task: "_Task") -> None:
+        """The other replicas learn what is left to do, and get the state to do it from."""
+        self.group.from_first(task)
+        if task.what != "nothing":
+            share_program(self.assembly.program, self.group)
+
+    def _follow(self) -> RunResult:
+        """What every replica but the first does: the same work, and no word about it."""
+        task: _Task = self.group.from_first(None)
+        if task.what == "nothing":
+            return self._result("finished", self.plan.epochs.total_updates, {})
+        if self.recipe.log_all_workers:
+            self.reporter.log_to(self.directory.rank_log(self.group.rank))
+        share_program(self.assembly.program, self.group)
+        if task.what == "validate":
+            assert self.assembly.evaluate is not None
+            with self.assembly.program.weights_to_measure():
+                metrics = self.assembly.evaluate().as_metrics()
+            return self._result("validated", task.first, metrics)
+        loop = self._loop(task, log=EventLog(self._own_readers()))
+        reached = loop.run(task.first)
+        is_stopped = loop.stops and reached < self.plan.epochs.total_updates and not loop.early_end.reason
+        self._hand_over_average()
+        status = "stopped" if is_stopped else "finished"
+        return self._result(status, reached, {}, exit_status=self.stop.exit_status if is_stopped else 0)
+
+    def _own_readers(self) -> list[EventReader]:
+        total = self.plan.epochs.total_updates
+        return [ScreenLog(self.reporter, total_updates=total)] if self.recipe.log_all_workers else []
 
     def _hand_over_average(self) -> None:
         """The model given back is the one that was measured."""

@@ -79,13 +79,13 @@ class _Predictor:
         self._folder = folder
         self._settings = settings
         self._codes = mask_codes(run.spec)
-        overlap = settings.tile_overlap
+        flips, overlap = settings.flips, settings.tile_overlap
         self._forward = whole_image_forward(
             run.recipe,
             run.spec,
             in_precision(run.model, choose_precision(run.recipe, run.device)),
             margin=output_margin_of(run.recipe.model),
-            flips=bool(settings.flips),
+            flips=run.recipe.flip_averaging if flips is None else flips,
             overlap=DEFAULT_OVERLAP if overlap is None else overlap,
         )
 

@@ -82,7 +82,6 @@ def prepare_request(
 ) -> Request:
     """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done."""
     recipe = resolved.recipe
-    _check_built(recipe)
     _check_machine(recipe)
     expand_inputs(recipe.predict_after, option="--predict-after")
     splits = open_data(recipe) if data is None else data
@@ -99,14 +98,6 @@ def prepare_request(
     )
     request.check_directory()
     return request
-
-
-def _check_built(recipe: Recipe) -> None:
-    if recipe.replicas > 1:
-        raise BadInputError(
-            f"--replicas {recipe.replicas} can be planned but not trained yet; --replicas 1 "
-            "--gradient-accumulation-count N gives the same global batch."
-        )
 
 
 def _check_machine(recipe: Recipe) -> None:

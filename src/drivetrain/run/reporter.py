@@ -39,6 +39,11 @@ class Reporter:
         self.end_log()
 
     @property
+    def is_silent(self) -> bool:
+        """Whether nothing at all is printed."""
+        return self._console.quiet
+
+    @property
     def is_verbose(self) -> bool:
         """Whether details are worth working out."""
         return self._verbosity == "verbose"

@@ -6,7 +6,9 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import nn
 
-from drivetrain.cluster.devices import Device, choose_device
+from drivetrain.cluster.devices import Device, choose_device, choose_replica_device
+from drivetrain.cluster.rank_process import keep_log
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import RunFailedError
 from drivetrain.program.allocator import keep_freed_memory
@@ -23,7 +25,7 @@ from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
 
-__all__ = ["RunResult", "train_request", "train_resolved"]
+__all__ = ["RunResult", "architecture_of", "train_request", "train_resolved"]
 
 
 def train_resolved(
@@ -35,39 +37,49 @@ def train_resolved(
     stop: StopRequest | None = None,
 ) -> RunResult:
     """Trains what a recipe describes, or continues it where its directory stands."""
-    request = prepare_request(resolved, data=data, own_model=_architecture(model))
+    if resolved.recipe.replicas > 1:
+        from drivetrain.run.ranks import launch_training  # which itself needs this module
+
+        return launch_training(resolved, data=data, model=model, quiet=reporter.is_silent)
+    request = prepare_request(resolved, data=data, own_model=architecture_of(model))
     return train_request(request, reporter=reporter, model=model, stop=stop)
 
 
 def train_request(
-    request: Request, *, reporter: Reporter, model: nn.Module | None = None, stop: StopRequest | None = None
+    request: Request,
+    *,
+    reporter: Reporter,
+    model: nn.Module | None = None,
+    stop: StopRequest | None = None,
+    group: ReplicaGroup = ALONE,
 ) -> RunResult:
-    """Carries out a prepared request; `stop` is a caller's that listens for signals itself."""
+    """Carries out a prepared request, as one of the replicas in `group`; `stop` is a caller's that listens
+    for signals itself."""
     check_loggers(request.recipe)
-    with _set_up_device(request.recipe) as device:
+    with _set_up_device(request.recipe, group) as device:
         assembly = assemble(
             request.recipe,
             data=request.data,
             model=model,
             plan=request.plan,
             device=device,
+            group=group,
             continues=request.has_weights,
         )
         try:
             result = _run_locked(request, assembly=assembly, reporter=reporter, stop=stop)
         finally:
             assembly.program.feed.close()
-        predict_after_training(request.recipe, result, reporter=reporter, model=model)
+        if group.is_first:
+            predict_after_training(request.recipe, result, reporter=reporter, model=model)
         return result
 
 
 def _run_locked(
     request: Request, *, assembly: Assembly, reporter: Reporter, stop: StopRequest | None
 ) -> RunResult:
-    make_directory(request.directory)
     listening = listen_for_stop() if stop is None else nullcontext(stop)
-    with hold_lock(request.directory.path), listening as stop_request:
-        request.claim_directory()
+    with _claimed(request, assembly.program.group), listening as stop_request:
         part = RunPart(request, assembly=assembly, reporter=reporter, stop=stop_request)
         show_details(
             request.resolved,
@@ -85,7 +97,22 @@ def _run_locked(
             ) from error
 
 
-def _architecture(model: nn.Module | None) -> list[str] | None:
+@contextmanager
+def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
+    """The first replica holds the directory, and the others begin once it does."""
+    if group.is_first:
+        make_directory(request.directory)
+        with hold_lock(request.directory.path):
+            request.claim_directory()
+            group.barrier()
+            yield
+    else:
+        group.barrier()
+        keep_log(request.directory.rank_log(group.rank))
+        yield
+
+
+def architecture_of(model: nn.Module | None) -> list[str] | None:
     """What makes a user's own module the same one again: names and shapes, not the initial values."""
     if model is None:
         return None
@@ -93,13 +120,15 @@ def _architecture(model: nn.Module | None) -> list[str] | None:
 
 
 @contextmanager
-def _set_up_device(recipe: Recipe) -> Iterator[Device]:
+def _set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
     threads_before = torch.get_num_threads()
     tries_algorithms = torch.backends.cudnn.benchmark
     if recipe.num_threads is not None:
         torch.set_num_threads(recipe.num_threads)
     try:
-        device = choose_device(recipe.device)
+        device = (
+            choose_replica_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
+        )
         if device.is_cpu:
             keep_freed_memory()
         # Shapes stay the same over a training, so trying out cuDNN's algorithms once pays.

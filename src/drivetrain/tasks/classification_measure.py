@@ -1,5 +1,6 @@
 """Measuring a classifier: loss, accuracies and confusion over a set of samples."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 from drivetrain.tasks.classification import ClassificationTask
 
 _TOP = 5
+_Sums = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +60,28 @@ class ClassificationMeasure:
         self._task = task
         self._num_classes = num_classes
         self._wide_dtype = wide_dtype
-        self._sums: tuple[Tensor, Tensor, Tensor] | None = None
+        self._sums: _Sums | None = None
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """One more batch."""
         loss = self._task.losses(logits, labels).to(self._wide_dtype).sum()
-        parts = (loss, _count_in_top(logits, labels), _confusion(logits, labels, self._num_classes))
+        self._add((loss, _count_in_top(logits, labels), _confusion(logits, labels, self._num_classes)))
+
+    def state(self) -> _Sums | None:
+        """The sums so far; None before the first batch."""
+        if self._sums is None:
+            return None
+        loss, in_top, confusion = self._sums
+        return loss.cpu(), in_top.cpu(), confusion.cpu()
+
+    def take(self, states: Sequence[_Sums | None]) -> None:
+        """The sums of several processes as one."""
+        self._sums = None
+        for sums in states:
+            if sums is not None:
+                self._add(sums)
+
+    def _add(self, parts: _Sums) -> None:
         before = self._sums
         self._sums = (
             parts if before is None else (before[0] + parts[0], before[1] + parts[1], before[2] + parts[2])

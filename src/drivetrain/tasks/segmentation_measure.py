@@ -13,6 +13,7 @@ from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation
 __all__ = ["SegmentationEvaluation", "SegmentationMeasure"]
 
 _MEMBRANE = "membrane"
+_State = tuple[list[tuple[Tensor, Tensor, Tensor]], list[RegionScores] | None]
 
 
 class SegmentationMeasure:
@@ -45,6 +46,17 @@ class SegmentationMeasure:
         self._batches.append((losses, dice, _confusions(predicted, truth, logits.shape[1])))
         if self._regions is not None:
             self._regions += self._region_scores(predicted, truth)
+
+    def state(self) -> _State:
+        """What was found so far, on the host."""
+        batches = [(losses.cpu(), dice.cpu(), counts.cpu()) for losses, dice, counts in self._batches]
+        return batches, self._regions
+
+    def take(self, states: Sequence[_State]) -> None:
+        """What several processes found, in their order."""
+        self._batches = [batch for batches, _ in states for batch in batches]
+        if self._regions is not None:
+            self._regions = [scores for _, regions in states for scores in regions or []]
 
     def result(self) -> SegmentationEvaluation:
         """Everything about all images so far."""

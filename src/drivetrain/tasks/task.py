@@ -1,6 +1,7 @@
 """What a task is to the rest: a loss and a score per sample, and a way to measure a whole set."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -29,6 +30,14 @@ class Measure(Protocol):
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """One more batch; nothing is fetched from the device."""
+        ...
+
+    def state(self) -> Any:
+        """What was added so far, in a form that travels to other processes."""
+        ...
+
+    def take(self, states: Sequence[Any]) -> None:
+        """Starts again from what several processes added, in their order."""
         ...
 
     def result(self) -> Evaluation:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.data import resident
 from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.augment.flip import HorizontalFlip
@@ -83,8 +84,7 @@ def feed_of(
         accelerator_side_preprocess=on_device,
         eight_bit_transfer=eight_bit_transfer,
         augmentation=augmentation,
-        replica=replica,
-        replicas=replicas,
+        group=ReplicaGroup(rank=replica, size=replicas),
     )
     return feed
 

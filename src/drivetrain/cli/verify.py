@@ -1,0 +1,52 @@
+"""`drivetrain verify`: the equivalence certificate of a recipe's layouts."""
+
+import argparse
+import json
+import sys
+
+from drivetrain.cli.options import add_recipe_options, recipe_from_args
+from drivetrain.errors import BadInputError
+from drivetrain.verify.layouts import parse_cuts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe_options(parser)
+    parser.add_argument(
+        "--layouts",
+        metavar="TEXT",
+        default="",
+        help="what to verify: 'replicas=2,accumulation=2;replicas=4,group=2' (default: the usual ones)",
+    )
+    parser.add_argument(
+        "--updates", metavar="INT", type=int, default=10, help="weight updates whose losses are compared"
+    )
+    parser.add_argument(
+        "--dtype", choices=("float32", "float64", "both"), default="both", help="the type to compute in"
+    )
+    parser.add_argument("--json", action="store_true", help="print the certificate as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    cuts = parse_cuts(args.layouts)
+    if args.updates < 1:
+        raise BadInputError(f"--updates {args.updates} must be at least 1; --updates 10 works.")
+    resolved = recipe_from_args(args)
+    from rich.console import Console
+
+    from drivetrain.run.reporter import Reporter
+    from drivetrain.verify.certificate import verify_resolved
+    from drivetrain.verify.table import print_certificate
+
+    with Reporter(verbosity=resolved.recipe.verbosity, quiet=args.json) as reporter:
+        certificate = verify_resolved(
+            resolved,
+            reporter=reporter,
+            cuts=cuts,
+            updates=args.updates,
+            dtypes=("float32", "float64") if args.dtype == "both" else (args.dtype,),
+        )
+    if args.json:
+        sys.stdout.write(json.dumps(certificate.to_json(), indent=2) + "\n")
+    else:
+        print_certificate(certificate, console=Console())
+    return 0 if certificate.ok else 1

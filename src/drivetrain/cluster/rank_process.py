@@ -1,0 +1,152 @@
+"""What a rank process does around the function it was started for."""
+
+import faulthandler
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from drivetrain.cluster.environment import place_variables
+from drivetrain.cluster.parent_watch import die_with_parent_thread, watch_parent
+from drivetrain.cluster.rank_failure import RankFailure, is_consequence
+from drivetrain.cluster.rank_place import RankPlace
+from drivetrain.errors import DrivetrainError
+
+__all__ = ["CLEAN_STATUSES", "FORWARDED", "STACK_SIGNAL", "RankStart", "failure_of", "keep_log", "run_rank"]
+
+# Done; time is up; stopped by SIGINT and by SIGTERM.
+CLEAN_STATUSES = (0, 75, 130, 143)
+FORWARDED = (signal.SIGINT, signal.SIGTERM)
+STACK_SIGNAL = signal.SIGUSR2
+
+_INTERRUPTED_STATUS = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStart:
+    """What a rank process is born with: its place, its way back to the launcher, a folder for its output."""
+
+    place: RankPlace
+    launcher_pid: int
+    channel: "Connection[object, object]"
+    listener: socket.socket | None
+    folder: Path
+    has_terminal: bool
+
+    @property
+    def output(self) -> Path:
+        """Where the output of a rank that does not own the terminal waits for `keep_log`."""
+        return self.folder / f"rank-{self.place.rank}.out"
+
+    @property
+    def stacks(self) -> Path:
+        """Where the rank writes what its threads are doing when it is asked by STACK_SIGNAL."""
+        return self.folder / f"rank-{self.place.rank}.stacks"
+
+
+_redirected: RankStart | None = None
+
+
+def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[Any, ...]) -> None:
+    """Calls the target and ends the process with its status; errors go to the launcher, not to the screen."""
+    _begin(start)
+    try:
+        status = target(*args) or 0
+        failure = None if status in CLEAN_STATUSES else _failure_of_status(status, place=start.place)
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        failure = None if status in CLEAN_STATUSES else _failure_of_status(status, place=start.place)
+    except BaseException as error:
+        failure = failure_of(error, rank=start.place.rank)
+        status = failure.status
+    if failure is not None:
+        with suppress(OSError):
+            start.channel.send(failure)
+    raise SystemExit(status)
+
+
+def keep_log(path: Path) -> None:
+    """Keeps what this rank has printed, and what it will, in `path`; a rank with a terminal goes on there."""
+    if _redirected is None:
+        return
+    _flush()
+    with path.open("ab") as log:
+        if _redirected.output.exists():
+            with _redirected.output.open("rb") as before:
+                shutil.copyfileobj(before, log)
+            log.flush()
+        _print_to(log.fileno())
+    _redirected.output.unlink(missing_ok=True)
+    _redirected.channel.send(path)
+
+
+def failure_of(error: BaseException, *, rank: int) -> RankFailure:
+    """What an error in this process looks like to the launcher."""
+    is_sentence = isinstance(error, DrivetrainError)
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    return RankFailure(
+        rank=rank,
+        host=socket.gethostname(),
+        time_s=time.time(),
+        message=str(error) if is_sentence else "".join(traceback.format_exception_only(error)).strip(),
+        status=_status_of(error),
+        is_sentence=is_sentence,
+        is_consequence=is_consequence(error),
+        is_interrupt=is_interrupt,
+        traceback_text="".join(traceback.format_exception(error)),
+    )
+
+
+def _status_of(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED_STATUS
+    return error.exit_status if isinstance(error, DrivetrainError) else DrivetrainError.exit_status
+
+
+def _failure_of_status(status: int, *, place: RankPlace) -> RankFailure:
+    return RankFailure(
+        rank=place.rank, host=socket.gethostname(), time_s=time.time(), message=f"exit status {status}"
+    )
+
+
+def _begin(start: RankStart) -> None:
+    # Of its own session: signals of the terminal reach the launcher alone, which passes them on once.
+    os.setsid()
+    die_with_parent_thread(start.launcher_pid)
+    watch_parent(start.launcher_pid)
+    if not start.has_terminal:
+        _redirect(start)
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL, file=start.stacks.open("w"))
+    place = start.place
+    if start.listener is not None:
+        place = replace(place, listen_fd=start.listener.detach())
+    os.environ.update(place_variables(place))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+
+
+def _redirect(start: RankStart) -> None:
+    global _redirected
+    with start.output.open("ab") as output:
+        _print_to(output.fileno())
+    _redirected = start
+
+
+def _print_to(file_descriptor: int) -> None:
+    _flush()
+    for standard in (1, 2):
+        os.dup2(file_descriptor, standard)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -1,0 +1,107 @@
+"""The replicas of a training, as one of them sees them: who it is, and what all do together."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+__all__ = ["ALONE", "ReplicaGroup"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaGroup:
+    """Every method is a collective: all members call it, in the same order. Alone, all are free.
+
+    `local_rank` and `local_size` count the members on this host.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    process_group: dist.ProcessGroup | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this member is the one that writes, prints and decides."""
+        return self.rank == 0
+
+    def begin_sum(self, values: Tensor) -> Callable[[], object]:
+        """Starts to add up `values` over all members, in place; the call returned waits for the sum."""
+        if self.size == 1:
+            return _nothing
+        work = dist.all_reduce(values, group=self.process_group, async_op=True)
+        assert work is not None
+        wait: Callable[[], object] = work.wait
+        return wait
+
+    def sum_(self, values: Tensor) -> None:
+        """Adds up `values` over all members, in place."""
+        self.begin_sum(values)()
+
+    def broadcast_(self, values: Tensor) -> None:
+        """Everybody gets the first member's values, in place."""
+        if self.size > 1:
+            dist.broadcast(values, group=self.process_group, group_src=0)
+
+    def gather(self, item: Any) -> list[Any]:
+        """Everybody's item, in the order of the members; for few and small things, by pickle."""
+        if self.size == 1:
+            return [item]
+        items: list[Any] = [None] * self.size
+        dist.all_gather_object(items, item, group=self.process_group)
+        return items
+
+    def from_first(self, item: Any) -> Any:
+        """The first member's item."""
+        return self.gather(item)[0]
+
+    def barrier(self) -> None:
+        """Waits for everybody."""
+        if self.size > 1:
+            self.gather(None)
+
+    def parts_of(self, size: int) -> "ReplicaGroup":
+        """The part of `size` consecutive members that this one belongs to; a collective too."""
+        if size == 1 or self.size == 1:
+            return ALONE
+        if size == self.size:
+            return self
+        first = self.rank - self.rank % size
+        ranks = [self._global_rank(rank) for rank in range(first, first + size)]
+        # Only the part's own members meet, so that a part can be cut again.
+        group = dist.new_group(ranks, timeout=self._timeout, use_local_synchronization=True)
+        part = ReplicaGroup(rank=self.rank % size, size=size, process_group=group)
+        hosts = part.gather(socket.gethostname())
+        host = hosts[part.rank]
+        return replace(part, local_rank=hosts[: part.rank].count(host), local_size=hosts.count(host))
+
+    def set_timeout(self, seconds: float) -> None:
+        """How long a collective, of this group or of any part, may wait from now on before it fails."""
+        if self.size > 1:
+            for group in list(dist.distributed_c10d._world.pg_map):
+                dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
+
+    @property
+    def _timeout(self) -> timedelta:
+        group = self.process_group or dist.group.WORLD
+        assert group is not None
+        timeout: timedelta = group._get_backend(torch.device("cpu")).options._timeout
+        return timeout
+
+    def _global_rank(self, rank: int) -> int:
+        group = self.process_group or dist.group.WORLD
+        assert group is not None
+        return dist.get_global_rank(group, rank)
+
+
+def _nothing() -> None:
+    return None
+
+
+ALONE = ReplicaGroup()

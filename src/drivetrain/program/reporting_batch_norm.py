@@ -1,0 +1,62 @@
+"""The batch norm of a model in training: it normalises, and reports its statistics to their owner."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.program.group_batch_norm import group_moments, normalise
+
+__all__ = ["ReportingBatchNorm"]
+
+
+class ReportingBatchNorm(nn.Module):
+    """Stands in for a torch batch norm; normalises as it does, and leaves the statistics to the owner."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(
+        self,
+        original: _BatchNorm,
+        *,
+        kept_share: float,
+        wide_dtype: torch.dtype,
+        group: ReplicaGroup = ALONE,
+        stable: bool = False,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.stable = stable
+        self.wide_dtype = wide_dtype
+        self.eps = original.eps
+        self.kept_share = kept_share
+        self.weight = original.weight
+        self.bias = original.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(original, name))
+        self.reported: list[tuple[Tensor, Tensor]] = []
+        self.values_per_image: int | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            self.values_per_image = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
+            return nn.functional.batch_norm(
+                inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            )
+        if self.group.size > 1 or self.stable:
+            return self._normalised_by_group(inputs)
+        outputs, mean, inverse_deviation = torch.native_batch_norm(
+            inputs, self.weight, self.bias, None, None, True, 0.0, self.eps
+        )
+        self.reported.append((mean.detach(), inverse_deviation.detach()))
+        return outputs
+
+    def _normalised_by_group(self, inputs: Tensor) -> Tensor:
+        moments = group_moments(inputs, group=self.group, stable=self.stable, wide_dtype=self.wide_dtype)
+        self.reported.append((moments.mean, (moments.variance + self.eps).rsqrt()))
+        return normalise(inputs, self.weight, self.bias, moments=moments, group=self.group, eps=self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.running_mean.numel()}, eps={self.eps}, kept_share={self.kept_share}"

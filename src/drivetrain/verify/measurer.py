@@ -1,0 +1,110 @@
+"""Measures layouts, each one-process layout once, and shows how far it has come."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from drivetrain.cluster.pool import RankPool
+from drivetrain.cluster.replica_group import ALONE
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
+from drivetrain.run.reporter import Reporter
+from drivetrain.verify.layouts import Layout
+from drivetrain.verify.measure import DtypeName, Measurement, measure_rank
+from drivetrain.verify.subject import Subject
+
+__all__ = ["Measurer"]
+
+_START_S = 120.0
+# How much longer replicas may take than one process before they count as stuck; they share its cores.
+_MOST_PATIENCE = 50.0
+_USUAL_SLOWNESS = 3.0
+_LONG_S = 120.0
+
+
+class Measurer:
+    """One process computes here, replicas in ranks that stay until `close`.
+
+    `total` is how many measurements there will be, `replicas` the most that any of them has; `pool` are
+    ranks to borrow instead of starting some.
+    """
+
+    def __init__(
+        self, subject: Subject, *, reporter: Reporter, total: int, replicas: int, pool: RankPool | None = None
+    ) -> None:
+        self._subject, self._reporter = subject, reporter
+        self._total, self._replicas = total, replicas
+        self._pool, self._is_borrowed = pool, pool is not None
+        self._alone: dict[tuple[Layout, DtypeName], Measurement] = {}
+        self._done = 0
+        self._longest_s = 0.0
+        reporter.start_progress("verify", done=0, total=total)
+
+    def close(self) -> None:
+        """Ends the ranks and the bar."""
+        self._reporter.stop_progress()
+        if self._pool is not None and not self._is_borrowed:
+            self._pool.close()
+
+    def alone(self, layout: Layout, dtype: DtypeName) -> Measurement:
+        """What one process computes, measured when it is first asked for."""
+        if (layout, dtype) not in self._alone:
+            started_s = time.perf_counter()
+            with self._shown(layout, dtype), _threads(self._subject.recipe.num_threads):
+                self._alone[layout, dtype] = self._measured_here(layout, dtype)
+            self._longest_s = max(self._longest_s, time.perf_counter() - started_s)
+            if self._done == 1:
+                self._announce_length()
+        return self._alone[layout, dtype]
+
+    def measured(self, layout: Layout, dtype: DtypeName) -> tuple[Measurement, bool]:
+        """What a layout computes, and whether all its ranks ended with the same."""
+        if layout.replicas == 1:
+            return self.alone(layout, dtype), True
+        if self._pool is None:
+            timeout_s = _START_S + _MOST_PATIENCE * self._longest_s
+            self._pool = RankPool(self._replicas, timeout_s=timeout_s)
+        with self._shown(layout, dtype):
+            parts = self._pool.run(measure_rank, self._subject, layout, dtype, ranks=layout.replicas)
+        return parts[0].measurement, len({part.digest for part in parts}) == 1
+
+    def _measured_here(self, layout: Layout, dtype: DtypeName) -> Measurement:
+        try:
+            measurement = measure_rank(ALONE, self._subject, layout, dtype).measurement
+        except Exception as error:
+            if dtype == "float32":
+                raise
+            raise BadInputError(
+                f"--model does not run in float64 ({describe_failure(error)}); --dtype float32 does without."
+            ) from error
+        assert measurement is not None
+        return measurement
+
+    @contextmanager
+    def _shown(self, layout: Layout, dtype: DtypeName) -> Iterator[None]:
+        if self._reporter.progress_due():
+            self._reporter.progress(self._done, f"{layout.name} in {dtype}")
+        yield
+        self._done += 1
+
+    def _announce_length(self) -> None:
+        left_s = (self._total - 1) * self._longest_s * _USUAL_SLOWNESS
+        if left_s > _LONG_S:
+            self._reporter.say(
+                f"this will take about {left_s / 60:.0f} minutes; --updates 1, --image-size or --model-width "
+                "make it shorter."
+            )
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """`--num-threads` for what this process computes itself; ranks have one each."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

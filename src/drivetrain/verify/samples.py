@@ -1,0 +1,124 @@
+"""The few samples that a verification computes with: the recipe's own, or generated ones in their place."""
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from drivetrain.data.augment.at_decode import augments_at_decode
+from drivetrain.data.bad_samples import without_bad
+from drivetrain.data.info import dataset_info, dataset_task, is_external_dataset
+from drivetrain.data.masked_images import HeldMaskedImages
+from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.data.segmentation_splits import as_samples
+from drivetrain.data.source import ArraySource, DataSplits, Source, SubsetSource
+from drivetrain.data.splits import open_data
+from drivetrain.data.synthetic import open_synthetic
+from drivetrain.data.tile_source import UniformSource, masked_of
+from drivetrain.errors import BadInputError
+from drivetrain.models.registry import model_task
+from drivetrain.plan.inputs import planned_inputs
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.messages import COMMAND_LINE
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["few_samples", "open_samples"]
+
+# Some batches and a half one, so that what --remainder says is part of what is measured.
+_BATCHES = 4.5
+_LIMIT_WARNING = "--limit-train-samples"
+
+
+def open_samples(resolved: ResolvedRecipe, *, global_batch: int) -> tuple[DataSplits, str]:
+    """A few samples for a recipe, and what they are."""
+    recipe = _recipe_of_few(resolved.recipe, limit=_count(global_batch))
+    try:
+        splits = open_data(recipe)
+    except BadInputError as error:
+        if not _may_stand_in(resolved):
+            raise
+        generated = _stand_in(resolved, samples=_count(global_batch))
+        return generated, f"generated ones of the shape of {recipe.dataset}, which cannot be opened ({error})"
+    said = [text for text in splits.warnings if not text.startswith(_LIMIT_WARNING)]
+    return few_samples(
+        replace(splits, warnings=said), global_batch=global_batch
+    ), f"the first of {recipe.dataset}"
+
+
+def few_samples(splits: DataSplits, *, global_batch: int) -> DataSplits:
+    """The first training samples alone, small enough to be sent to other processes."""
+    source = without_bad(splits.train)
+    indices = np.arange(min(len(source), _count(global_batch)), dtype=np.int64)
+    return DataSplits(
+        train=_held(SubsetSource(source, indices), is_masked=splits.spec.task == "segmentation"),
+        validation=None,
+        test=None,
+        spec=splits.spec,
+        warnings=splits.warnings,
+    )
+
+
+def _count(global_batch: int) -> int:
+    return ceil(_BATCHES * global_batch)
+
+
+def _recipe_of_few(recipe: Recipe, *, limit: int) -> Recipe:
+    changes = {
+        "folds": None,
+        "fold": None,
+        "limit_train_samples": min(recipe.limit_train_samples or limit, limit),
+        "limit_validation_samples": None,
+    }
+    return recipe.model_copy(update=changes)
+
+
+def _held(source: SubsetSource, *, is_masked: bool) -> Source:
+    """The samples in memory; those that are decoded anew every time stay where they are."""
+    if augments_at_decode(source):
+        return source
+    if not is_masked:
+        images, labels = source.fetch(np.arange(len(source), dtype=np.int64))
+        return ArraySource(images=images, labels=labels)
+    masked = masked_of(source)
+    images, masks = zip(*(masked.whole(index) for index in range(len(masked))), strict=True)
+    names = tuple(masked.name(index) for index in range(len(masked)))
+    return UniformSource(HeldMaskedImages(images=np.stack(images), masks=np.stack(masks), names=names))
+
+
+def _may_stand_in(resolved: ResolvedRecipe) -> bool:
+    """Whether files are missing that nobody said were there."""
+    dataset = resolved.recipe.dataset
+    if is_external_dataset(dataset) or resolved.origins.get("data_dir") == COMMAND_LINE:
+        return False
+    return dataset_info(dataset).needs_files
+
+
+def _stand_in(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
+    recipe = _recipe_of_few(resolved.recipe, limit=samples)
+    recipe = recipe.model_copy(update={"dataset_size": samples, "validation_fraction": None})
+    shape = planned_inputs(recipe, origins=resolved.origins)
+    generated = open_synthetic(
+        seed=recipe.seed,
+        dataset_size=samples,
+        channels=shape.channels,
+        image_size=shape.image_size,
+        num_classes=shape.num_classes,
+    )
+    if "segmentation" in (dataset_task(recipe.dataset), model_task(recipe.model)):
+        generated = _with_masks(generated, recipe=recipe)
+    return few_samples(generated, global_batch=ceil(samples / _BATCHES))
+
+
+def _with_masks(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
+    """The same images with the grey levels of their first channel as classes."""
+    images, _ = splits.train.fetch(np.arange(len(splits.train), dtype=np.int64))
+    classes = splits.spec.num_classes
+    masks = (images[..., :1].astype(np.int64) * classes // 256).astype(np.uint8)
+    names = tuple(f"generated {index}" for index in range(len(images)))
+    masked = MaskedSplits(
+        train=HeldMaskedImages(images=images, masks=masks, names=names),
+        validation=None,
+        test=None,
+        spec=replace(splits.spec, task="segmentation", normalisation="symmetric"),
+    )
+    return as_samples(masked, recipe=recipe)

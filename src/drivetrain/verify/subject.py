@@ -1,0 +1,151 @@
+"""What a verification is about: a recipe made small, with a few samples and, where one was given, a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from drivetrain.data.source import DataSplits
+from drivetrain.errors import BadInputError
+from drivetrain.models.prepare import rebuild_model
+from drivetrain.optim.schedule import build_learning_rate
+from drivetrain.plan.batch import resolve_batch
+from drivetrain.recipe.check_task import check_task_options
+from drivetrain.recipe.fields import option_name, written_value
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import LrScheduleParams, Recipe, field_note
+from drivetrain.verify.samples import few_samples, open_samples
+from drivetrain.verify.small_batch import SmallBatch, choose_batch
+from drivetrain.verify.small_images import with_small_images
+
+__all__ = ["Subject", "prepare_subject"]
+
+# Longer than any schedule is short, so that only its peak matters.
+_NOMINAL_UPDATES = 10**6
+_IDLE_GROUPS = ("length", "events", "run")
+_IDLE_FIELDS = frozenset(
+    {
+        "compile",
+        "ema",
+        "flip_averaging",
+        "half_type",
+        "limit_validation_samples",
+        "lr_staircase",
+        "lr_warmup_params",
+        "num_workers",
+        "validation_micro_batch_size",
+        "validation_replicas",
+    }
+)
+_USED_FIELDS = frozenset({"device", "num_threads", "seed", "verbosity"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """All that another process needs to measure the recipe in some layout, and what a person should know."""
+
+    recipe: Recipe
+    data: DataSplits
+    model: nn.Module | None
+    batch: SmallBatch
+    has_batch_norm: bool
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def prepare_subject(
+    resolved: ResolvedRecipe, *, updates: int, data: DataSplits | None = None, model: nn.Module | None = None
+) -> Subject:
+    """The recipe as it is measured; `data` and `model` are those of a Python user."""
+    given = Given(resolved.recipe, resolved.origins)
+    _require_cpu(given)
+    batch = choose_batch(given)
+    small, size_note = with_small_images(given)
+    if data is None:
+        splits, data_note = open_samples(replace(resolved, recipe=small), global_batch=batch.global_batch)
+    else:
+        splits, data_note = few_samples(data, global_batch=batch.global_batch), "the first of your own"
+    check_task_options(given, task=splits.spec.task)
+    recipe, rate_note = _shortened(small, batch=batch, updates=updates)
+    built = rebuild_model(recipe, splits.spec) if model is None else model
+    return Subject(
+        recipe=recipe,
+        data=splits,
+        model=model,
+        batch=batch,
+        has_batch_norm=any(isinstance(module, _BatchNorm) for module in built.modules()),
+        notes=(
+            f"samples: {data_note}, {len(splits.train)} of them{size_note}",
+            f"learning rate: {rate_note}",
+        ),
+        warnings=(*resolved.warnings, *splits.warnings, *_idle_warnings(given)),
+    )
+
+
+def _require_cpu(given: Given) -> None:
+    if given.recipe.device not in ("auto", "cpu"):
+        raise BadInputError(
+            f"{given.option('device')} has no effect: verify computes on the CPU; --device cpu works."
+        )
+    if given.is_typed("precision") and given.recipe.precision not in ("auto", "32.32"):
+        raise BadInputError(
+            f"{given.option('precision')} cannot be verified, as half precision rounds more than layouts may "
+            "differ; leave it out, verify computes in float32 and float64."
+        )
+
+
+def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Recipe, str]:
+    """The recipe of a training as long as `updates`, and what is said about its learning rate."""
+    asked = resolve_batch(
+        micro=recipe.micro_batch_size,
+        replicas=recipe.replicas,
+        accumulation=recipe.gradient_accumulation_count,
+        global_batch=recipe.global_batch_size,
+    ).global_batch
+    peak = build_learning_rate(
+        recipe,
+        global_batch=asked,
+        updates_per_epoch=Fraction(_NOMINAL_UPDATES),
+        total_updates=_NOMINAL_UPDATES,
+    ).peak
+    # The rate of a large batch would throw a small one off its course.
+    rate = peak * min(1.0, batch.global_batch / asked)
+    note = f"{rate:.6g}, constant"
+    if rate != peak:
+        note += f" (the recipe's {peak:.6g} for batches of {asked}, scaled to {batch.global_batch})"
+    changes = {
+        "compile": "off",
+        "device": "cpu",
+        "ema": None,
+        "learning_rate": rate,
+        "lr_schedule": "const",
+        "lr_schedule_params": LrScheduleParams(),
+        "lr_staircase": False,
+        "lr_warmup_params": None,
+        "max_updates": updates,
+        # An epoch may be a small part of an update.
+        "num_epochs": updates * batch.global_batch,
+        "num_workers": 0,
+        "precision": "32.32",
+        "validation": False,
+        "weight_updates_per_epoch": None,
+        **dict.fromkeys(("log_every", "steps_per_execution", "evaluate_every", "checkpoint_every")),
+        "logs_per_epoch": "1",
+    }
+    return recipe.model_copy(update=changes), note
+
+
+def _idle_warnings(given: Given) -> Sequence[str]:
+    """Says which typed options do nothing here."""
+    return [
+        f"{option_name(field)} {written_value(given.value(field))} has no effect on verify."
+        for field in Recipe.model_fields
+        if given.is_typed(field) and _is_idle(field)
+    ]
+
+
+def _is_idle(field: str) -> bool:
+    return field in _IDLE_FIELDS or (field_note(field).group in _IDLE_GROUPS and field not in _USED_FIELDS)

@@ -1,0 +1,207 @@
+"""Ranks that meet; the pool lends its processes, which leave their own group and join anew."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+
+from drivetrain.cluster.join import join, joined, leave, meet
+from drivetrain.cluster.pool import RankPool
+from drivetrain.cluster.rank_failure import is_consequence
+from drivetrain.cluster.rank_place import RankPlace
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.errors import BadInputError, RunFailedError
+
+ROOT = Path(__file__).parents[2]
+PLACE = RankPlace(
+    rank=0,
+    world_size=2,
+    local_rank=0,
+    local_world_size=2,
+    address="127.0.0.1",
+    port=1,
+    launcher="torchrun",
+)
+
+TORCHRUN_PROGRAM = """
+import os, sys
+from drivetrain.cluster.environment import find_place
+from drivetrain.cluster.join import joined
+
+place = find_place(os.environ)
+with joined(place, device="cpu", timeout_s=60) as group:
+    items = group.gather((place.launcher, place.rank, group.local_rank))
+if group.is_first:
+    print(items)
+"""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _new_place(group: ReplicaGroup) -> RankPlace:
+    """Where the ranks of a pool meet a second time, once they have left their group."""
+    port = group.from_first(_free_port())
+    leave()
+    size = group.size
+    return replace(
+        PLACE, rank=group.rank, world_size=size, local_rank=group.rank, local_world_size=size, port=port
+    )
+
+
+def _join_anew(group: ReplicaGroup) -> tuple[object, ...]:
+    place = _new_place(group)
+    with joined(place, device="cpu", timeout_s=60) as own:
+        values = torch.full((3,), float(own.rank + 1))
+        own.sum_(values)
+        members = (own.rank, own.size, own.local_rank, own.local_size)
+        answer = (members, values.tolist(), own.gather({"rank": own.rank}))
+    assert not dist.is_initialized()
+    return (*answer, os.environ["GLOO_SOCKET_IFNAME"])
+
+
+def test_ranks_join_and_leave(rank_pool: RankPool) -> None:
+    for rank, (members, values, items, interface) in enumerate(rank_pool.run(_join_anew)):
+        assert members == (rank, 4, rank, 4)
+        assert values == [10.0, 10.0, 10.0]
+        assert items == [{"rank": other} for other in range(4)]
+        assert interface in ("lo", "lo0")
+
+
+def _join_served(group: ReplicaGroup, port: int) -> list[int]:
+    place = replace(_new_place(group), port=port, launcher_serves=True)
+    with joined(place, device="cpu", timeout_s=60) as own:
+        return own.gather(own.rank)
+
+
+def test_a_launcher_may_serve_the_meeting_place(rank_pool: RankPool) -> None:
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+    assert rank_pool.run(_join_served, server.port, ranks=2) == [[0, 1], [0, 1]]
+
+
+def test_one_rank_joins_nobody() -> None:
+    place = replace(PLACE, world_size=1, local_world_size=1)
+    with joined(place, device="cpu") as group:
+        assert group == ALONE
+        assert not dist.is_initialized()
+
+
+def test_a_port_in_use_is_named() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(BadInputError, match=r"MASTER_PORT \d+ is in use") as caught,
+    ):
+        meet(replace(PLACE, port=server.getsockname()[1]), timeout_s=1)
+    assert not is_consequence(caught.value)
+
+
+def test_nobody_at_the_meeting_place() -> None:
+    with pytest.raises(RunFailedError, match="Rank 1 found nobody at") as caught:
+        join(replace(PLACE, rank=1, local_rank=1, port=_free_port()), device="cpu", timeout_s=0.5)
+    assert is_consequence(caught.value)
+
+
+def test_a_rank_that_does_not_come() -> None:
+    with pytest.raises(RunFailedError, match="Rank 0 waited in vain") as caught:
+        join(replace(PLACE, port=_free_port()), device="cpu", timeout_s=0.5)
+    assert is_consequence(caught.value)
+    leave()
+
+
+def _be_late(group: ReplicaGroup, timeout_s: float) -> tuple[str, float]:
+    part = group.parts_of(2)
+    group.set_timeout(timeout_s)
+    if part.rank == 1:
+        time.sleep(2.0)
+        return "late", 0.0
+    begin_s = time.monotonic()
+    try:
+        part.barrier()
+    except RuntimeError as error:
+        is_expected = is_consequence(error) and "Timed out" in str(error)
+        return "Timed out" if is_expected else str(error), time.monotonic() - begin_s
+    return "met", 0.0
+
+
+def _be_late_but_come(group: ReplicaGroup) -> str:
+    if group.rank == 1:
+        time.sleep(1.0)
+    group.barrier()
+    return "met"
+
+
+def test_a_short_timeout_holds_for_parts_that_were_there_before(rank_pool: RankPool) -> None:
+    answers = rank_pool.run(_be_late, 0.5)
+    for rank in (0, 2):
+        message, seconds = answers[rank]
+        assert message == "Timed out"
+        assert 0.4 < seconds < 1.9
+
+
+def test_without_it_ranks_wait(rank_pool: RankPool) -> None:
+    assert rank_pool.run(_be_late_but_come, ranks=2) == ["met", "met"]
+
+
+def _fail_inside(group: ReplicaGroup) -> str:
+    place = _new_place(group)
+    try:
+        with joined(place, device="cpu", timeout_s=60) as own:
+            own.barrier()
+            if own.rank == 1:
+                raise ValueError("the cause")
+            own.barrier()
+    except ValueError:
+        # Still alive: what the others notice is that this rank has left.
+        time.sleep(1.0)
+        return "cause"
+    except RuntimeError as error:
+        return "consequence" if is_consequence(error) else str(error)
+    return "nothing"
+
+
+def test_who_fails_leaves_at_once_and_the_others_notice(rank_pool: RankPool) -> None:
+    assert rank_pool.run(_fail_inside, ranks=3) == ["consequence", "cause", "consequence"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1"), True),
+        (RuntimeError("Application timeout caused pair closure"), True),
+        (dist.DistBackendError("NCCL error: remote process exited"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("Connection closed by peer"), False),
+        (BadInputError("Connection closed by peer"), False),
+    ],
+)
+def test_consequences(error: Exception, expected: bool) -> None:
+    assert is_consequence(error) is expected
+    wrapped = RunFailedError("The update failed.")
+    wrapped.__cause__ = error
+    assert is_consequence(wrapped) is expected
+
+
+def test_ranks_that_torchrun_starts_join(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(TORCHRUN_PROGRAM)
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(_free_port())]
+    done = subprocess.run(
+        [sys.executable, *command, str(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.stdout.strip() == "[('torchrun', 0, 0), ('torchrun', 1, 1)]", done.stderr
