@@ -104,6 +104,13 @@ def start_helper_and_die(folder: Path) -> None:
     time.sleep(LONG_S)
 
 
+def crash(folder: Path, ranks: int) -> None:
+    """Rank 1 dies as compiled code does."""
+    if arrive(folder, ranks=ranks).rank == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(LONG_S)
+
+
 def find_bad_input() -> None:
     time.sleep(0.2 * own_place().rank)
     raise BadInputError("--replicas 3 does not divide the global batch of 64; --replicas 2 does.")

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.program.batch_norm import install_batch_norm_owner
+from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.group_batch_norm import group_moments
 
 SAMPLES_OF_RANK = [5, 3]
@@ -134,6 +136,34 @@ def test_half_precision_inputs_have_float32_statistics(
     assert all(_error(found[name], expected[name]) < half for name in expected)
     mean = images.double().mean((0, 2, 3))
     assert torch.allclose(parts[0]["0.running_mean"].double(), 0.1 * mean, rtol=1e-6, atol=1e-9)
+
+
+def _small_net() -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(6, 5, 3), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 4, 3), nn.BatchNorm2d(4)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(100, 3)).double()
+
+
+def _gradient_of_net(group: ReplicaGroup, images: Tensor, overlaps: bool) -> Tensor:
+    """The whole gradient; in the backward pass its sums and those of batch norm take turns."""
+    model = _small_net()
+    install_batch_norm_owner(model, kept_share=None, group=group)
+    parameters = FlatParameters(model)
+    sums = GradientSum(parameters, model=model, group=group, max_buffer_bytes=8, overlaps=overlaps)
+    sums.begin_last_pass()
+    own = images if group.size == 1 else _own_part(group, images)
+    model(own).square().sum().backward()
+    sums.finish()
+    return parameters.gradients
+
+
+def test_gradient_sums_and_batch_norm_share_a_backward_pass(rank_pool: RankPool) -> None:
+    images = _images(torch.float64)
+    expected = _gradient_of_net(ALONE, images, False)
+    plain = rank_pool.run(_gradient_of_net, images, False, ranks=2)
+    overlapped = rank_pool.run(_gradient_of_net, images, True, ranks=2)
+    assert _error(plain[0], expected) < 1e-12
+    assert all(torch.equal(found, plain[0]) for found in [plain[1], *overlapped])
 
 
 def _statistics_of_four(group: ReplicaGroup, images: list[Tensor]) -> dict[str, Tensor]:

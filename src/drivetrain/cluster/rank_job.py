@@ -2,10 +2,8 @@
 
 import multiprocessing
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from drivetrain.cluster.nameless_file import NamelessFile
 from drivetrain.cluster.rank_failure import RankFailure
 from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.cluster.rank_process import CLEAN_STATUSES, FORWARDED, STACK_SIGNAL, RankStart, run_rank
@@ -61,7 +60,6 @@ class RankJob:
         self._is_ending = False
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="drivetrain-"))
         try:
             self._start()
         except BaseException:
@@ -95,6 +93,9 @@ class RankJob:
         self._is_ending = True
         for rank in self.running:
             self._kill_group(rank)
+            # Before it leads a group of its own there is only itself.
+            with suppress(ProcessLookupError):
+                os.kill(self._pid(rank), signal.SIGKILL)
 
     def look(self, *, wait_s: float) -> None:
         """Waits a moment for news of the ranks and takes them in."""
@@ -114,12 +115,8 @@ class RankJob:
         ranks = self.running
         self.send(STACK_SIGNAL)
         time.sleep(_SECONDS_FOR_STACKS)
-        parts = [
-            f"rank {rank} on {self.host} was still here:\n{self._starts[rank].stacks.read_text()}"
-            for rank in ranks
-            if self._starts[rank].stacks.exists()
-        ]
-        return "\n".join(parts)
+        seen = {rank: _text(self._starts[rank].stacks) for rank in ranks}
+        return "\n".join(f"rank {rank} on {self.host} was still here:\n{text}" for rank, text in seen.items())
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -154,7 +151,8 @@ class RankJob:
             channel=rank_end,
             listener=listener if rank == 0 else None,
             has_terminal=self._has_terminal and rank == 0,
-            folder=self._folder,
+            output=NamelessFile(),
+            stacks=NamelessFile(),
         )
         process = context.Process(
             target=run_rank, args=(start, self._target, self._args[rank]), name=f"drivetrain rank {rank}"
@@ -169,7 +167,7 @@ class RankJob:
         rank = self._channels[channel]
         try:
             news = channel.recv()
-        except EOFError:
+        except (EOFError, OSError):
             del self._channels[channel]
             channel.close()
             return
@@ -201,10 +199,7 @@ class RankJob:
         )
 
     def _last_output(self, rank: int) -> str:
-        output = self._starts[rank].output
-        if not output.exists():
-            return ""
-        return "\n".join(output.read_text(errors="replace").splitlines()[-_LINES_OF_OUTPUT:])
+        return "\n".join(_text(self._starts[rank].output).splitlines()[-_LINES_OF_OUTPUT:])
 
     def _pid(self, rank: int) -> int:
         pid = self._processes[rank].pid
@@ -212,10 +207,9 @@ class RankJob:
         return pid
 
     def _kill_group(self, rank: int) -> None:
-        """Ends a rank with its loader workers; before it leads a group of its own it has none."""
-        for kill in (os.killpg, os.kill):
-            with suppress(ProcessLookupError, PermissionError):
-                kill(self._pid(rank), signal.SIGKILL)
+        """Ends a rank's process group: itself, its loader workers and what they started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid(rank), signal.SIGKILL)
 
     def _clear(self) -> None:
         self.kill()
@@ -224,4 +218,10 @@ class RankJob:
             process.close()
         for channel in self._channels:
             channel.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for start in self._starts:
+            start.output.close()
+            start.stacks.close()
+
+
+def _text(file: NamelessFile) -> str:
+    return file.read().decode(errors="replace")

@@ -2,7 +2,6 @@
 
 import faulthandler
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.cluster.environment import place_variables
+from drivetrain.cluster.nameless_file import NamelessFile
 from drivetrain.cluster.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.cluster.rank_failure import RankFailure, is_consequence
 from drivetrain.cluster.rank_place import RankPlace
@@ -33,24 +33,19 @@ _INTERRUPTED_STATUS = 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStart:
-    """What a rank process is born with: its place, its way back to the launcher, a folder for its output."""
+    """What a rank process is born with: its place and its way back to the launcher.
+
+    `output` is where the output of a rank without a terminal waits for `keep_log`; to `stacks` it writes what
+    its threads are doing when it is asked by STACK_SIGNAL.
+    """
 
     place: RankPlace
     launcher_pid: int
     channel: "Connection[object, object]"
     listener: socket.socket | None
-    folder: Path
+    output: NamelessFile
+    stacks: NamelessFile
     has_terminal: bool
-
-    @property
-    def output(self) -> Path:
-        """Where the output of a rank that does not own the terminal waits for `keep_log`."""
-        return self.folder / f"rank-{self.place.rank}.out"
-
-    @property
-    def stacks(self) -> Path:
-        """Where the rank writes what its threads are doing when it is asked by STACK_SIGNAL."""
-        return self.folder / f"rank-{self.place.rank}.stacks"
 
 
 _redirected: RankStart | None = None
@@ -79,13 +74,10 @@ def keep_log(path: Path) -> None:
     if _redirected is None:
         return
     _flush()
-    with path.open("ab") as log:
-        if _redirected.output.exists():
-            with _redirected.output.open("rb") as before:
-                shutil.copyfileobj(before, log)
-            log.flush()
+    with path.open("ab", buffering=0) as log:
+        log.write(_redirected.output.read())
         _print_to(log.fileno())
-    _redirected.output.unlink(missing_ok=True)
+    _redirected.output.clear()
     _redirected.channel.send(path)
 
 
@@ -126,7 +118,7 @@ def _begin(start: RankStart) -> None:
     if not start.has_terminal:
         _redirect(start)
     faulthandler.enable()
-    faulthandler.register(STACK_SIGNAL, file=start.stacks.open("w"))
+    faulthandler.register(STACK_SIGNAL, file=start.stacks.fileno())
     place = start.place
     if start.listener is not None:
         place = replace(place, listen_fd=start.listener.detach())
@@ -136,8 +128,7 @@ def _begin(start: RankStart) -> None:
 
 def _redirect(start: RankStart) -> None:
     global _redirected
-    with start.output.open("ab") as output:
-        _print_to(output.fileno())
+    _print_to(start.output.fileno())
     _redirected = start
 
 

@@ -31,9 +31,8 @@ def group_moments(
 ) -> Moments:
     """The moments of `inputs` of all members, in the wide type: one sum over the group, two if `stable`.
 
-    Torch's own kernel adds up channels_last values one after the other, in the type of the inputs, which
-    costs digits on large images and large means; `stable` takes the mean first, then the deviations from
-    it, adds up in pairs, and in float32 at least.
+    Torch's own kernel adds up channels_last values one after the other, which costs digits on large images
+    with large means; `stable` takes the mean first, then the deviations from it, and adds up in pairs.
     """
     moments = _moments_in_two_passes if stable else _moments_in_one_pass
     return moments(inputs, group=group, wide_dtype=wide_dtype)

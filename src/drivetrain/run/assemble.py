@@ -141,8 +141,10 @@ def _augmentation(recipe: Recipe, data: DataSplits, preprocess: Preparation) -> 
 
 
 def _model_warnings(program: TrainingProgram) -> list[str]:
+    apart = ", and on each replica by its own samples alone" if program.group.size > 1 else ""
     return [
-        f"--model's batch norm {name} is of a kind of its own, so its statistics move at every micro-batch."
+        f"--model's batch norm {name} is of a kind of its own, so its statistics move at every "
+        f"micro-batch{apart}."
         for name in program.batch_norms.unowned
     ]
 

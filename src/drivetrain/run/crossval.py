@@ -1,8 +1,10 @@
 """Cross-validation: one run per fold, as one job that can be stopped and continued."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.run.files import write_atomically, write_json
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
+from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
@@ -82,6 +85,31 @@ def crossval_resolved(
             raise
 
 
+@dataclass(frozen=True, slots=True)
+class _FoldRequest:
+    """What a fold's own process gets; it travels by pickle."""
+
+    resolved: ResolvedRecipe
+    open_fold: OpenFold | None
+    make_model: MakeModel | None
+
+    def train(self, *, reporter: Reporter, stop: StopRequest | None = None) -> RunResult:
+        """Trains the fold in this process."""
+        return train_resolved(
+            self.resolved,
+            reporter=reporter,
+            data=None if self.open_fold is None else self.open_fold(self.resolved.recipe),
+            model=None if self.make_model is None else self.make_model(),
+            stop=stop,
+        )
+
+
+def _train_fold(request: _FoldRequest) -> FoldOutcome:
+    with Reporter(quiet=True) as reporter:
+        result = request.train(reporter=reporter)
+    return FoldOutcome(status=result.status, exit_status=result.exit_status)
+
+
 class _Job:
     """One process's share of a cross-validation."""
 
@@ -109,6 +137,8 @@ class _Job:
             self.start.begin(self._record("unfinished"))
             self._write_recipe()
         try:
+            if self.recipe.parallel_folds > 1:
+                return self._carry_out_side_by_side()
             for fold in range(self.folds):
                 place = f"fold {fold} ({fold + 1} of {self.folds})"
                 if self._is_finished(fold):
@@ -119,6 +149,34 @@ class _Job:
         finally:
             self.start.commit()
         return self._finished()
+
+    def _carry_out_side_by_side(self) -> CrossvalResult:
+        """Several folds at a time, each in a process that says nothing but keeps its log."""
+        left = [fold for fold in range(self.folds) if not self._is_finished(fold)]
+        at_once = min(self.recipe.parallel_folds, max(1, len(left)))
+        threads = self.recipe.num_threads or max(1, (os.cpu_count() or 1) // at_once)
+        self.reporter.say(f"{len(left)} of {self.folds} folds to train, {at_once} at a time")
+        ended = train_side_by_side(
+            {fold: partial(_train_fold, self._fold_request(fold, num_threads=threads)) for fold in left},
+            at_once=at_once,
+            stop=self.stop,
+            on_end=lambda fold, outcome: self.reporter.say(f"fold {fold}: {outcome.error or outcome.status}"),
+        )
+        self.trained = len(ended)
+        for fold, outcome in ended.items():
+            if outcome.error is not None:
+                raise RunFailedError(f"fold {fold} in {self.directory.path} failed: {outcome.error}")
+            self.stop.make(outcome.exit_status)
+        done = [fold for fold in range(self.folds) if fold not in left or self._is_whole(ended.get(fold))]
+        self.results = [read_fold(self.directory.fold(fold), fold=fold) for fold in done]
+        return self._finished() if len(done) == self.folds else self._stopped()
+
+    def _is_whole(self, outcome: FoldOutcome | None) -> bool:
+        return outcome is not None and outcome.status == "finished"
+
+    def _fold_request(self, fold: int, *, num_threads: int) -> "_FoldRequest":
+        recipe = self.recipe.model_copy(update={**self._changes(fold), "num_threads": num_threads})
+        return _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
 
     def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
         """Trains one fold; True when it was stopped."""
@@ -147,13 +205,8 @@ class _Job:
 
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
-        return train_resolved(
-            replace(self.resolved, recipe=recipe),
-            reporter=self.reporter,
-            data=None if self.open_fold is None else self.open_fold(recipe),
-            model=None if self.make_model is None else self.make_model(),
-            stop=self.stop,
-        )
+        request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
+        return request.train(reporter=self.reporter, stop=self.stop)
 
     def _changes(self, fold: int) -> dict[str, Any]:
         """What makes the job's recipe that of one fold."""

@@ -36,8 +36,10 @@ class Measurer:
     ) -> None:
         self._subject, self._reporter = subject, reporter
         self._total, self._replicas = total, replicas
+        # As many everywhere: they decide how sums are rounded, and so which side of 0 a value falls on.
+        self._threads = subject.recipe.num_threads or 1
         self._pool, self._is_borrowed = pool, pool is not None
-        self._alone: dict[tuple[Layout, DtypeName], Measurement] = {}
+        self._alone: dict[tuple[Layout, DtypeName, int], Measurement] = {}
         self._done = 0
         self._longest_s = 0.0
         reporter.start_progress("verify", done=0, total=total)
@@ -48,31 +50,34 @@ class Measurer:
         if self._pool is not None and not self._is_borrowed:
             self._pool.close()
 
-    def alone(self, layout: Layout, dtype: DtypeName) -> Measurement:
-        """What one process computes, measured when it is first asked for."""
-        if (layout, dtype) not in self._alone:
+    def alone(self, layout: Layout, dtype: DtypeName, *, point: int = 0) -> Measurement:
+        """What one process computes, measured when it is first asked for; each point has its own seed."""
+        key = (layout, dtype, point)
+        if key not in self._alone:
             started_s = time.perf_counter()
-            with self._shown(layout, dtype), _threads(self._subject.recipe.num_threads):
-                self._alone[layout, dtype] = self._measured_here(layout, dtype)
+            with self._shown(layout, dtype, point), _threads(self._threads):
+                self._alone[key] = self._measured_here(layout, dtype, point)
             self._longest_s = max(self._longest_s, time.perf_counter() - started_s)
             if self._done == 1:
                 self._announce_length()
-        return self._alone[layout, dtype]
+        return self._alone[key]
 
-    def measured(self, layout: Layout, dtype: DtypeName) -> tuple[Measurement, bool]:
+    def measured(self, layout: Layout, dtype: DtypeName, *, point: int = 0) -> tuple[Measurement, bool]:
         """What a layout computes, and whether all its ranks ended with the same."""
         if layout.replicas == 1:
-            return self.alone(layout, dtype), True
+            return self.alone(layout, dtype, point=point), True
         if self._pool is None:
             timeout_s = _START_S + _MOST_PATIENCE * self._longest_s
-            self._pool = RankPool(self._replicas, timeout_s=timeout_s)
-        with self._shown(layout, dtype):
-            parts = self._pool.run(measure_rank, self._subject, layout, dtype, ranks=layout.replicas)
+            self._pool = RankPool(self._replicas, threads=self._threads, timeout_s=timeout_s)
+        with self._shown(layout, dtype, point):
+            parts = self._pool.run(
+                measure_rank, self._subject.at_point(point), layout, dtype, ranks=layout.replicas
+            )
         return parts[0].measurement, len({part.digest for part in parts}) == 1
 
-    def _measured_here(self, layout: Layout, dtype: DtypeName) -> Measurement:
+    def _measured_here(self, layout: Layout, dtype: DtypeName, point: int) -> Measurement:
         try:
-            measurement = measure_rank(ALONE, self._subject, layout, dtype).measurement
+            measurement = measure_rank(ALONE, self._subject.at_point(point), layout, dtype).measurement
         except Exception as error:
             if dtype == "float32":
                 raise
@@ -83,11 +88,13 @@ class Measurer:
         return measurement
 
     @contextmanager
-    def _shown(self, layout: Layout, dtype: DtypeName) -> Iterator[None]:
+    def _shown(self, layout: Layout, dtype: DtypeName, point: int) -> Iterator[None]:
         if self._reporter.progress_due():
-            self._reporter.progress(self._done, f"{layout.name} in {dtype}")
+            again = f", point {point + 1}" if point else ""
+            self._reporter.progress(self._done, f"{layout.name} in {dtype}{again}")
         yield
-        self._done += 1
+        # What is measured again was not counted on.
+        self._done += 1 if point == 0 else 0
 
     def _announce_length(self) -> None:
         left_s = (self._total - 1) * self._longest_s * _USUAL_SLOWNESS
@@ -99,11 +106,9 @@ class Measurer:
 
 
 @contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """`--num-threads` for what this process computes itself; ranks have one each."""
+def _threads(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

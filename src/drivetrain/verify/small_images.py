@@ -2,13 +2,14 @@
 
 from drivetrain.data.augment.elastic import largest_shift
 from drivetrain.data.info import dataset_info, is_external_dataset
-from drivetrain.models.registry import is_external_model, nearest_image_size
+from drivetrain.models.registry import is_external_model, model_info, nearest_image_size
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["with_small_images"]
 
-_SIDE = 64
+# What the deepest layers of a classifier and of a U-Net still have some pixels of.
+_SIDE = {"classification": 64, "segmentation": 32}
 
 
 def with_small_images(given: Given) -> tuple[Recipe, str]:
@@ -17,7 +18,7 @@ def with_small_images(given: Given) -> tuple[Recipe, str]:
     is_own = is_external_model(recipe.model) or is_external_dataset(recipe.dataset)
     if is_own or given.is_typed("image_size") or given.is_typed("tile_size"):
         return recipe, ""
-    side = nearest_image_size(recipe.model, _SIDE)
+    side = nearest_image_size(recipe.model, _SIDE[model_info(recipe.model).task])
     known = recipe.image_size or recipe.tile_size or dataset_info(recipe.dataset).height
     if 0 < known <= side:
         return recipe, ""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -25,6 +26,8 @@ __all__ = ["Subject", "prepare_subject"]
 
 # Longer than any schedule is short, so that only its peak matters.
 _NOMINAL_UPDATES = 10**6
+_RATE_SHARE = 0.1
+_SEEDS = 2**63
 _IDLE_GROUPS = ("length", "events", "run")
 _IDLE_FIELDS = frozenset(
     {
@@ -54,6 +57,11 @@ class Subject:
     has_batch_norm: bool
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    def at_point(self, point: int) -> Self:
+        """The same with other weights, order and chance; point 0 is the recipe's own seed."""
+        seed = (self.recipe.seed + point) % _SEEDS
+        return replace(self, recipe=self.recipe.model_copy(update={"seed": seed}))
 
 
 def prepare_subject(
@@ -111,11 +119,9 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         updates_per_epoch=Fraction(_NOMINAL_UPDATES),
         total_updates=_NOMINAL_UPDATES,
     ).peak
-    # The rate of a large batch would throw a small one off its course.
-    rate = peak * min(1.0, batch.global_batch / asked)
-    note = f"{rate:.6g}, constant"
-    if rate != peak:
-        note += f" (the recipe's {peak:.6g} for batches of {asked}, scaled to {batch.global_batch})"
+    # Large steps would throw a small batch off its course, and make more of rounding at every update.
+    rate = peak * _RATE_SHARE * min(1.0, batch.global_batch / asked)
+    note = f"{rate:.6g}, constant (the recipe's {peak:.6g} is for batches of {asked} and a longer training)"
     changes = {
         "compile": "off",
         "device": "cpu",
