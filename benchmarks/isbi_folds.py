@@ -9,6 +9,7 @@ written into the file.
 
 import argparse
 import json
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -21,15 +22,17 @@ from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import read_metrics
 
 FOLDS = 5
+# What differs from `drivetrain crossval --config RECIPE --folds 5`: compiled, and no weights kept.
+ALWAYS = {"compile": "on", "checkpoints": "False"}
 
 
 def run_fold(recipe: str, fold: int, *, data_dir: str, options: dict[str, str]) -> dict[str, Any]:
     """Trains one fold in a directory that does not stay."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        values: dict[str, Any] = {"compile": "on", **options}
+        values: dict[str, Any] = {**ALWAYS, **options}
         values |= {"folds": FOLDS, "fold": fold, "data_dir": data_dir, "output_dir": f"{folder}/run"}
-        result = drivetrain.train(recipe, checkpoints=False, **values)
+        result = drivetrain.train(recipe, **values)
         minutes = (time.perf_counter() - started) / 60
         directory = RunDirectory(result.directory)
         validations = [entry for entry in read_metrics(directory.metrics) if entry["event"] == "validation"]
@@ -55,10 +58,16 @@ def means(folds: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("dice", "hard_dice", "iou", "pixel_accuracy", "v_rand", "v_info")
     return {
         "last": {name: _mean([fold["last"][name] for fold in folds]) for name in names},
+        "last_dice_deviation": statistics.stdev(fold["last"]["dice"] for fold in folds),
         "best_of_each_fold": {"dice": _mean([fold["best"]["dice"] for fold in folds])},
         "best_evaluation_point": {"update": best_update, "dice": by_point[best_update]},
         "minutes_per_fold": _mean([fold["minutes"] for fold in folds]),
     }
+
+
+def _command(args: argparse.Namespace) -> str:
+    options = "".join(f" --option {option}" for option in args.option)
+    return f"python benchmarks/isbi_folds.py {args.recipe} --data-dir DIR{options} --output FILE"
 
 
 def _mean(values: list[float]) -> float:
@@ -83,8 +92,9 @@ def main() -> None:
         done[fold] = run_fold(args.recipe, fold, data_dir=args.data_dir, options=options)
         folds = [done[number] for number in sorted(done)]
         report: dict[str, Any] = {
+            "command": _command(args),
             "recipe": args.recipe,
-            "options": options,
+            "options": {**ALWAYS, **options},
             "machine": describe_machine("auto"),
             "folds": folds,
         }

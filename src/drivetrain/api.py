@@ -4,7 +4,7 @@ import copy
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -24,6 +24,8 @@ from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
+from drivetrain.verify.certificate import verify_resolved
+from drivetrain.verify.layouts import parse_cuts
 
 
 def train(
@@ -140,6 +142,36 @@ def make_plan(
 ) -> dict[str, Any]:
     """The plan of a recipe, as `drivetrain plan --json` prints it."""
     return build_plan(_resolve(recipe, options), lr_at=lr_at)
+
+
+def certify(
+    recipe: Recipe | str | None = None,
+    *,
+    model: nn.Module | str | None = None,
+    data: Any = None,
+    layouts: str = "",
+    updates: int = 10,
+    dtype: Literal["float32", "float64", "both"] = "both",
+    quiet: bool = True,
+    **options: Any,
+) -> dict[str, Any]:
+    """The equivalence certificate of a recipe's layouts, as `drivetrain verify --json` prints it.
+
+    The class of your own module must be one that other processes can import.
+    """
+    own_model = model if isinstance(model, nn.Module) else None
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
+    with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
+        certificate = verify_resolved(
+            resolved,
+            reporter=reporter,
+            cuts=parse_cuts(layouts),
+            updates=updates,
+            dtypes=("float32", "float64") if dtype == "both" else (dtype,),
+            data=None if data is None else split_user_data(resolved.recipe, train=data),
+            model=own_model,
+        )
+    return certificate.to_json()
 
 
 def _one_source(data: Any) -> DataSplits:

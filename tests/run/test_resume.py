@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from drivetrain.data import order
+from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.history import load_history
 from drivetrain.run.metrics import read_metrics
+from drivetrain.run.signals import listen_for_stop
 
 from .conftest import SMALL, TrainSmall, final_files, signal_after
 
@@ -124,10 +126,11 @@ def test_a_dropout_model_continues_with_the_same_bits(tmp_path: Path, train_smal
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     script = f"""
-import os, signal, drivetrain
+import os, signal, time, drivetrain
 from drivetrain.program.training import TrainingProgram
 def twice(self, update):
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.6)
     os.kill(os.getpid(), signal.SIGTERM)
 TrainingProgram.run_update = twice
 drivetrain.train(quiet=True, output_dir={str(tmp_path / "run")!r}, **{SMALL!r})
@@ -135,3 +138,53 @@ drivetrain.train(quiet=True, output_dir={str(tmp_path / "run")!r}, **{SMALL!r})
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode == 143
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert os.listdir(tmp_path / "run")
+
+
+def test_the_same_signal_by_two_ways_is_one_request() -> None:
+    with listen_for_stop() as request:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert request.exit_status == 143
+
+
+def _validations(path: Path) -> list[tuple[int, float]]:
+    return [
+        (e["update"], e["loss"]) for e in read_metrics(path / "metrics.jsonl") if e["event"] == "validation"
+    ]
+
+
+@pytest.mark.parametrize("update", [UPDATES_PER_EPOCH - 1, TOTAL - 1])
+def test_a_stop_before_a_validation_owes_it_to_the_continued_run(
+    update: int, straight: Path, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    with signal_after(update):
+        train_small(tmp_path / "run")
+    assert update + 1 not in dict(_validations(tmp_path / "run"))
+    finished = train_small(tmp_path / "run")
+    assert finished.status == "finished"
+    assert _validations(tmp_path / "run") == _validations(straight)
+    assert final_files(tmp_path / "run") == final_files(straight)
+
+
+def test_a_stop_breaks_a_long_validation_off_and_keeps_the_weights(
+    straight: Path, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    measure = Evaluator.__call__
+
+    def stopped(self: Evaluator, **options: Any) -> Any:
+        def on_batch(samples: int) -> None:
+            batches.append(samples)
+            os.kill(os.getpid(), signal.SIGTERM)
+            options["on_batch"](samples)
+
+        return measure(self, **{**options, "on_batch": on_batch})
+
+    monkeypatch.setattr(Evaluator, "__call__", stopped)
+    result = train_small(tmp_path / "run", validation_micro_batch_size=8)
+    assert (result.status, result.exit_status, result.updates) == ("stopped", 143, UPDATES_PER_EPOCH)
+    assert batches == [8]
+    monkeypatch.undo()
+    train_small(tmp_path / "run", validation_micro_batch_size=8)
+    assert [update for update, _ in _validations(tmp_path / "run")] == [6, 12, 18]
+    assert final_files(tmp_path / "run") == final_files(straight)

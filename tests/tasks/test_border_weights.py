@@ -99,3 +99,12 @@ def test_codes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for index in (0, 1, 0, 1):
         weighted.whole(index)
     assert calls == [5.0, 5.0]
+
+
+def test_the_background_may_be_any_class() -> None:
+    cells = np.ones((9, 9), np.uint8)
+    cells[4] = 0
+    swapped = 1 - cells
+    assert border_codes(cells, sigma=3.0).any()
+    assert np.array_equal(border_codes(swapped, sigma=3.0, background=1), border_codes(cells, sigma=3.0))
+    assert not border_codes(swapped, sigma=3.0).any()

@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from drivetrain.cli.switch import add_switch
 from drivetrain.run.directory import open_run
 
 
@@ -17,14 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or an update's number"
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where the data set's files are now")
-    parser.add_argument(
-        "--flips", action="store_true", help="segmentation: the mean over four flips of each image"
-    )
+    add_switch(parser, "--flips", "segmentation: the mean over four flips of each image, or not")
     parser.add_argument(
         "--tile-overlap",
         type=float,
         metavar="SHARE",
-        help="segmentation: how much neighbouring tiles of a whole image overlap (default 0.25)",
+        help="segmentation: how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             checkpoint=args.checkpoint,
             data_dir=args.data_dir,
             device=args.device,
-            flips=args.flips or None,
+            flips=args.flips,
             tile_overlap=args.tile_overlap,
         )
         if args.json:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from drivetrain.cli.switch import add_switch
 from drivetrain.run.directory import open_run
 
 _SHOWN_ROWS = 20
-_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,29 +31,19 @@ def _add_mask_arguments(group: argparse._ArgumentGroup) -> None:
         choices=("png", "tiff"),
         help="how masks are written (default: png; a TIFF of several pages becomes one of as many)",
     )
-    _add_switch(
+    add_switch(
         group,
         "--probabilities",
         "also a float32 TIFF per input: all classes of its first page, then of the second, ...",
     )
-    _add_switch(group, "--overlay", "pictures of each image beside its painted mask (default: True)")
-    _add_switch(group, "--flips", "average over the image and its mirror images: slower, often better")
+    add_switch(group, "--overlay", "pictures of each image beside its painted mask (default: True)")
+    add_switch(group, "--flips", "average over the image and its mirror images: slower, often better")
     group.add_argument(
         "--tile-overlap",
         type=float,
         metavar="SHARE",
         help="how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
     )
-
-
-def _add_switch(group: argparse._ArgumentGroup, option: str, help_text: str) -> None:
-    group.add_argument(option, nargs="?", const=True, type=_switch, metavar="BOOL", help=help_text)
-
-
-def _switch(text: str) -> bool:
-    if text.lower() not in _TRUTHS:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither True nor False")
-    return _TRUTHS[text.lower()]
 
 
 def run(args: argparse.Namespace) -> int:

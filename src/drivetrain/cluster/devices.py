@@ -70,7 +70,7 @@ class Device:
     @property
     def wide_dtype(self) -> torch.dtype:
         """The widest type for the few numbers that need it: rates, counts, statistics."""
-        return torch.float32 if self.torch_device.type == "mps" else torch.float64
+        return wide_dtype(self.torch_device)
 
     def usable_half_types(self) -> tuple[torch.dtype, ...]:
         """The 16-bit types whose products run here; a CPU is asked in a child process, which may die."""
@@ -106,6 +106,11 @@ class Device:
     def _module(self) -> ModuleType:
         module: ModuleType = torch.get_device_module(self.torch_device)
         return module
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """The widest floating type of a device."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def choose_device(name: str) -> Device:

@@ -18,7 +18,6 @@ from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
 _BATCHES_AHEAD_PER_WORKER = 4
 _MOST_WORKERS_BY_DEFAULT = 4
 _MOST_WORKERS_PER_CORE = 16
-_SECONDS_TO_LIVE_AFTER_SIGTERM = 60
 _HANDLED_BY_WORKERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -81,7 +80,7 @@ class BatchLoader:
         # torch's own handler would end a worker that SIGTERM reaches before its _begin_worker.
         with _signals_held_back():
             self._iterator: Iterator[Any] | None = iter(loader)
-        # Python ends child processes by SIGTERM when it exits, but these take their time over one.
+        # Python ends child processes by SIGTERM when it exits, which these do not hear.
         atexit.register(self.close)
 
     def next(self) -> HostBatch:
@@ -134,12 +133,8 @@ def _signals_held_back() -> Iterator[None]:
 def _begin_worker(_worker_index: int) -> None:
     # Signals often reach a whole process group; the training process decides what they mean, and needs its
     # workers for the update it still finishes. They end when it closes the loader or is gone.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_later)
+    for number in _HANDLED_BY_WORKERS:
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_BY_WORKERS)
     # A forked process must not enter the thread pool it inherited: its threads do not exist here.
     torch.set_num_threads(1)
-
-
-def _end_later(_signal: int, _frame: object) -> None:
-    signal.alarm(_SECONDS_TO_LIVE_AFTER_SIGTERM)

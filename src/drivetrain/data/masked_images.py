@@ -1,10 +1,13 @@
 """Images that come with a mask each: what segmentation sources are made of."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+_MEMBRANE = "membrane"
 
 
 @runtime_checkable
@@ -56,6 +59,11 @@ class HeldMaskedImages:
     def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """The image and its mask."""
         return self.images[index], self.masks[index]
+
+
+def background_class(class_names: Sequence[str]) -> int:
+    """The class that lies between objects: membrane, where one is called so, else the first."""
+    return class_names.index(_MEMBRANE) if _MEMBRANE in class_names else 0
 
 
 def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:

@@ -11,10 +11,11 @@ from drivetrain.data.masked_images import MaskedImages
 
 @dataclass(frozen=True, slots=True)
 class ResizedMasked:
-    """Every image scaled to `size` x `size`: images bilinear, classes as the nearest pixel has them."""
+    """Every image scaled to `size_px` x `size_px`, its labels as `sample_labels` says."""
 
     masked: MaskedImages
     size_px: int
+    num_classes: int
 
     def __len__(self) -> int:
         return len(self.masked)
@@ -29,15 +30,22 @@ class ResizedMasked:
 
     def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """The scaled image and its mask."""
-        image, mask = self.masked.whole(index)
-        return self._scaled(image, mode="bilinear"), self._scaled(mask, mode="nearest-exact")
-
-    def _scaled(self, values: NDArray[Any], *, mode: str) -> NDArray[Any]:
         import torch  # the rest of a data set opens without it
         from torch.nn.functional import interpolate
 
-        planes = torch.from_numpy(values.astype(np.float32)).permute(2, 0, 1)[None]
-        corners = {"align_corners": False} if mode == "bilinear" else {}
-        scaled = interpolate(planes, size=(self.size_px, self.size_px), mode=mode, **corners)
-        pixels = scaled[0].permute(1, 2, 0).contiguous().numpy()
-        return pixels if values.dtype == np.float32 else np.rint(pixels).astype(values.dtype)
+        from drivetrain.data.dense_planes import SampleMode, sample_labels
+
+        def sample(planes: torch.Tensor, mode: SampleMode) -> torch.Tensor:
+            size = (self.size_px, self.size_px)
+            if mode == "nearest":
+                return interpolate(planes, size=size, mode="nearest-exact")
+            return interpolate(planes, size=size, mode="bilinear", align_corners=False)
+
+        image, mask = self.masked.whole(index)
+        planes = torch.from_numpy(image.astype(np.float32)).permute(2, 0, 1)[None]
+        pixels = sample(planes, "bilinear")[0].permute(1, 2, 0).contiguous().numpy()
+        labels = sample_labels(
+            torch.from_numpy(mask.copy())[None], num_classes=self.num_classes, sample=sample
+        )
+        scaled = pixels if image.dtype == np.float32 else np.rint(pixels).astype(image.dtype)
+        return scaled, labels[0].numpy()

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from drivetrain.data.masked_images import MaskedImages
+from drivetrain.data.masked_images import MaskedImages, background_class
 from drivetrain.data.masked_splits import MaskedSplits
 from drivetrain.data.resized_masked import ResizedMasked
 from drivetrain.data.source import DataSpec, DataSplits, Source
@@ -10,7 +10,6 @@ from drivetrain.data.tile_source import TileSource, UniformSource
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import is_external_model, model_info, nearest_image_size, output_margin_of
 from drivetrain.recipe.schema import Recipe
-from drivetrain.tasks.border_weights import WithBorderWeights
 
 __all__ = ["as_samples"]
 
@@ -33,10 +32,10 @@ def as_samples(splits: MaskedSplits, *, recipe: Recipe) -> DataSplits:
             return TileSource(masked, tile=tile, margin=output_margin_of(recipe.model), seed=recipe.seed)
         if size is None:
             assert recipe.image_size is not None
-            return UniformSource(ResizedMasked(masked, recipe.image_size))
+            return UniformSource(ResizedMasked(masked, recipe.image_size, spec.num_classes))
         return UniformSource(masked)
 
-    train = source(_with_border_weights(splits.train, recipe=recipe))
+    train = source(_with_border_weights(splits.train, recipe=recipe, spec=spec))
     assert train is not None
     return DataSplits(
         train=train,
@@ -47,8 +46,12 @@ def as_samples(splits: MaskedSplits, *, recipe: Recipe) -> DataSplits:
     )
 
 
-def _with_border_weights(masked: MaskedImages, *, recipe: Recipe) -> MaskedImages:
-    return WithBorderWeights(masked, sigma=recipe.border_sigma) if recipe.border_weight else masked
+def _with_border_weights(masked: MaskedImages, *, recipe: Recipe, spec: DataSpec) -> MaskedImages:
+    if not recipe.border_weight:
+        return masked
+    from drivetrain.tasks.border_weights import WithBorderWeights  # scipy, which few recipes need
+
+    return WithBorderWeights(masked, recipe.border_sigma, background_class(spec.class_names))
 
 
 def _choose_tile(

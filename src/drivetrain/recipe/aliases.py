@@ -36,6 +36,8 @@ REFUSALS = {
     "saves memory here, and `drivetrain plan` shows what is needed",
     "gather_conv_output": "the engine's convolutions choose how they add up, leave it out",
     "max_reduce_many_buffer_size": "the engine groups reductions by itself, leave it out",
+    "exec_mode": "`train` trains and evaluates, --validation False only trains, --predict-after INPUT "
+    "predicts too, and `evaluate RUN` and `predict RUN INPUT` do the rest",
     "on_demand": "devices are taken when the run starts, leave it out",
 }
 

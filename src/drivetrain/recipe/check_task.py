@@ -33,7 +33,7 @@ _EXAMPLE_MODEL = {"segmentation": "unet_same", "classification": "cifar_resnet8"
 def check_task(given: Given) -> None:
     """Model and data are of one task, and every option belongs to it."""
     from drivetrain.data.info import dataset_task
-    from drivetrain.models.registry import model_task
+    from drivetrain.models.registry import check_image_size, model_info, model_task
 
     of_data, of_model = dataset_task(given.recipe.dataset), model_task(given.recipe.model)
     if of_data is not None and of_model is not None and of_data != of_model:
@@ -41,6 +41,8 @@ def check_task(given: Given) -> None:
             f"{given.option('model')} is for {of_model} and {given.option('dataset')} for {of_data}; "
             f"--model {_EXAMPLE_MODEL[of_data]} or --dataset {_EXAMPLE_DATASET[of_model]} works."
         )
+    if of_model == "segmentation" and given.recipe.image_size is not None:
+        check_image_size(model_info(given.recipe.model), given.recipe.image_size)
     task = of_data or of_model
     if task is not None:
         check_task_options(given, task=task)

@@ -73,10 +73,9 @@ def default_values() -> Mapping[str, Any]:
 
 
 def example_text(field: str) -> str:
-    """A value of a field that works, as a person would type it."""
-    default = default_values()[field]
-    is_open = default is None or default == ()
-    return written_value((Recipe.model_fields[field].examples or [None])[0] if is_open else default)
+    """A value of a field that works, as a person would type it; an example says more than a default."""
+    examples = Recipe.model_fields[field].examples
+    return written_value(examples[0] if examples else default_values()[field])
 
 
 def written_value(value: Any) -> str:

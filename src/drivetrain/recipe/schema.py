@@ -196,27 +196,46 @@ class Recipe(BaseModel):
         description="train on random crops of at least this share of the image, resized",
     )
     rand_augment: Annotated[int, _in("data")] = Field(
-        default=0, ge=0, le=10, description="random colour and shape operations per training image"
+        default=0,
+        examples=[2],
+        ge=0,
+        le=10,
+        description="random colour and shape operations per training image",
     )
     rand_augment_magnitude: Annotated[float, _in("data")] = Field(
         default=9.0, ge=0, le=10, description="how strong they are, from 0 to 10"
     )
     mixup: Annotated[float, _in("data")] = Field(
-        default=0.0, ge=0, description="alpha of mixing each training image with another (0: off)"
+        default=0.0,
+        examples=[0.2],
+        ge=0,
+        description="alpha of mixing each training image with another (0: off)",
     )
     rotate: Annotated[float, _in("data")] = Field(
-        default=0.0, ge=0, le=180, description="segmentation: turn training images by up to so many degrees"
+        default=0.0,
+        examples=[180],
+        ge=0,
+        le=180,
+        description="segmentation: turn training images by up to so many degrees",
     )
     elastic: Annotated[float, _in("data")] = Field(
         default=0.0,
+        examples=[8],
         ge=0,
         description="segmentation: bend training images by smooth shifts of about so many pixels",
     )
     gamma: Annotated[float, _in("data")] = Field(
-        default=0.0, ge=0, lt=1, description="segmentation: gamma of images, from 1 - this to 1 + this"
+        default=0.0,
+        examples=[0.2],
+        ge=0,
+        lt=1,
+        description="segmentation: gamma of images, from 1 - this to 1 + this",
     )
     noise: Annotated[float, _in("data")] = Field(
-        default=0.0, ge=0, description="segmentation: deviation of noise on training images that span -1 to 1"
+        default=0.0,
+        examples=[0.05],
+        ge=0,
+        description="segmentation: deviation of noise on training images that span -1 to 1",
     )
     on_bad_sample: Annotated[BadSamplePolicy, _in("data")] = Field(
         default="error", description="a file that cannot be read: stop, or leave the sample out"
@@ -361,6 +380,7 @@ class Recipe(BaseModel):
     )
     border_weight: Annotated[float, _in("optimisation")] = Field(
         default=0.0,
+        examples=[10],
         ge=0,
         description="segmentation: extra weight of pixels between near objects (U-Net paper: 10; 0: off)",
     )

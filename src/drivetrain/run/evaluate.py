@@ -20,6 +20,7 @@ from drivetrain.run.directory import PYTHON_DATA
 from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.evaluator import build_evaluator
 from drivetrain.run.files import write_json
+from drivetrain.run.mask_settings import MOST_OVERLAP
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import find_checkpoints, open_trained_run
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
@@ -81,9 +82,9 @@ def _check_dense_options(spec: DataSpec, *, flips: bool, tile_overlap: float | N
             f"--tile-overlap {tile_overlap} has no effect on RUN, whose images are not cut into tiles; "
             "leave it out."
         )
-    if tile_overlap is not None and not 0 <= tile_overlap < 1:
+    if tile_overlap is not None and not 0 <= tile_overlap <= MOST_OVERLAP:
         raise BadInputError(
-            f"--tile-overlap {tile_overlap} is no share from 0 to below 1; --tile-overlap 0.25 works."
+            f"--tile-overlap {tile_overlap} is not from 0 to {MOST_OVERLAP}; --tile-overlap 0.25 works."
         )
 
 

@@ -30,6 +30,10 @@ EVENT_TIMEOUT_S = 1800.0
 _UPDATE_TIMEOUT_S = 60.0
 
 
+class _ValidationStoppedError(Exception):
+    """The run was asked to stop while it validated."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RunLoop:
     """Carries a program from its first update to its last, or to a stop."""
@@ -52,23 +56,27 @@ class RunLoop:
     _updates_run: int = 0
     execution_s: float = 0.0
     _first: int = 0
+    _reached: int = 0
     _began: float = 0.0
     _processor_s: float = 0.0
     _mark: tuple[int, float] = (0, 0.0)
     _feed_before: tuple[float, float] = (0.0, 0.0)
     _last_logged: str = "loss: -"
+    owes_validation: bool = False
     replica_times: list[ReplicaTimes] = field(default_factory=list)
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
-        update = first
+        update = self._reached = first
         self._first = first
         self._mark = (first, 0.0)
         self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
         self.program.wants_stop = lambda: self.stop.made
         self.reporter.start_progress("training", done=first, total=self.events.total_updates)
+        if self.owes_validation:
+            self._handle_owed_validation(first)
         while update < self.events.total_updates and not self.stops and not self.early_end.reason:
-            update = self._execute(update, self.events.next_event(update))
+            update = self._reached = self._execute(update, self.events.next_event(update))
             self._check_finite(update)
             self._handle_events(update)
         self.reporter.stop_progress()
@@ -84,6 +92,12 @@ class RunLoop:
             data_s=sum(self.feed_seconds),
             sum_s=self.program.gradient_sum.wait_seconds,
         )
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether the run was stopped before all its work was done."""
+        is_done = self._reached >= self.events.total_updates or self.early_end.reason is not None
+        return self.stops and (not is_done or self.owes_validation)
 
     @property
     def stops(self) -> bool:
@@ -181,14 +195,20 @@ class RunLoop:
                 "after that; try a lower --learning-rate or --clip-norm 1."
             )
 
+    def _handle_owed_validation(self, update: int) -> None:
+        """What a stop or a kill left undone at the update where the run goes on."""
+        if self._validate(update) and self.recipe.checkpoints and self.program.group.is_first:
+            self._checkpoint(update)
+
     def _handle_events(self, update: int) -> None:
         with self.clock.measure("logging"):
             if self.events.is_log(update):
                 self._log_training(update)
         improved = False
-        if self.evaluate is not None and self.events.is_evaluation(update):
-            with self.clock.measure("validation"):
-                improved = self._evaluate(update)
+        # A run that is asked to stop keeps its weights; it owes the validation, and pays when it goes on.
+        self.owes_validation = self.evaluate is not None and self.events.is_evaluation(update)
+        if self.owes_validation and not self.stops:
+            improved = self._validate(update)
         ends = self.stops or self.early_end.reason is not None
         is_due = improved or ends or self.events.is_checkpoint(update)
         if self.recipe.checkpoints and is_due and self.program.group.is_first:
@@ -209,16 +229,33 @@ class RunLoop:
         values |= {"learning_rate": rate, "images_per_second": speed, **extra}
         self.log.training(update, **self._position(update), **values)
 
-    def _evaluate(self, update: int) -> bool:
-        assert self.evaluate is not None
-        with self.program.weights_to_measure():
-            # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
-            self.last_evaluation = self.evaluate(regions=update == self.events.total_updates)
-        metrics = self.last_evaluation.as_metrics()
-        self.log.validation(update, **self._position(update), **metrics)
-        improved = self.best.offer(update, self.last_evaluation.value)
-        self.early_end.see(metrics, improved=improved)
+    def _validate(self, update: int) -> bool:
+        """Measures the weights; True when they are the best so far. A request to stop breaks it off."""
+        if self.evaluate is None:
+            return False
+        with self.clock.measure("validation"), self.program.weights_to_measure():
+            try:
+                # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
+                found = self._measured(regions=update == self.events.total_updates)
+                improved = self.best.offer(update, found.value)
+                self.early_end.see(found.as_metrics(), improved=improved)
+                if self.early_end.reason is not None:
+                    found = self._measured(regions=True)
+            except _ValidationStoppedError:
+                return False
+        self.last_evaluation = found
+        self.owes_validation = False
+        self.log.validation(update, **self._position(update), **found.as_metrics())
         return improved
+
+    def _measured(self, *, regions: bool) -> Evaluation:
+        assert self.evaluate is not None
+        return self.evaluate(regions=regions, on_batch=self._check_stop)
+
+    def _check_stop(self, _samples: int) -> None:
+        # Several replicas measure to the end: they could not agree on where to break off.
+        if self.program.group.size == 1 and self.stop.made:
+            raise _ValidationStoppedError
 
     def _checkpoint(self, update: int) -> None:
         save_history(self.directory.updates, self.program.records, updates=update)

@@ -10,7 +10,7 @@ from drivetrain.recipe.schema import Recipe
 __all__ = ["MaskFormat", "MaskSettings"]
 
 MaskFormat = Literal["png", "tiff"]
-_MOST_OVERLAP = 0.9
+MOST_OVERLAP = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class MaskSettings:
             raise BadInputError(f"--mask-format is {self.mask_format}, it must be one of png, tiff.")
         if self.tile_overlap is None:
             return
-        if not 0 <= self.tile_overlap <= _MOST_OVERLAP:
+        if not 0 <= self.tile_overlap <= MOST_OVERLAP:
             raise BadInputError(
-                f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {_MOST_OVERLAP}, such as 0.25."
+                f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {MOST_OVERLAP}, such as 0.25."
             )
         if spec.tile is None and recipe.image_size is not None:
             raise BadInputError(

@@ -16,6 +16,7 @@ from drivetrain.run.checkpoint import Checkpoint, drop_checkpoints_after, newest
 from drivetrain.run.clock import RunClock
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
+from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.files import read_json, write_atomically, write_json
 from drivetrain.run.finish import finish_run
 from drivetrain.run.history import load_history
@@ -53,6 +54,7 @@ class _Task:
     best: Best | None = None
     _: KW_ONLY
     without_progress: int = 0
+    owes_validation: bool = False
 
 
 class RunPart:
@@ -181,14 +183,20 @@ class RunPart:
         MetricsLog(self.directory.metrics).rewind(first)
         stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
         best = Best(self._metric) if stored is None else Best.from_json(stored)
-        task = _Task("train", first, best, without_progress=_validations_after(self.directory, best))
+        task = _Task(
+            "train",
+            first,
+            best,
+            without_progress=_validations_after(self.directory, best),
+            owes_validation=self._owes_validation(first),
+        )
         self._tell_others(task)
         loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(self.directory))
         if self.reporter.is_verbose:
             loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
             reached = loop.run(first)
-            if loop.stops and reached < self.plan.epochs.total_updates and not loop.early_end.reason:
+            if loop.is_broken_off:
                 return self._stopped(reached)
             summary = finish_run(loop, update=reached, data=self.data, assembly=self.assembly)
         finally:
@@ -210,8 +218,14 @@ class RunPart:
             evaluate=self.assembly.evaluate,
             best=task.best or Best(self._metric),
             early_end=early_end_of(self.recipe, without_progress=task.without_progress),
+            owes_validation=task.owes_validation,
             max_time_s=None if self.recipe.max_time is None else parse_duration_s(self.recipe.max_time),
         )
+
+    def _owes_validation(self, update: int) -> bool:
+        """Whether the run broke off between an update and the validation that belongs to it."""
+        validated = [e["update"] for e in read_metrics(self.directory.metrics) if e["event"] == "validation"]
+        return update > 0 and self.plan.events.is_evaluation(update) and update not in validated
 
     def _tell_others(self, task: "_Task") -> None:
         """The other replicas learn what is left to do, and get the state to do it from."""
@@ -230,14 +244,14 @@ class RunPart:
         if task.what == "validate":
             assert self.assembly.evaluate is not None
             with self.assembly.program.weights_to_measure():
-                metrics = self.assembly.evaluate().as_metrics()
+                metrics = self.assembly.evaluate(regions=True).as_metrics()
             return self._result("validated", task.first, metrics)
         loop = self._loop(task, log=EventLog(self._own_readers()))
         reached = loop.run(task.first)
-        is_stopped = loop.stops and reached < self.plan.epochs.total_updates and not loop.early_end.reason
         self._hand_over_average()
-        status = "stopped" if is_stopped else "finished"
-        return self._result(status, reached, {}, exit_status=self.stop.exit_status if is_stopped else 0)
+        if loop.is_broken_off:
+            return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
+        return self._result("finished", reached, {})
 
     def _own_readers(self) -> list[EventReader]:
         total = self.plan.epochs.total_updates
@@ -276,7 +290,8 @@ class RunPart:
         if checkpoint is None:
             self.reporter.warn("there is no checkpoint, so fresh, untrained weights are validated.")
         with self.assembly.program.weights_to_measure():
-            metrics = self.assembly.evaluate().as_metrics()
+            found = self.assembly.evaluate(regions=True)
+        metrics = found.as_metrics()
         update = 0 if checkpoint is None else checkpoint.update
         self.reporter.result(
             f"update {update}  validation_loss: {metrics['loss']:.4f}  "
@@ -284,6 +299,9 @@ class RunPart:
         )
         row = {"split": "validation", "update": update, **metrics}
         write_json(self.directory.path / "evaluation-validation.json", {"evaluations": [row]})
+        assert self.data.validation is not None
+        names = self.data.spec.class_names
+        write_evaluation(self.directory, found, source=self.data.validation, names=names, split="validation")
         return self._result("validated", update, metrics)
 
     def _result(

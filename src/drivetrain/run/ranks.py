@@ -4,7 +4,7 @@ import copy
 import os
 import pickle
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,9 @@ def train_as_rank(
     quiet: bool = False,
 ) -> RunResult:
     """One rank's share of a training; what is wrong with the request all ranks find before they meet."""
+    if place.restart:
+        # What failed has begun afresh already, and goes on from there.
+        resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
     recipe = resolved.recipe
     request = prepare_request(resolved, data=data, own_model=architecture_of(model))
     kind = choose_device(recipe.device).torch_device.type

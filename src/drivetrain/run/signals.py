@@ -3,11 +3,14 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
+# A queue may signal every process of a job by itself, beside the one that passes signals on.
+_SAME_REQUEST_S = 0.5
 
 
 class StopRequest:
@@ -15,7 +18,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.exit_status = 0
-        self._signalled = False
+        self._signalled_s: float | None = None
 
     @property
     def made(self) -> bool:
@@ -26,9 +29,10 @@ class StopRequest:
         self.exit_status = self.exit_status or exit_status
 
     def handle(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self._signalled:
+        now = time.monotonic()
+        if self._signalled_s is not None and now - self._signalled_s > _SAME_REQUEST_S:
             os._exit(128 + signal_number)
-        self._signalled = True
+        self._signalled_s = self._signalled_s or now
         self.make(128 + signal_number)
 
 

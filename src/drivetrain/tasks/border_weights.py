@@ -12,16 +12,18 @@ from drivetrain.data.masked_images import MaskedImages
 from drivetrain.tasks.region_metrics import find_objects as number_objects
 
 _TOP_CODE = 255
+_MOST_KEPT_BYTES = 256 * 2**20
 
 
-def border_codes(mask: NDArray[np.uint8], *, sigma: float) -> NDArray[np.uint8]:
+def border_codes(mask: NDArray[np.uint8], *, sigma: float, background: int = 0) -> NDArray[np.uint8]:
     """exp(-(d1 + d2)^2 / (2 sigma^2)) of every pixel as a code from 0 to 255, for a mask (height, width).
 
     d1 and d2 are the distances in pixels to the nearest and the second nearest object: 4-connected parts of
-    one class other than 0. As in the paper that holds for every pixel; inside an object d1 is 0. With fewer
-    than two objects there is nothing between them, and all codes are 0.
+    one class other than `background`. As in the paper that holds for every pixel; inside an object d1 is 0.
+    With fewer than two objects there is nothing between them, and all codes are 0.
     """
-    nearest, second = _two_distances(number_objects(mask), reach=_reach(sigma))
+    objects = number_objects(mask, background=background)
+    nearest, second = _two_distances(objects, reach=_reach(sigma))
     closeness = np.exp(-((nearest + second) ** 2) / (2 * sigma**2))
     return np.asarray(np.rint(_TOP_CODE * closeness), dtype=np.uint8)
 
@@ -51,11 +53,12 @@ def _two_distances(
 class WithBorderWeights:
     """Masked images with the codes of their border weights as a second label channel.
 
-    The codes of an image are computed when it is first asked for, and kept.
+    The codes of an image are computed when it is first asked for, and kept while there are not too many.
     """
 
     masked: MaskedImages
     sigma: float
+    background: int = 0
     _codes: dict[int, NDArray[np.uint8]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -72,6 +75,9 @@ class WithBorderWeights:
     def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """The image and its mask, the classes first."""
         image, mask = self.masked.whole(index)
-        if index not in self._codes:
-            self._codes[index] = border_codes(mask[..., 0], sigma=self.sigma)
-        return image, np.stack([mask[..., 0], self._codes[index]], axis=-1)
+        codes = self._codes.get(index)
+        if codes is None:
+            codes = border_codes(mask[..., 0], sigma=self.sigma, background=self.background)
+            if sum(kept.nbytes for kept in self._codes.values()) + codes.nbytes <= _MOST_KEPT_BYTES:
+                self._codes[index] = codes
+        return image, np.stack([mask[..., 0], codes], axis=-1)

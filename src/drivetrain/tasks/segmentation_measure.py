@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from drivetrain.data.masked_images import background_class
 from drivetrain.tasks.region_metrics import RegionScores, region_scores
 from drivetrain.tasks.segmentation import SegmentationTask
 from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation
 
 __all__ = ["SegmentationEvaluation", "SegmentationMeasure"]
 
-_MEMBRANE = "membrane"
 _State = tuple[list[tuple[Tensor, Tensor, Tensor]], list[RegionScores] | None]
 
 
@@ -73,7 +73,7 @@ class SegmentationMeasure:
         )
 
     def _region_scores(self, predicted: Tensor, truth: Tensor) -> list[RegionScores]:
-        background = self._class_names.index(_MEMBRANE) if _MEMBRANE in self._class_names else 0
+        background = background_class(self._class_names)
         pairs = zip(predicted.cpu().numpy(), truth.cpu().numpy(), strict=True)
         return [region_scores(found, true, background=background) for found, true in pairs]
 

@@ -27,13 +27,13 @@ from drivetrain.verify.subject import Subject, prepare_subject
 
 __all__ = ["Certificate", "Row", "verify_resolved"]
 
-_MOST_POINTS: dict[DtypeName, int] = {"float32": 5, "float64": 1}
+_MOST_POINTS: dict[DtypeName, int] = {"float32": 8, "float64": 1}
 _LARGEST_JUMP = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One layout in one type, and how far it lies, at the last of `points`, from what it should agree with."""
+    """A layout in one type, and how far it lies, at the last of `points`, from what it should agree with."""
 
     layout: Layout
     reference: Layout

@@ -92,9 +92,10 @@ def worst_tensor(expected: Arrays, found: Arrays) -> Worst:
     """The tensor that differs most, in the sense of the tolerance; what is not finite differs by infinity."""
     assert list(expected) == list(found), "the layouts have different tensors"
     floor = _SHARE_OF_ALL * _norm(*expected.values())
-    errors = {
-        name: _ratio(_norm(found[name] - value), _norm(value) + floor) for name, value in expected.items()
-    }
+    with np.errstate(invalid="ignore"):
+        errors = {
+            name: _ratio(_norm(found[name] - value), _norm(value) + floor) for name, value in expected.items()
+        }
     name = max(errors, key=errors.__getitem__)
     return Worst(name=name, error=errors[name])
 

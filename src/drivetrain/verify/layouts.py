@@ -114,7 +114,7 @@ def choose_layouts(
     total = reference.global_batch
     if asked:
         for cut in asked:
-            _require_divisor(cut, global_batch=total)
+            _require_fit(cut, global_batch=total, has_batch_norm=has_batch_norm)
         return [Layout.of(cut, global_batch=total) for cut in dict.fromkeys(asked)]
     usual = dict.fromkeys(_usual_cuts(own, group=group, has_batch_norm=has_batch_norm))
     layouts = [Layout.of(cut, global_batch=total) for cut in usual if total % cut.parts == 0]
@@ -176,10 +176,14 @@ def _parse_cut(part: str, *, whole: str) -> Cut:
     return cut
 
 
-def _require_divisor(cut: Cut, *, global_batch: int) -> None:
+def _require_fit(cut: Cut, *, global_batch: int, has_batch_norm: bool) -> None:
     if global_batch % cut.parts:
         works = max(1, round(global_batch / cut.parts)) * cut.parts
         raise BadInputError(
             f"--layouts {cut.name} makes {cut.parts} micro-batches, which {global_batch} samples do not fill "
             f"evenly; --global-batch-size {works} works."
+        )
+    if cut.group > 1 and not has_batch_norm:
+        raise BadInputError(
+            f"--layouts {cut.name}: group has no effect on a model without batch norm; leave it out."
         )

@@ -1,5 +1,6 @@
 """What a verification is about: a recipe made small, with a few samples and, where one was given, a model."""
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -70,6 +71,8 @@ def prepare_subject(
     """The recipe as it is measured; `data` and `model` are those of a Python user."""
     given = Given(resolved.recipe, resolved.origins)
     _require_cpu(given)
+    if model is not None:
+        _require_sendable(model)
     batch = choose_batch(given)
     small, size_note = with_small_images(given)
     if data is None:
@@ -103,6 +106,15 @@ def _require_cpu(given: Given) -> None:
             f"{given.option('precision')} cannot be verified, as half precision rounds more than layouts may "
             "differ; leave it out, verify computes in float32 and float64."
         )
+
+
+def _require_sendable(model: nn.Module) -> None:
+    try:
+        pickle.dumps(model)
+    except Exception as error:
+        raise BadInputError(
+            f"the model cannot be sent to other processes ({error}); define its class in a module of its own."
+        ) from error
 
 
 def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Recipe, str]:

@@ -36,17 +36,20 @@ def closing_line(certificate: Certificate) -> str:
             f"not certified: in {missed[0]} a gradient times {CONTROL_FACTOR} was not noticed, so that the "
             "comparison proves nothing (are all gradients 0?)"
         )
+    if not certificate.rows:
+        return "nothing to certify: every layout is different by definition"
     names = {row.layout.name for row in certificate.rows}
+    verb = "layout computes" if len(names) == 1 else "layouts compute"
     different = len(certificate.different_by_definition)
     other = f"; {different} different by definition" if different else ""
     return (
-        f"certified: {len(names)} layouts of {certificate.subject.recipe.model} compute what one process "
-        f"computes, in {' and '.join(certificate.controls)}{other}"
+        f"certified: {len(names)} {verb} what one process computes of {certificate.subject.recipe.model}, "
+        f"in {' and '.join(certificate.controls)}{other}"
     )
 
 
 def _rows(certificate: Certificate) -> list[tuple[str, ...]]:
-    rows = [_row_of(row, has_batch_norm=certificate.subject.has_batch_norm) for row in certificate.rows]
+    rows = [_row_of(row) for row in certificate.rows]
     for layout in certificate.different_by_definition:
         normalises = f"normalises {layout.normalised_set} samples together"
         rows.append((layout.name, "", normalises, *[_NOTHING] * 4, "different by definition"))
@@ -56,7 +59,7 @@ def _rows(certificate: Certificate) -> list[tuple[str, ...]]:
     return rows
 
 
-def _row_of(row: Row, *, has_batch_norm: bool) -> tuple[str, ...]:
+def _row_of(row: Row) -> tuple[str, ...]:
     found = row.difference
     statistics = found.statistics
     return (
@@ -66,7 +69,7 @@ def _row_of(row: Row, *, has_batch_norm: bool) -> tuple[str, ...]:
         found.gradients.name,
         f"{found.gradients.error:.1e}",
         f"{found.loss:.1e}",
-        f"{statistics.error:.1e}" if statistics is not None and has_batch_norm else _NOTHING,
+        f"{statistics.error:.1e}" if statistics is not None else _NOTHING,
         _verdict(row),
     )
 

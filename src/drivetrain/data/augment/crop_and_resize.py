@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from drivetrain.cluster.devices import wide_dtype
 from drivetrain.data.augment.technique import draw_per_sample
 from drivetrain.data.dense_planes import SampleMode, sample_labels
 
@@ -35,7 +36,7 @@ class CropAndResize:
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """The stretched boxes of images and labels."""
-        top, left, bottom, right = draws.to(torch.float64).unbind(1)
+        top, left, bottom, right = draws.to(wide_dtype(draws.device)).unbind(1)
         rows = _places(top, bottom, length=images.shape[2])
         columns = _places(left, right, length=images.shape[3])
 
@@ -49,7 +50,7 @@ class CropAndResize:
 
 def _places(first: Tensor, last: Tensor, *, length: int) -> Tensor:
     """Where in a line of pixels each one of a stretched line lies: ends on ends."""
-    steps = torch.arange(length, device=first.device, dtype=torch.float64) / max(length - 1, 1)
+    steps = torch.arange(length, device=first.device, dtype=first.dtype) / max(length - 1, 1)
     places = (first[:, None] + (last - first)[:, None] * steps) * (length - 1)
     return places.clamp(0, length - 1)
 

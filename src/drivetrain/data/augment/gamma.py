@@ -29,7 +29,8 @@ class Gamma:
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Brighter or darker images; black and white stay."""
-        # In double precision: vectorised and scalar float32 powers may differ in the last bit.
-        power = draws[:, :, None, None].to(torch.float64)
-        shares = images.to(torch.float64).add_(1).mul_(0.5).clamp_(0, 1)
+        # In double precision on a CPU: its vectorised and scalar float32 powers differ in the last bit.
+        dtype = torch.float64 if images.device.type == "cpu" else torch.float32
+        power = draws[:, :, None, None].to(dtype)
+        shares = images.to(dtype, copy=True).add_(1).mul_(0.5).clamp_(0, 1)
         return shares.pow_(power).mul_(2).sub_(1).to(torch.float32), labels

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from drivetrain.cluster.devices import wide_dtype
 from drivetrain.data.augment.mirrored_sampling import offsets_from_middle, sample_from
 from drivetrain.data.augment.technique import draw_per_sample
 
@@ -34,7 +35,7 @@ class Rotate:
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Turned images and labels."""
         # In double precision: vectorised and scalar float32 sines may differ in the last bit.
-        angle = draws[:, 0, None, None].to(torch.float64) * (pi / 180)
+        angle = draws[:, 0, None, None].to(wide_dtype(draws.device)) * (pi / 180)
         cosine, sine = angle.cos().to(torch.float32), angle.sin().to(torch.float32)
         x = offsets_from_middle(images.shape[3] - 2 * self.padding, images)[None, None, :]
         y = offsets_from_middle(images.shape[2] - 2 * self.padding, images)[None, :, None]

@@ -1,0 +1,16 @@
+"""Options of a command that are on, off, or left to what a run says."""
+
+import argparse
+
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def add_switch(container: argparse._ActionsContainer, option: str, help_text: str) -> None:
+    """A flag that may also be given True or False; None where it is left out."""
+    container.add_argument(option, nargs="?", const=True, type=_switch, metavar="BOOL", help=help_text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _TRUTHS:
+        raise argparse.ArgumentTypeError(f"'{text}' is neither True nor False")
+    return _TRUTHS[text.lower()]

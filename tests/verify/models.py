@@ -1,0 +1,51 @@
+"""Models of users' own that verifications in tests measure."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Noisy(nn.Module):
+    """Draws noise for the whole micro-batch from torch's own generator, so the cut changes its result."""
+
+    def __init__(self, *, channels: int, image_size: int, num_classes: int) -> None:
+        super().__init__()
+        self.line = nn.Linear(channels * image_size**2, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        outputs: Tensor = self.line(images.flatten(1) + torch.rand(images.shape[0], 1))
+        return outputs
+
+
+class Plain(nn.Module):
+    """A convolution with torch's own batch norm and dropout."""
+
+    def __init__(self, *, channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.25)
+        self.line = nn.Linear(4, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = torch.nn.functional.elu(self.norm(self.conv(images)))
+        outputs: Tensor = self.line(self.drop(features).mean((2, 3)))
+        return outputs
+
+
+class OwnNorm(nn.BatchNorm2d):
+    """A kind of batch norm that nobody but its author knows."""
+
+
+def with_own_norm(*, channels: int, num_classes: int) -> nn.Module:
+    """The plain model, with batch norm of a kind that moves its statistics by itself."""
+    model = Plain(channels=channels, num_classes=num_classes)
+    model.norm = OwnNorm(4)
+    return model
+
+
+class Float32Only(Plain):
+    """Makes a weight of its own in float32, which nothing else in a float64 model fits."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        kernel = torch.ones(images.shape[1], 1, 1, 1)
+        return super().forward(nn.functional.conv2d(images, kernel, groups=images.shape[1]))

@@ -1,0 +1,99 @@
+"""The comparison: what it lets pass, and what it notices."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivetrain.verify.compare import TOLERANCES, Difference, catches_control, compare, worst_tensor
+from drivetrain.verify.measure import DtypeName, Measurement
+
+DTYPES: tuple[DtypeName, ...] = ("float32", "float64")
+
+
+def _measurement(dtype: DtypeName = "float64", *, updates: int = 10) -> Measurement:
+    generator = np.random.default_rng(0)
+    shapes = {"first.weight": (4, 3), "first.bias": (4,), "last.weight": (2, 4)}
+    tensors = {name: generator.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+    return Measurement(
+        gradients=tensors,
+        statistics={"norm.running_mean": tensors["first.bias"]},
+        losses=np.linspace(2.0, 1.0, updates),
+        weights=tensors,
+        draws_from_torch=False,
+    )
+
+
+def _compared(found: Measurement, dtype: DtypeName = "float64") -> Difference:
+    expected = _measurement(dtype, updates=len(found.losses))
+    return compare(expected, found, tolerance=TOLERANCES[dtype])
+
+
+def _with_gradient(name: str, factor: float, dtype: DtypeName = "float64") -> Measurement:
+    measured = _measurement(dtype)
+    return replace(measured, gradients={**measured.gradients, name: measured.gradients[name] * factor})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_measurements_differ_by_nothing(dtype: DtypeName) -> None:
+    difference = _compared(_measurement(dtype), dtype)
+    assert difference.ok
+    assert (difference.gradients.error, difference.loss, difference.weights) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gradient_a_thousandth_too_long_is_noticed_and_named(dtype: DtypeName) -> None:
+    difference = _compared(_with_gradient("first.bias", 1.001, dtype), dtype)
+    assert not difference.ok
+    assert difference.gradients.name == "first.bias"
+    assert difference.failures[0].startswith("the gradient of first.bias differs by 9.8e-04 (")
+    assert catches_control(_measurement(dtype), tolerance=TOLERANCES[dtype])
+
+
+def test_the_bound_is_that_of_the_promise() -> None:
+    """||g - g'|| <= tolerance ||g|| + tolerance / 100 ||all||, neither more nor less."""
+    expected = {"large": np.array([3.0, 4.0]), "none": np.zeros(2)}
+    at_most = 1e-5 * 0.01 * 5.0
+    assert worst_tensor(expected, {**expected, "none": np.array([at_most * 0.999, 0.0])}).error < 1e-5
+    assert worst_tensor(expected, {**expected, "none": np.array([at_most * 1.001, 0.0])}).error > 1e-5
+
+
+@pytest.mark.parametrize(("step", "is_equal"), [(0.9e-10, True), (1.2e-10, False)])
+def test_rounding_passes_and_more_does_not(step: float, is_equal: bool) -> None:
+    assert _compared(_with_gradient("last.weight", 1 + step)).ok is is_equal
+
+
+@pytest.mark.parametrize(("error", "is_equal"), [(1e-9, True), (5e-8, False)])
+def test_losses_are_compared(error: float, is_equal: bool) -> None:
+    measured = _measurement()
+    difference = _compared(replace(measured, losses=measured.losses + error))
+    assert difference.ok is is_equal
+
+
+def test_late_losses_in_float32_are_not_judged() -> None:
+    measured = _measurement("float32", updates=12)
+    drifted = replace(measured, losses=measured.losses + np.where(np.arange(12) < 10, 0.0, 1.0))
+    assert _compared(drifted, "float32").ok
+    assert not _compared(replace(drifted, losses=drifted.losses[::-1].copy()), "float32").ok
+
+
+def test_statistics_and_ranks_count() -> None:
+    measured = _measurement()
+    moved = replace(measured, statistics={name: 1.01 * v for name, v in measured.statistics.items()})
+    assert _compared(moved).failures[0].startswith("the statistics norm.running_mean differs by ")
+    apart = compare(measured, measured, tolerance=TOLERANCES["float64"], ranks_agree=False)
+    assert apart.failures == ["the ranks ended with different weights or statistics"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_never_agrees(value: float) -> None:
+    broken = _with_gradient("first.bias", value)
+    difference = compare(broken, broken, tolerance=TOLERANCES["float64"])
+    assert not difference.ok
+    assert difference.gradients.error == np.inf
+
+
+def test_a_control_on_gradients_of_0_is_missed() -> None:
+    nothing = {name: 0 * value for name, value in _measurement().gradients.items()}
+    silent = replace(_measurement(), gradients=nothing)
+    assert not catches_control(silent, tolerance=TOLERANCES["float64"])
