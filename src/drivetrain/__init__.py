@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from drivetrain.api import crossval, evaluate, make_plan, predict, train
+    from drivetrain.api import certify, crossval, evaluate, make_plan, predict, train
     from drivetrain.data.source import DataSplits
     from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
     from drivetrain.models.create import create_model
@@ -21,6 +21,7 @@ _HOMES = {
     "RunFailedError": "drivetrain.errors",
     "RunResult": "drivetrain.run.train",
     "CrossvalResult": "drivetrain.run.crossval",
+    "certify": "drivetrain.api",
     "create_model": "drivetrain.models.create",
     "crossval": "drivetrain.api",
     "evaluate": "drivetrain.api",
@@ -37,6 +38,7 @@ __all__ = [
     "Recipe",
     "RunFailedError",
     "RunResult",
+    "certify",
     "create_model",
     "crossval",
     "evaluate",

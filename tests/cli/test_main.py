@@ -60,7 +60,18 @@ def test_version(capsys: Capture) -> None:
 
 
 def test_the_commands_of_the_front() -> None:
-    names = ["train", "crossval", "evaluate", "predict", "plan", "runs", "recipes", "models", "data"]
+    names = [
+        "train",
+        "crossval",
+        "evaluate",
+        "predict",
+        "plan",
+        "verify",
+        "runs",
+        "recipes",
+        "models",
+        "data",
+    ]
     assert list(COMMANDS) == names
 
 
@@ -113,7 +124,7 @@ def test_a_bug_keeps_its_traceback(install: Install) -> None:
         (
             ["trian"],
             "drivetrain: error: trian is not a command. Did you mean train? "
-            "Commands: train, crossval, evaluate, predict, plan, runs, recipes, models, data.\n",
+            "Commands: train, crossval, evaluate, predict, plan, verify, runs, recipes, models, data.\n",
         ),
         (
             ["--seed", "3"],

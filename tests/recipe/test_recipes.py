@@ -14,6 +14,7 @@ NUMBERS: dict[str, tuple[tuple[int, int, int], int, float]] = {
     "resnet8_test": ((8, 1, 1), 1, 0.0008),
     "resnet8_test_lars": ((8, 1, 1), 50, 0.001),
     "cifar_resnet8_70ep": ((25, 80, 1), 70, 0.244140625),
+    "cifar_resnet8_70ep_dbn": ((25, 5, 16), 70, 0.244140625),
     "cifar_resnet8_fast": ((125, 1, 1), 12, 0.25),
     "cifar_resnet20_paper": ((128, 1, 1), 168, 0.1),
     "imagenet_resnet50": ((16, 16, 1), 90, 0.1),

@@ -90,7 +90,7 @@ def test_codes_become_a_second_label_channel() -> None:
 def test_codes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def counted(mask: NDArray[np.uint8], *, sigma: float) -> NDArray[np.uint8]:
+    def counted(mask: NDArray[np.uint8], *, sigma: float, background: int) -> NDArray[np.uint8]:
         calls.append(sigma)
         return mask
 

@@ -1,9 +1,12 @@
 """`drivetrain crossval`: trains every fold of a recipe as one job, or continues it."""
 
 import argparse
+import os
 from pathlib import Path
 
 from drivetrain.cli.options import add_recipe_options, continued_recipe
+from drivetrain.cluster.environment import find_place
+from drivetrain.errors import BadInputError
 from drivetrain.recipe.check_folds import require_crossval
 from drivetrain.run.crossval_directory import CrossvalDirectory
 
@@ -13,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    place = find_place(os.environ)
+    if place is not None:
+        raise BadInputError(
+            f"crossval starts its own ranks and cannot be one of {place.launcher}'s; run it without, with "
+            f"--replicas {place.world_size}."
+        )
     resolved = continued_recipe(args, stored_recipe=_stored_recipe)
     require_crossval(resolved.recipe)
     from drivetrain.run.crossval import crossval_resolved

@@ -117,9 +117,14 @@ def plan_to_json(
             "validate": float(training.events.evaluate_updates),
             "checkpoint": training.events.checkpoint_updates,
         },
-        **({"normalised_set": training.batch.micro} if totals.buffers else {}),
+        **({"normalised_set": _normalised_set(recipe, training.batch)} if totals.buffers else {}),
         "warnings": list(warnings),
     }
+
+
+def _normalised_set(recipe: Recipe, batch: BatchArithmetic) -> int:
+    """The samples that batch norm normalises together."""
+    return batch.micro * recipe.dbn_replica_group_size
 
 
 def _batch(batch: BatchArithmetic) -> dict[str, int]:
