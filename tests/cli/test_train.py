@@ -69,7 +69,7 @@ def test_the_default_directory_is_found_again(
         (["--logs-per-epoch", "-1"], "--logs-per-epoch"),
         (["--eight-bit-transfer"], "--accelerator-side-preprocess"),
         (["--micro-batch-size", "4000"], "--remainder pad"),
-        (["--replicas", "2"], "--replicas 1"),
+        (["--replicas", "3", "--dbn-replica-group-size", "2"], "--dbn-replica-group-size 1"),
         (["--device", "cuda:77"], "--device cpu"),
         (["--available-memory-proportion", "0.3"], "--available-memory-proportion"),
         (["--lr-schedule", "hygge"], "--lr-schedule"),

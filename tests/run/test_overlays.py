@@ -32,20 +32,20 @@ def _has_colour(picture: NDArray[np.uint8], colour: tuple[int, int, int] | None)
 
 
 def test_classes_are_tinted_and_outlined_and_the_first_is_left_alone() -> None:
-    painted = paint_classes(GREY, TRUTH, num_classes=2)
+    painted = paint_classes(GREY, TRUTH, class_names=("a", "b"))
     assert (painted[TRUTH == 0] == 100).all()
-    assert painted[5, 5].tolist() == list(class_colours(2)[1] or ())
+    assert painted[5, 5].tolist() == list(class_colours(("a", "b"))[1] or ())
     inside = painted[10, 10].tolist()
     assert inside != [100, 100, 100]
     assert inside != painted[5, 5].tolist()
 
 
 def test_colours_are_distinct_for_any_number_of_classes() -> None:
-    colours = class_colours(40)
+    colours = class_colours([str(number) for number in range(40)])
     assert colours[0] is None
     assert len(set(colours)) == 40
-    assert class_colours(1) == [None]
-    assert not set(class_colours(6)) & set(ERROR_COLOURS)
+    assert class_colours(("a",)) == [None]
+    assert not set(class_colours("abcdef")) & set(ERROR_COLOURS)
 
 
 def test_false_and_missed_pixels_of_two_classes_are_told_apart() -> None:
@@ -97,9 +97,9 @@ def test_a_sheet_shows_four_panels_a_row_and_two_without_a_truth() -> None:
     )
     assert known.shape[1] >= 4 * 60
     assert known.shape[0] > 2 * 40
-    assert _has_colour(known, class_colours(2)[1])
+    assert _has_colour(known, class_colours(("a", "b"))[1])
     assert all(_has_colour(known, colour) for colour in ERROR_COLOURS)
-    assert _has_colour(unknown, class_colours(2)[1])
+    assert _has_colour(unknown, class_colours(("a", "b"))[1])
     assert not any(_has_colour(unknown, colour) for colour in ERROR_COLOURS)
 
 
@@ -110,3 +110,12 @@ def test_sizes_of_every_kind_and_long_names(size: tuple[int, int]) -> None:
     sheet = _opened(overlay_sheet([image], [mask], [mask], names=["long name " * 30], class_names=names))
     assert max(sheet.shape) < 5000
     assert sheet.shape[1] > sheet.shape[0] or size[0] > size[1]
+
+
+def test_a_class_called_by_a_colour_is_painted_in_it() -> None:
+    assert class_colours(("#000000", "#0000ff", "cell", "#00ff00")) == [
+        None,
+        (0, 0, 255),
+        class_colours("abcd")[2],
+        (0, 255, 0),
+    ]

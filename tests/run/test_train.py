@@ -158,7 +158,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, train_small: TrainSmall) -> No
     for options in (
         {"micro_batch_size": 5000},
         {"model": "mnist_cnn"},
-        {"replicas": 2},
+        {"replicas": 3, "dbn_replica_group_size": 2},
         {"dataset": "mnist", "data_dir": str(tmp_path / "nowhere")},
     ):
         with pytest.raises(BadInputError):

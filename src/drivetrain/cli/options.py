@@ -122,7 +122,11 @@ def _kebab(token: str) -> str:
 
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     """Every field of the recipe as an option, in groups, and the two options that name a recipe."""
-    named = parser.add_argument_group("recipe")
+    named = parser.add_argument_group(
+        "recipe",
+        "without a recipe, a model and a data set the recipe synthetic_em runs; a model or a data set of "
+        "segmentation alone takes the rest from it, one of classification the defaults below",
+    )
     named.add_argument("--config", metavar="NAME", help="a named recipe, see `drivetrain recipes list`")
     named.add_argument(
         "--config-path", metavar="FILE", help="a YAML file with one recipe, or several by name"

@@ -10,6 +10,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.run.directory import DEFAULT_PARENT, open_run
 from drivetrain.run.listing import describe_run, find_runs, recipe_differences
 
+_WIDTH_OF_A_PIPE = 160
 _COLUMNS = {
     "run": "run",
     "status": "status",
@@ -50,7 +51,7 @@ def _print_tables(rows: list[dict[str, Any]], differences: dict[str, list[Any]])
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_PIPE)
     table = Table(box=None)
     for title in _COLUMNS.values():
         table.add_column(title, overflow="fold")

@@ -53,8 +53,8 @@ _redirected: RankStart | None = None
 
 def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[Any, ...]) -> None:
     """Calls the target and ends the process with its status; errors go to the launcher, not to the screen."""
-    _begin(start)
     try:
+        _begin(start)
         status = target(*args) or 0
         failure = None if status in CLEAN_STATUSES else _failure_of_status(status, place=start.place)
     except SystemExit as stop:

@@ -70,8 +70,9 @@ def _choose_tile(
     enough = -(-longest_side // _DEFAULT_TILE_STEP) * _DEFAULT_TILE_STEP
     tile = nearest_image_size(recipe.model, min(_LARGEST_DEFAULT_TILE, enough))
     return tile, [
-        f"The images have many sizes, so training cuts random tiles of {tile}x{tile} out of them; "
-        "--tile-size N chooses another size, --image-size N scales all images to one size instead."
+        f"The images have many sizes, so training cuts random tiles of {tile}x{tile} out of them, mirrored "
+        "where an image is smaller; --tile-size N chooses another size, --image-size N scales all images to "
+        "one size instead."
     ]
 
 

@@ -1,5 +1,6 @@
 """What a model saw in an image, painted over it for people to look at."""
 
+import re
 from collections.abc import Sequence
 from colorsys import hls_to_rgb
 from typing import Any
@@ -24,10 +25,25 @@ ERROR_COLOURS: tuple[Colour, Colour] = (_VERMILLION, _SKY_BLUE)
 """Of a pixel that is wrong, or of two classes wrongly marked; and of one that was missed."""
 
 
-def class_colours(num_classes: int) -> list[Colour | None]:
-    """One colour per class; the first class is what lies behind the others and is not painted."""
-    more = [_generated_colour(index) for index in range(len(_CLASS_COLOURS), num_classes - 1)]
-    return [None, *_CLASS_COLOURS[: num_classes - 1], *more]
+def class_colours(class_names: Sequence[str]) -> list[Colour | None]:
+    """One colour per class, its own where it is called by one (#00ff00).
+
+    The first class is what lies behind the others and is not painted.
+    """
+    others = len(class_names) - 1
+    more = [_generated_colour(index) for index in range(len(_CLASS_COLOURS), others)]
+    usual = [*_CLASS_COLOURS[:others], *more]
+    return [
+        None,
+        *(_named_colour(name) or colour for name, colour in zip(class_names[1:], usual, strict=True)),
+    ]
+
+
+def _named_colour(name: str) -> Colour | None:
+    if not re.fullmatch("#[0-9a-f]{6}", name):
+        return None
+    red, green, blue = bytes.fromhex(name[1:])
+    return red, green, blue
 
 
 def displayable(image: NDArray[Any]) -> Pixels:
@@ -39,11 +55,11 @@ def displayable(image: NDArray[Any]) -> Pixels:
     return np.ascontiguousarray(np.broadcast_to(shown, (*shown.shape[:2], 3)))
 
 
-def paint_classes(image: Pixels, classes: NDArray[Any], *, num_classes: int) -> Pixels:
+def paint_classes(image: Pixels, classes: NDArray[Any], *, class_names: Sequence[str]) -> Pixels:
     """The image with every class tinted in its colour and outlined."""
     painted = image.astype(np.float32)
     outlines = _outlines(classes)
-    for index, colour in enumerate(class_colours(num_classes)):
+    for index, colour in enumerate(class_colours(class_names)):
         if colour is not None:
             _tint(painted, classes == index, colour, share=_TINT)
             _tint(painted, (classes == index) & outlines, colour, share=1)

@@ -37,7 +37,7 @@ def overlay_sheet(
     The long side of a panel is brought into `sides`, the shortest and the longest there may be.
     """
     rows = [
-        _row(image, truth, prediction, name=name, num_classes=len(class_names), sides=sides)
+        _row(image, truth, prediction, name=name, class_names=class_names, sides=sides)
         for image, truth, prediction, name in zip(images, truths, predictions, names, strict=True)
     ]
     has_truth = any(truth is not None for truth in truths)
@@ -50,31 +50,31 @@ def _row(
     prediction: NDArray[Any],
     *,
     name: str,
-    num_classes: int,
+    class_names: Sequence[str],
     sides: tuple[int, int],
 ) -> list[Panel]:
     size = _panel_size(image.shape[0], image.shape[1], sides)
     shown, seen = _scaled_pixels(displayable(image), size), _scaled_classes(prediction, size)
     plain = Panel(pixels=shown, caption=name)
-    painted = paint_classes(shown, seen, num_classes=num_classes)
+    painted = paint_classes(shown, seen, class_names=class_names)
     if truth is None:
         return [plain, Panel(pixels=painted, caption="prediction")]
     there = _scaled_classes(truth, size)
-    dice = hard_dice(truth, prediction, num_classes=num_classes)
+    dice = hard_dice(truth, prediction, num_classes=len(class_names))
     errors = float((truth != prediction).mean())
     return [
         plain,
-        Panel(pixels=paint_classes(shown, there, num_classes=num_classes), caption="truth"),
+        Panel(pixels=paint_classes(shown, there, class_names=class_names), caption="truth"),
         Panel(pixels=painted, caption=f"prediction: hard Dice {dice:.3f}"),
         Panel(
-            pixels=paint_errors(shown, there, seen, num_classes=num_classes),
+            pixels=paint_errors(shown, there, seen, num_classes=len(class_names)),
             caption=f"errors: {errors:.1%} of the pixels",
         ),
     ]
 
 
 def _legend(class_names: Sequence[str], *, has_truth: bool) -> list[LegendEntry]:
-    colours = zip(class_names, class_colours(len(class_names)), strict=True)
+    colours = zip(class_names, class_colours(class_names), strict=True)
     classes = [LegendEntry(colour=colour, meaning=name) for name, colour in colours]
     if not has_truth:
         return classes

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from drivetrain.errors import BadInputError
+from drivetrain.plan.batch import BatchArithmetic
 from drivetrain.plan.build import InputShape, plan_to_json
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.assemble import Assembly
@@ -167,13 +168,19 @@ class RunPart:
         batch, epochs = self.plan.batch, self.plan.epochs
         self.reporter.say(
             f"{self.recipe.model} on {self.recipe.dataset}: {epochs.samples} training samples, "
-            f"{epochs.total_updates} updates of {batch.global_batch} samples, logging every "
+            f"{epochs.total_updates} updates of {batch.global_batch} samples{_cut(batch)}, logging every "
             f"{self.plan.events.log_updates * batch.accumulation} micro-batches"
         )
         self.reporter.say(
             f"device: {device.torch_device} ({device.description}; {device.reason}), "
             f"precision {self.assembly.program.precision.description}"
         )
+        if self.group.size > 1 and self.assembly.program.batch_norms.layers:
+            together = batch.micro * self.recipe.dbn_replica_group_size
+            self.reporter.say(
+                f"batch norm normalises {together} samples together (micro-batch x group); "
+                "--dbn-replica-group-size takes in those of more replicas"
+            )
         self.reporter.say(f"run directory: {self.directory.path}")
         if checkpoint is not None:
             self.reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
@@ -315,6 +322,12 @@ class RunPart:
             model=self.assembly.program.model,
             exit_status=exit_status,
         )
+
+
+def _cut(batch: BatchArithmetic) -> str:
+    if batch.replicas == 1:
+        return ""
+    return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"
 
 
 def _validations_after(directory: RunDirectory, best: Best) -> int:

@@ -9,6 +9,8 @@ from drivetrain.run.files import write_atomically
 _FILES = {
     "curves.png": "loss and score over the updates",
     "predictions/validation.png": "validation images and what the model says, mistakes first",
+    "images.csv": "every validation image's metrics",
+    "confusion.csv": "validation samples by true and predicted class",
     "metrics.jsonl": "one line per log, validation and the summary",
     "updates.npz": "loss, score and learning rate of every update",
     "recipe.yaml": "everything that was asked for, defaults included",

@@ -35,9 +35,8 @@ def test_the_systems_chain_is_asked_for() -> None:
         assert built(dataset=dataset, augment=True) == expected
 
 
-def test_by_default_own_images_are_flipped_and_the_published_ones_are_not() -> None:
-    assert built(dataset="isbi2012") is None
-    for dataset in ("mask-folder", "synthetic-em"):
+def test_by_default_images_are_flipped() -> None:
+    for dataset in ("isbi2012", "mask-folder", "synthetic-em"):
         assert built(dataset=dataset) == DenseAugmentation(7, FLIPS)
         assert built(dataset=dataset, augment=False) is None
 
@@ -50,13 +49,14 @@ def test_options_come_on_top_and_bend_before_the_crop() -> None:
     everything = built(margin=92, dataset="isbi2012", augment=True, **fields)
     assert everything == DenseAugmentation(7, (*FLIPS, rotate, elastic, CROP, Brightness(), *late))
     alone = built(margin=92, dataset="isbi2012", **fields)
-    assert alone == DenseAugmentation(7, (rotate, elastic, *late))
+    assert alone == DenseAugmentation(7, (*FLIPS, rotate, elastic, *late))
+    assert built(margin=92, augment=False, rotate=15) == DenseAugmentation(7, (rotate,))
 
 
 def test_tiles_have_no_padding() -> None:
     spec = dense_spec(300, 200, classes=4, tile=128)
     rotated = built(spec, margin=92, dataset="isbi2012", rotate=180)
-    assert rotated == DenseAugmentation(7, (Rotate(degrees=180, num_classes=4, padding=0),))
+    assert rotated == DenseAugmentation(7, (*FLIPS, Rotate(degrees=180, num_classes=4, padding=0)))
 
 
 def test_images_are_not_folded() -> None:
@@ -71,4 +71,4 @@ def test_clipping_needs_to_know_what_white_is() -> None:
         built(spec, dataset="isbi2012", augment=True)
     with pytest.raises(BadInputError, match=r"--gamma 0.1 needs images of 8 bits.*--gamma 0"):
         built(spec, dataset="isbi2012", gamma=0.1)
-    assert built(spec, dataset="isbi2012", noise=0.1) == DenseAugmentation(7, (Noise(deviation=0.1),))
+    assert built(spec, dataset="isbi2012", noise=0.1) == DenseAugmentation(7, (*FLIPS, Noise(deviation=0.1)))

@@ -20,8 +20,9 @@ def build_dense_augmentation(
 ) -> DenseAugmentation | None:
     """What a recipe does by chance to its training images and masks, or None where it does nothing.
 
-    --augment is flips both ways, a crop that is stretched back, and brightness, in this order; --rotate and
-    --elastic come before the crop, while the padding is still at the border, --gamma and --noise at the end.
+    Images are flipped both ways unless --augment False. --augment adds a crop that is stretched back, and
+    brightness. --rotate and --elastic come before the crop, while the padding is still at the border,
+    --gamma and --noise at the end.
     """
     _require_known_range(recipe, spec)
     techniques: list[DenseTechnique] = []
