@@ -82,15 +82,19 @@ def make_program(
     seed: int = 0,
     norm_group_size: int = 1,
     overlaps: bool = False,
+    stable: bool = False,
 ) -> TrainingProgram:
     """The program of a plain SGD training on the CPU."""
     context = UpdateContext(CPU)
     install_counter_dropout(model, seed=seed, context=context)
     group = feed.group
-    owner = install_batch_norm_owner(model, kept_share=0.97, group=group.parts_of(norm_group_size))
+    owner = install_batch_norm_owner(
+        model, kept_share=0.97, group=group.parts_of(norm_group_size), stable=stable
+    )
     parameters = FlatParameters(model)
     samples = len(feed.batch.labels)
     device = Device(torch_device=CPU, reason="test")
+    chosen = cast(ClassificationTask, task or ClassificationTask())
     return TrainingProgram(
         model=model,
         forward=model,
@@ -98,7 +102,7 @@ def make_program(
         parameters=parameters,
         batch_norms=owner,
         context=context,
-        task=cast(ClassificationTask, task or ClassificationTask()),
+        task=chosen,
         optimiser=Sgd(parameters.values),
         learning_rate=LearningRate(curve=constant(rate), peak=rate, peak_origin="test"),
         rules=rules or GradientRules(),
@@ -111,7 +115,7 @@ def make_program(
             remainder="trim",
             shuffle=False,
         ),
-        records=UpdateRecords(updates, score="accuracy", device=CPU),
+        records=UpdateRecords(updates, score=chosen.metric, device=CPU),
         device=device,
         seed=seed,
         accumulation=-(-samples // (feed.micro * group.size)),

@@ -176,12 +176,24 @@ def _help_text(field: str) -> str:
     return (description + shown).replace("%", "%%")
 
 
+def typed_overrides(args: argparse.Namespace) -> Mapping[str, Any]:
+    """The options of the recipe as they were typed, by the names they were typed under."""
+    typed: Mapping[str, Any] = getattr(args, _OVERRIDES, {})
+    return typed
+
+
+def replace_override(args: argparse.Namespace, name: str, value: Any) -> None:
+    """Sets an option as if it had been typed last."""
+    kept = {key: old for key, old in typed_overrides(args).items() if key != name}
+    setattr(args, _OVERRIDES, {**kept, name: value})
+
+
 def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None = None) -> ResolvedRecipe:
     """The recipe that the parsed arguments ask for; `base` is the recipe of a run they continue."""
     return resolve_recipe(
         config=args.config,
         config_path=args.config_path,
-        overrides=getattr(args, _OVERRIDES, {}),
+        overrides=typed_overrides(args),
         base=base,
     )
 

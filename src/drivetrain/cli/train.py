@@ -6,6 +6,7 @@ from pathlib import Path
 
 from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.cluster.environment import find_place
+from drivetrain.errors import BadInputError
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.layout import fit_to_ranks
 from drivetrain.run.prepare import prepare_request
@@ -17,7 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     place = find_place(os.environ)
-    resolved = fit_to_ranks(continued_recipe(args, stored_recipe=_stored_recipe), place)
+    fit_to_ranks(args, place)
+    resolved = continued_recipe(args, stored_recipe=_stored_recipe)
+    if resolved.recipe.parallel_folds > 1:
+        raise BadInputError(
+            f"--parallel-folds {resolved.recipe.parallel_folds} is for crossval, and train trains one fold; "
+            "leave it out."
+        )
     request = prepare_request(resolved)
     if resolved.recipe.replicas > 1:
         from drivetrain.run.ranks import launch_training, train_as_rank

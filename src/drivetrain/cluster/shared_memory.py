@@ -26,7 +26,7 @@ def shared_tensors(
 
     Nobody may write to them after that. The memory is given back when the last rank lets go of it.
     """
-    if group.local_size == 1:
+    if max(group.gather(group.local_size)) == 1:
         own = [torch.empty(shape, dtype=dtype) for shape, dtype in layouts]
         fill(own)
         return own

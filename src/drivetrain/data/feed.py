@@ -63,7 +63,8 @@ def make_feed(
         check_num_workers(num_workers)
     if eight_bit_transfer:
         _require_eight_bits(preprocess, accelerator_side_preprocess=accelerator_side_preprocess)
-    repeatable = _is_repeatable(source)
+    # All ranks must choose alike: what is resident is shared out by all of them together.
+    repeatable = all(group.gather(_is_repeatable(source)))
     fits = fits_on_device(source, preprocess=preprocess, memory_budget_bytes=memory_budget_bytes)
     if data_placement == "resident" or (data_placement == "auto" and fits and repeatable and not must_stream):
         resident = ResidentFeed(

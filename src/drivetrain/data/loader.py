@@ -3,6 +3,7 @@
 import atexit
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -74,6 +75,8 @@ class BatchLoader:
             prefetch_factor=_BATCHES_AHEAD_PER_WORKER if num_workers else None,
             pin_memory=device.type != "cpu",
             worker_init_fn=_begin_worker,
+            # A rank was itself spawned, and its own default would start every worker with a fresh import.
+            multiprocessing_context="fork" if num_workers and sys.platform == "linux" else None,
             # Without one of its own the loader would draw from torch's generator, which belongs to the model.
             generator=torch.Generator(),
         )

@@ -15,7 +15,7 @@ def derive_replicas(recipe: Recipe) -> Recipe:
 def check_replicas(given: Given) -> None:
     """Parts of the replicas must be parts of them."""
     recipe = given.recipe
-    if recipe.devices is not None and recipe.replicas not in (1, recipe.devices):
+    if recipe.devices is not None and given.is_asked("replicas") and recipe.replicas != recipe.devices:
         raise BadInputError(
             f"{given.option('devices')} and {given.option('replicas')} contradict each other, as a replica "
             "takes one device; leave one out."

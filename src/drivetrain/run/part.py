@@ -245,8 +245,6 @@ class RunPart:
         task: _Task = self.group.from_first(None)
         if task.what == "nothing":
             return self._result("finished", self.plan.epochs.total_updates, {})
-        if self.recipe.log_all_workers:
-            self.reporter.log_to(self.directory.rank_log(self.group.rank))
         share_program(self.assembly.program, self.group)
         if task.what == "validate":
             assert self.assembly.evaluate is not None

@@ -15,13 +15,15 @@ from drivetrain.cluster.environment import find_place
 from drivetrain.cluster.join import joined
 from drivetrain.cluster.launch import launch
 from drivetrain.cluster.rank_place import RankPlace
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import read_json
 from drivetrain.run.part import RunResult
-from drivetrain.run.prepare import prepare_request
+from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import architecture_of, train_request
 
@@ -68,6 +70,8 @@ def launch_training(
             max_restarts=recipe.max_restarts,
         )
         status = result.settle()
+        if not job.outcome.is_file():
+            return _stopped_at_the_start(resolved, model=model, exit_status=status)
         outcome: _Outcome = pickle.loads(job.outcome.read_bytes())
     trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
     trained.load_state_dict(outcome.weights)
@@ -81,9 +85,13 @@ def train_as_rank(
     data: DataSplits | None = None,
     model: nn.Module | None = None,
     quiet: bool = False,
+    claimed: Path | None = None,
 ) -> RunResult:
-    """One rank's share of a training; what is wrong with the request all ranks find before they meet."""
-    if place.restart:
+    """One rank's share of a training; what is wrong with the request all ranks find before they meet.
+
+    `claimed` is a file that appears once the run directory belongs to this job.
+    """
+    if place.restart and claimed is not None and claimed.exists():
         # What failed has begun afresh already, and goes on from there.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
     recipe = resolved.recipe
@@ -92,13 +100,60 @@ def train_as_rank(
     is_silent = quiet or (place.rank > 0 and not recipe.log_all_workers)
     reporter = Reporter(verbosity=recipe.verbosity, quiet=is_silent)
     with joined(place, device=kind) as group, reporter:
-        return train_request(request, reporter=reporter, model=model, group=group)
+        _require_agreement(request, group)
+        return train_request(
+            request,
+            reporter=reporter,
+            model=model,
+            group=group,
+            on_claimed=None if claimed is None else claimed.touch,
+        )
+
+
+def _require_agreement(request: Request, group: ReplicaGroup) -> None:
+    """Ranks that other launchers started may have been asked for different things."""
+    own = {
+        **request.identity,
+        "replicas": request.recipe.replicas,
+        "total_updates": request.plan.epochs.total_updates,
+        "validation_samples": 0 if request.data.validation is None else len(request.data.validation),
+        "unreadable_samples": [(bad.split, bad.index) for bad in request.data.bad_samples],
+    }
+    for rank, other in enumerate(group.gather(own)):
+        for name, value in own.items():
+            if other.get(name) != value:
+                raise BadInputError(
+                    f"rank {group.rank} has {name} {value}, but rank {rank} has {other.get(name)}; start all "
+                    "ranks with the same command on the same data."
+                )
+
+
+def _stopped_at_the_start(
+    resolved: ResolvedRecipe, *, model: nn.Module | None, exit_status: int
+) -> RunResult:
+    """A signal that came before the ranks had begun: nothing was trained."""
+    directory = Path(resolved.recipe.output_dir or ".")
+    return RunResult(
+        directory=directory,
+        status="stopped",
+        updates=0,
+        metrics={},
+        model=model or nn.Module(),
+        exit_status=exit_status,
+    )
 
 
 def _run_job(job: _Job) -> int:
     place = find_place(os.environ)
     assert place is not None, "a launched rank finds its place in its environment"
-    result = train_as_rank(place, job.resolved, data=job.data, model=job.model, quiet=job.quiet)
+    result = train_as_rank(
+        place,
+        job.resolved,
+        data=job.data,
+        model=job.model,
+        quiet=job.quiet,
+        claimed=job.outcome.with_name("claimed"),
+    )
     if place.rank == 0:
         job.outcome.write_bytes(pickle.dumps(_outcome_of(result)))
     return result.exit_status

@@ -1,6 +1,6 @@
 """A run from its request to its result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -52,9 +52,10 @@ def train_request(
     model: nn.Module | None = None,
     stop: StopRequest | None = None,
     group: ReplicaGroup = ALONE,
+    on_claimed: Callable[[], None] | None = None,
 ) -> RunResult:
     """Carries out a prepared request, as one of the replicas in `group`; `stop` is a caller's that listens
-    for signals itself."""
+    for signals itself. `on_claimed` is called once the directory is this run's."""
     check_loggers(request.recipe)
     with _set_up_device(request.recipe, group) as device:
         assembly = assemble(
@@ -67,7 +68,9 @@ def train_request(
             continues=request.has_weights,
         )
         try:
-            result = _run_locked(request, assembly=assembly, reporter=reporter, stop=stop)
+            result = _run_locked(
+                request, assembly=assembly, reporter=reporter, stop=stop, on_claimed=on_claimed
+            )
         finally:
             assembly.program.feed.close()
         if group.is_first:
@@ -76,10 +79,17 @@ def train_request(
 
 
 def _run_locked(
-    request: Request, *, assembly: Assembly, reporter: Reporter, stop: StopRequest | None
+    request: Request,
+    *,
+    assembly: Assembly,
+    reporter: Reporter,
+    stop: StopRequest | None,
+    on_claimed: Callable[[], None] | None,
 ) -> RunResult:
     listening = listen_for_stop() if stop is None else nullcontext(stop)
     with _claimed(request, assembly.program.group), listening as stop_request:
+        if on_claimed is not None and assembly.program.group.is_first:
+            on_claimed()
         part = RunPart(request, assembly=assembly, reporter=reporter, stop=stop_request)
         show_details(
             request.resolved,
