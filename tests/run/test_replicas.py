@@ -135,7 +135,7 @@ def _start(path: Path, *options: str) -> "subprocess.Popen[str]":
 
 def test_a_killed_rank_ends_all_and_the_rerun_has_the_same_weights(tmp_path: Path) -> None:
     path, uncut = tmp_path / "run", tmp_path / "uncut"
-    length = ["--num-epochs=60", "--replicas=2", "--logs-per-epoch=1", "--evaluate-every=1000"]
+    length = ["--num-epochs=25", "--replicas=2", "--logs-per-epoch=1", "--evaluate-every=1000"]
     process = _start(path, *length)
     ranks = _ranks_of(process)
     assert len(ranks) == 2
@@ -164,13 +164,13 @@ def test_a_signal_stops_all_ranks_after_a_checkpoint(tmp_path: Path) -> None:
 
 def test_ranks_that_fail_start_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    options = ["--num-epochs=60", "--replicas=2", "--evaluate-every=1000", "--max-restarts=1"]
+    options = ["--num-epochs=25", "--replicas=2", "--evaluate-every=1000", "--max-restarts=1"]
     process = _start(path, *options)
     _ranks_of(process)[0].kill()
     _, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, errors
     assert "restart 1 of 1" in errors
-    assert _events(path, "summary")[-1]["update"] == 180
+    assert _events(path, "summary")[-1]["update"] == 75
 
 
 @pytest.mark.parametrize(
