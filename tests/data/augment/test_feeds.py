@@ -1,6 +1,7 @@
 """Augmented feeds: no cut, placement, worker or order of asking changes an image."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,13 @@ class PassSource:
         return images, labels
 
 
+class PretendedGroup(ReplicaGroup):
+    """One of several replicas whose others are not there: it gathers its own word alone."""
+
+    def gather(self, item: Any) -> list[Any]:
+        return [item]
+
+
 def feed_of(
     order: SampleOrder,
     *,
@@ -84,7 +92,7 @@ def feed_of(
         accelerator_side_preprocess=on_device,
         eight_bit_transfer=eight_bit_transfer,
         augmentation=augmentation,
-        group=ReplicaGroup(rank=replica, size=replicas),
+        group=PretendedGroup(rank=replica, size=replicas),
     )
     return feed
 
