@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -80,6 +81,15 @@ def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def _error(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.fixture(autouse=True)
+def threads_of_a_rank() -> Iterator[None]:
+    """Another number of threads adds float32 values up in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
