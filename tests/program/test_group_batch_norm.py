@@ -98,7 +98,7 @@ def threads_of_a_rank() -> Iterator[None]:
 def test_two_members_compute_what_one_process_does(
     rank_pool: RankPool, dtype: torch.dtype, stable: bool, layout: torch.memory_format
 ) -> None:
-    # One process adds up channels_last values in order, which is itself up to 1e-6 away from the exact result.
+    # One process adds up channels_last values in order, which is itself up to 1e-6 away from the truth.
     same_sums = layout == torch.contiguous_format and not stable
     tolerance = 1e-12 if dtype == torch.float64 else 1e-7 if same_sums else 1e-6
     images = _images(dtype).contiguous(memory_format=layout)
