@@ -8,13 +8,12 @@ turns, each repeat in a process of its own. What is timed is a step from its dat
 time between the ends of two steps. The first steps of a process warm up and do not count.
 """
 
-import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from turns import step_times, take_turns, time_updates
+from turns import step_times, take_turns, time_training
 
 IMAGES, BATCH, SIZE, CLASSES = 48, 16, 224, 1000
 RATE, MOMENTUM = 0.01, 0.9
@@ -133,35 +132,18 @@ def run_lightning(steps: int) -> dict[str, Any]:
 
 
 def run_drivetrain(steps: int) -> dict[str, Any]:
-    """The command's own path: resident data, preprocessing, update, statistics and records."""
-    from drivetrain import train
-
-    with tempfile.TemporaryDirectory() as folder:
-        ends = time_updates(
-            lambda: train(
-                model="resnet50",
-                dataset="synthetic",
-                dataset_size=IMAGES,
-                image_size=SIZE,
-                num_classes=CLASSES,
-                micro_batch_size=BATCH,
-                num_epochs=-(-steps * BATCH // IMAGES),
-                max_updates=steps,
-                lr_schedule="const",
-                learning_rate=RATE,
-                optimizer_params={"momentum": MOMENTUM},
-                data_placement="resident",
-                logs_per_epoch=0,
-                validation=False,
-                checkpoints=False,
-                device="cpu",
-                output_dir=f"{folder}/run",
-                quiet=True,
-            )
-        )
-        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
-    train_events = [event for event in map(json.loads, lines) if event["event"] == "train"]
-    return step_times(ends, loss=train_events[-1]["loss"])
+    """The same step by the command's own path."""
+    return time_training(
+        steps,
+        images=IMAGES,
+        batch=BATCH,
+        model="resnet50",
+        dataset="synthetic",
+        image_size=SIZE,
+        num_classes=CLASSES,
+        learning_rate=RATE,
+        optimizer_params={"momentum": MOMENTUM},
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -23,7 +24,35 @@ def step_times(ends: list[float], *, loss: float) -> dict[str, Any]:
     return {"seconds": statistics.median(counted), "steps": [round(step, 4) for step in steps], "loss": loss}
 
 
-def time_updates(train: Callable[[], object]) -> list[float]:
+def time_training(steps: int, *, images: int, batch: int, **options: Any) -> dict[str, Any]:
+    """The command's own path, from resident data to its records, at a constant rate on the CPU."""
+    from drivetrain import train
+
+    with tempfile.TemporaryDirectory() as folder:
+        ends = _time_updates(
+            lambda: train(
+                dataset_size=images,
+                micro_batch_size=batch,
+                num_epochs=-(-steps * batch // images),
+                max_updates=steps,
+                lr_schedule="const",
+                optimizer="sgd",
+                data_placement="resident",
+                logs_per_epoch=0,
+                validation=False,
+                checkpoints=False,
+                device="cpu",
+                output_dir=f"{folder}/run",
+                quiet=True,
+                **options,
+            )
+        )
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
+    train_events = [event for event in map(json.loads, lines) if event["event"] == "train"]
+    return step_times(ends, loss=train_events[-1]["loss"])
+
+
+def _time_updates(train: Callable[[], object]) -> list[float]:
     """The moments at which the updates of a training of this project ended."""
     from drivetrain.program.training import TrainingProgram
 

@@ -7,13 +7,11 @@ resident float images and class maps. The two take turns, each repeat in a proce
 is a step from its data to its last weight: the time between the ends of two steps.
 """
 
-import json
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from turns import step_times, take_turns, time_updates
+from turns import step_times, take_turns, time_training
 
 IMAGES, BATCH, SIZE, WIDTH, DEPTH = 8, 2, 256, 32, 4
 RATE, MOMENTUM = 0.01, 0.9
@@ -91,38 +89,20 @@ def run_plain(steps: int) -> dict[str, Any]:
 
 
 def run_drivetrain(steps: int) -> dict[str, Any]:
-    """The command's own path: resident data, preprocessing, update, metric and records."""
-    from drivetrain import train
-
-    with tempfile.TemporaryDirectory() as folder:
-        ends = time_updates(
-            lambda: train(
-                model="unet_same",
-                model_width=WIDTH,
-                model_params={"depth": DEPTH},
-                dataset="synthetic-em",
-                dataset_size=IMAGES,
-                image_size=SIZE,
-                augment=False,
-                micro_batch_size=BATCH,
-                num_epochs=-(-steps * BATCH // IMAGES),
-                max_updates=steps,
-                lr_schedule="const",
-                learning_rate=RATE,
-                optimizer="sgd",
-                optimizer_params={"momentum": MOMENTUM},
-                data_placement="resident",
-                logs_per_epoch=0,
-                validation=False,
-                checkpoints=False,
-                device="cpu",
-                output_dir=f"{folder}/run",
-                quiet=True,
-            )
-        )
-        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
-    train_events = [event for event in map(json.loads, lines) if event["event"] == "train"]
-    return step_times(ends, loss=train_events[-1]["loss"])
+    """The same step by the command's own path."""
+    return time_training(
+        steps,
+        images=IMAGES,
+        batch=BATCH,
+        model="unet_same",
+        model_width=WIDTH,
+        model_params={"depth": DEPTH},
+        dataset="synthetic-em",
+        image_size=SIZE,
+        augment=False,
+        learning_rate=RATE,
+        optimizer_params={"momentum": MOMENTUM},
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
@@ -128,3 +130,13 @@ def make_program(
 
 def always(_update: int) -> bool:
     return True
+
+
+def worst_error(expected: dict[str, NDArray[Any]], found: dict[str, NDArray[Any]]) -> float:
+    """The largest relative error of a tensor, by promise 1's measure."""
+    everything = float(np.sqrt(sum(np.square(value).sum() for value in expected.values())))
+    return max(
+        float(np.linalg.norm(expected[key] - found[key]))
+        / (float(np.linalg.norm(expected[key])) + 1e-2 * everything)
+        for key in expected
+    )

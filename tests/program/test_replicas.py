@@ -15,7 +15,7 @@ from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.models.create import create_model
 from drivetrain.program.training import GradientRules, TrainingProgram
 
-from .harness import GivenFeed, SquaredError, make_program
+from .harness import GivenFeed, SquaredError, make_program, worst_error
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -121,15 +121,6 @@ def _measured(
     return gradients, program.records.read("loss", 0, 10), state
 
 
-def _worst(expected: Arrays, found: Arrays) -> float:
-    everything = float(np.sqrt(sum(np.square(value).sum() for value in expected.values())))
-    return max(
-        float(np.linalg.norm(expected[key] - found[key]))
-        / (float(np.linalg.norm(expected[key])) + 1e-2 * everything)
-        for key in expected
-    )
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize(("replicas", "micro"), [(2, 4), (4, 4), (4, 2)])
 def test_replicas_give_the_gradients_and_losses_of_one_process(
@@ -137,11 +128,11 @@ def test_replicas_give_the_gradients_and_losses_of_one_process(
 ) -> None:
     gradients, losses, state = _measured(ALONE, "cifar_resnet8", dtype, micro)
     for others in rank_pool.run(_measured, "cifar_resnet8", dtype, micro, ranks=replicas):
-        assert _worst(gradients, others[0]) <= tolerance
+        assert worst_error(gradients, others[0]) <= tolerance
         assert np.abs(losses - others[1]).max() <= tolerance
-        assert _worst(state, others[2]) <= 100 * tolerance
+        assert worst_error(state, others[2]) <= 100 * tolerance
     spoilt = {key: value * 1.001 for key, value in gradients.items()}
-    assert _worst(gradients, spoilt) > tolerance
+    assert worst_error(gradients, spoilt) > tolerance
 
 
 @pytest.mark.parametrize(("replicas", "group_size", "micro"), [(2, 2, 2), (4, 2, 2), (4, 4, 1)])
@@ -151,14 +142,14 @@ def test_a_group_normalises_like_one_process_with_all_its_samples(
     expected = _measured(ALONE, "cifar_resnet8", torch.float64, micro * group_size)
     found = rank_pool.run(_measured, "cifar_resnet8", torch.float64, micro, group_size, ranks=replicas)
     for gradients, losses, _ in found:
-        assert _worst(expected[0], gradients) <= 1e-10
+        assert worst_error(expected[0], gradients) <= 1e-10
         assert np.abs(expected[1] - losses).max() <= 1e-8
 
 
 def test_case_85_a_group_of_two_differs_from_no_group(rank_pool: RankPool) -> None:
     grouped = rank_pool.run(_measured, "cifar_resnet8", torch.float64, 2, 2, ranks=2)[0]
     local = rank_pool.run(_measured, "cifar_resnet8", torch.float64, 2, 1, ranks=2)[0]
-    assert _worst(grouped[0], local[0]) > 1e-3
+    assert worst_error(grouped[0], local[0]) > 1e-3
 
 
 def test_all_replicas_are_equal_bit_for_bit(rank_pool: RankPool) -> None:

@@ -16,7 +16,7 @@ from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.models.create import create_model
 from drivetrain.tasks.segmentation import SegmentationTask
 
-from .harness import GivenFeed, make_program
+from .harness import GivenFeed, make_program, worst_error
 
 MODELS = ("cifar_resnet8", "unet_same")
 TOLERANCES = {torch.float32: (1e-5, 1e-5), torch.float64: (1e-10, 1e-8)}
@@ -85,15 +85,6 @@ def _measured(
     return gradients, program.records.read("loss", 0, UPDATES)
 
 
-def _worst(expected: dict[str, NDArray[Any]], found: dict[str, NDArray[Any]]) -> float:
-    everything = float(np.sqrt(sum(np.square(value).sum() for value in expected.values())))
-    return max(
-        float(np.linalg.norm(expected[key] - found[key]))
-        / (float(np.linalg.norm(expected[key])) + 1e-2 * everything)
-        for key in expected
-    )
-
-
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", MODELS)
 @settings(
@@ -108,7 +99,7 @@ def test_no_cut_changes_the_result(rank_pool: RankPool, name: str, dtype: torch.
     gradients, losses = rank_pool.run(_measured, name, dtype, whole, ranks=1)[0]
     gradient_tolerance, loss_tolerance = TOLERANCES[dtype]
     for others, other_losses in rank_pool.run(_measured, name, dtype, cut, ranks=cut.replicas):
-        assert _worst(gradients, others) <= gradient_tolerance, cut
+        assert worst_error(gradients, others) <= gradient_tolerance, cut
         assert np.abs(losses - other_losses).max() <= loss_tolerance, cut
     spoilt = {key: value * 1.001 for key, value in gradients.items()}
-    assert _worst(gradients, spoilt) > gradient_tolerance
+    assert worst_error(gradients, spoilt) > gradient_tolerance

@@ -4,15 +4,22 @@ from typing import Any
 
 import pytest
 
-from drivetrain.data.source import DataSpec
+from drivetrain.data.source import DataSpec, TaskName
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.mask_settings import MaskSettings
 
 
-def _spec(tile: int | None = None) -> DataSpec:
+def _spec(tile: int | None = None, *, task: TaskName = "segmentation") -> DataSpec:
     return DataSpec(
-        channels=1, height=8, width=8, num_classes=2, class_names=("a", "b"), image_dtype="uint8", tile=tile
+        channels=1,
+        height=8,
+        width=8,
+        num_classes=2,
+        class_names=("a", "b"),
+        image_dtype="uint8",
+        tile=tile,
+        task=task,
     )
 
 
@@ -28,8 +35,8 @@ def _spec(tile: int | None = None) -> DataSpec:
 )
 def test_a_classifier_refuses_them(options: dict[str, Any], name: str) -> None:
     with pytest.raises(BadInputError, match=f"^{name} is for runs that predict masks"):
-        MaskSettings(**options).refuse_for_classifier()
-    MaskSettings().refuse_for_classifier()
+        MaskSettings(**options).check(Recipe(), _spec(task="classification"))
+    MaskSettings().check(Recipe(), _spec(task="classification"))
     MaskSettings(**options).check(Recipe(), _spec())
 
 

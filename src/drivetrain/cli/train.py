@@ -4,11 +4,11 @@ import argparse
 import os
 from pathlib import Path
 
+from drivetrain.cli.launched import fit_to_ranks
 from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.cluster.environment import find_place
 from drivetrain.errors import BadInputError
 from drivetrain.run.directory import RunDirectory
-from drivetrain.run.layout import fit_to_ranks
 from drivetrain.run.prepare import prepare_request
 
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if resolved.recipe.replicas > 1:
         from drivetrain.run.ranks import launch_training, train_as_rank
 
-        result = launch_training(resolved) if place is None else train_as_rank(place, resolved)
+        result = launch_training(resolved) if place is None else train_as_rank(place, request)
         return result.exit_status
     from drivetrain.run.reporter import Reporter
     from drivetrain.run.train import train_request

@@ -15,3 +15,11 @@ def draw_per_sample(
         here = passes == number
         numbers[here] = draw_uniform(stream_key(seed, purpose, number), indices[here])
     return numbers
+
+
+def draw_around_zero(
+    seed: int, purpose: str, *, spread: float, passes: NDArray[np.int64], indices: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """One number of [-spread, spread) per sample, as the one column of a technique."""
+    numbers = draw_per_sample(seed, purpose, passes=passes, indices=indices)
+    return (spread * (2 * numbers - 1))[..., np.newaxis]

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-_MEMBRANE = "membrane"
+MEMBRANE = "membrane"
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class HeldMaskedImages:
 
 def background_class(class_names: Sequence[str]) -> int:
     """The class that lies between objects: membrane, where one is called so, else the first."""
-    return class_names.index(_MEMBRANE) if _MEMBRANE in class_names else 0
+    return class_names.index(MEMBRANE) if MEMBRANE in class_names else 0
 
 
 def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.models.check_params import check_share
 from drivetrain.models.initialise import InitialisedModel
 
 
@@ -32,8 +32,5 @@ class MnistCnn(InitialisedModel):
 
 def mnist_cnn(*, channels: int, image_size: int, num_classes: int, dropout: float = 0.5) -> MnistCnn:
     """The tutorial's model; `dropout` is the share of features set to zero in training."""
-    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        raise BadInputError(
-            f"--model-params dropout: {dropout!r} is not a share from 0 to below 1, such as 0.5."
-        )
+    check_share("dropout", dropout)
     return MnistCnn(channels=channels, image_size=image_size, num_classes=num_classes, dropout=dropout)

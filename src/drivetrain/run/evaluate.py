@@ -20,7 +20,7 @@ from drivetrain.run.directory import PYTHON_DATA
 from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.evaluator import build_evaluator
 from drivetrain.run.files import write_json
-from drivetrain.run.mask_settings import MOST_OVERLAP
+from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import find_checkpoints, open_trained_run
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
@@ -45,7 +45,7 @@ def evaluate_run(
 ) -> list[dict[str, Any]]:
     """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run."""
     run = open_trained_run(path, device=device, model=model)
-    _check_dense_options(run.spec, flips=bool(flips), tile_overlap=tile_overlap)
+    MaskSettings(flips=flips, tile_overlap=tile_overlap).check(run.recipe, run.spec)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
     splits = _open(recipe, run.spec) if data is None else data
@@ -70,22 +70,6 @@ def evaluate_run(
     write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows})
     write_evaluation(run.directory, result, source=source, names=run.spec.class_names, split=split)
     return rows
-
-
-def _check_dense_options(spec: DataSpec, *, flips: bool, tile_overlap: float | None) -> None:
-    """Refuses options of segmentation where they would do nothing."""
-    if spec.task != "segmentation" and (flips or tile_overlap is not None):
-        option = "--flips" if flips else f"--tile-overlap {tile_overlap}"
-        raise BadInputError(f"{option} is for segmentation, and RUN is {spec.task}; leave it out.")
-    if tile_overlap is not None and spec.tile is None:
-        raise BadInputError(
-            f"--tile-overlap {tile_overlap} has no effect on RUN, whose images are not cut into tiles; "
-            "leave it out."
-        )
-    if tile_overlap is not None and not 0 <= tile_overlap <= MOST_OVERLAP:
-        raise BadInputError(
-            f"--tile-overlap {tile_overlap} is not from 0 to {MOST_OVERLAP}; --tile-overlap 0.25 works."
-        )
 
 
 def _row(result: Evaluation) -> dict[str, Any]:

@@ -154,8 +154,7 @@ class RunLoop:
         return reached
 
     def _goes_on(self, finished: int) -> bool:
-        is_timed = self.max_time_s is not None and self.program.group.is_first
-        if is_timed and self.clock.own_s >= (self.max_time_s or 0.0):
+        if self.max_time_s is not None and self.clock.own_s >= self.max_time_s:
             self.stop.make(TIME_IS_UP_STATUS)
         if self.reporter.progress_due():
             self.reporter.progress(finished, self._progress_detail(finished))

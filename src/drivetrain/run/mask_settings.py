@@ -1,4 +1,4 @@
-"""The options of `predict` that concern masks."""
+"""The options of `predict` and `evaluate` that concern masks."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -10,7 +10,7 @@ from drivetrain.recipe.schema import Recipe
 __all__ = ["MaskFormat", "MaskSettings"]
 
 MaskFormat = Literal["png", "tiff"]
-MOST_OVERLAP = 0.9
+_MOST_OVERLAP = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,14 @@ class MaskSettings:
     flips: bool | None = None
     tile_overlap: float | None = None
 
-    def refuse_for_classifier(self) -> None:
+    def check(self, recipe: Recipe, spec: DataSpec) -> None:
+        """Refuses what a run cannot do, or what would do nothing there."""
+        if spec.task == "segmentation":
+            self._check_for_masks(recipe, spec)
+        else:
+            self._refuse_for_classifier()
+
+    def _refuse_for_classifier(self) -> None:
         """For a run that tells classes of whole images apart: none of these options has an effect there."""
         for field in fields(self):
             if getattr(self, field.name) is not None:
@@ -32,15 +39,14 @@ class MaskSettings:
                     f"class of a whole image; leave it out."
                 )
 
-    def check(self, recipe: Recipe, spec: DataSpec) -> None:
-        """Refuses what a run that predicts masks cannot do."""
+    def _check_for_masks(self, recipe: Recipe, spec: DataSpec) -> None:
         if self.mask_format is not None and self.mask_format not in get_args(MaskFormat):
             raise BadInputError(f"--mask-format is {self.mask_format}, it must be one of png, tiff.")
         if self.tile_overlap is None:
             return
-        if not 0 <= self.tile_overlap <= MOST_OVERLAP:
+        if not 0 <= self.tile_overlap <= _MOST_OVERLAP:
             raise BadInputError(
-                f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {MOST_OVERLAP}, such as 0.25."
+                f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {_MOST_OVERLAP}, such as 0.25."
             )
         if spec.tile is None and recipe.image_size is not None:
             raise BadInputError(

@@ -190,15 +190,17 @@ class RunPart:
         MetricsLog(self.directory.metrics).rewind(first)
         stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
         best = Best(self._metric) if stored is None else Best.from_json(stored)
+        entries = read_metrics(self.directory.metrics)
+        validated = [int(entry["update"]) for entry in entries if entry["event"] == "validation"]
         task = _Task(
             "train",
             first,
             best,
-            without_progress=_validations_after(self.directory, best),
-            owes_validation=self._owes_validation(first),
+            without_progress=sum(update > (best.update or 0) for update in validated),
+            owes_validation=self._owes_validation(first, validated),
         )
         self._tell_others(task)
-        loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(self.directory))
+        loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(entries))
         if self.reporter.is_verbose:
             loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
@@ -211,7 +213,9 @@ class RunPart:
         self._hand_over_average()
         return self._result("finished", reached, summary)
 
-    def _loop(self, task: "_Task", *, log: EventLog, elapsed_before_s: float = 0.0) -> RunLoop:
+    def _loop(self, task: _Task, *, log: EventLog, elapsed_before_s: float = 0.0) -> RunLoop:
+        # Clocks differ: the first replica's tells all of them when the time is up.
+        is_timed = self.recipe.max_time is not None and self.group.is_first
         return RunLoop(
             recipe=self.recipe,
             program=self.assembly.program,
@@ -226,15 +230,15 @@ class RunPart:
             best=task.best or Best(self._metric),
             early_end=early_end_of(self.recipe, without_progress=task.without_progress),
             owes_validation=task.owes_validation,
-            max_time_s=None if self.recipe.max_time is None else parse_duration_s(self.recipe.max_time),
+            max_time_s=parse_duration_s(str(self.recipe.max_time)) if is_timed else None,
         )
 
-    def _owes_validation(self, update: int) -> bool:
+    def _owes_validation(self, update: int, validated: list[int]) -> bool:
         """Whether the run broke off between an update and the validation that belongs to it."""
-        validated = [e["update"] for e in read_metrics(self.directory.metrics) if e["event"] == "validation"]
-        return update > 0 and self.plan.events.is_evaluation(update) and update not in validated
+        is_due = update > 0 and self.plan.events.is_evaluation(update)
+        return self.assembly.evaluate is not None and is_due and update not in validated
 
-    def _tell_others(self, task: "_Task") -> None:
+    def _tell_others(self, task: _Task) -> None:
         """The other replicas learn what is left to do, and get the state to do it from."""
         self.group.from_first(task)
         if task.what != "nothing":
@@ -328,11 +332,5 @@ def _cut(batch: BatchArithmetic) -> str:
     return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"
 
 
-def _validations_after(directory: RunDirectory, best: Best) -> int:
-    entries = read_metrics(directory.metrics)
-    return sum(entry["event"] == "validation" and entry["update"] > (best.update or 0) for entry in entries)
-
-
-def _elapsed_so_far(directory: RunDirectory) -> float:
-    entries = read_metrics(directory.metrics)
+def _elapsed_so_far(entries: list[dict[str, Any]]) -> float:
     return max((float(entry.get("elapsed_seconds", 0.0)) for entry in entries), default=0.0)

@@ -51,9 +51,9 @@ def predict_run(
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
     run.load(find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0])
+    settings.check(run.recipe, run.spec)
     if run.spec.task == "segmentation":
         return predict_masks(run, files, output=output, reporter=reporter, formats=formats, settings=settings)
-    settings.refuse_for_classifier()
     rows = _predict_files(run, files, reporter)
     destination = Path(output)
     try:

@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.directory import RunDirectory
-from drivetrain.run.files import read_json
 from drivetrain.run.part import RunResult
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
@@ -80,34 +79,20 @@ def launch_training(
 
 def train_as_rank(
     place: RankPlace,
-    resolved: ResolvedRecipe,
+    request: Request,
     *,
-    data: DataSplits | None = None,
     model: nn.Module | None = None,
     quiet: bool = False,
-    claimed: Path | None = None,
+    on_claimed: Callable[[], None] | None = None,
 ) -> RunResult:
-    """One rank's share of a training; what is wrong with the request all ranks find before they meet.
-
-    `claimed` is a file that appears once the run directory belongs to this job.
-    """
-    if place.restart and claimed is not None and claimed.exists():
-        # What failed has begun afresh already, and goes on from there.
-        resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
-    recipe = resolved.recipe
-    request = prepare_request(resolved, data=data, own_model=architecture_of(model))
+    """One rank's share of a training; what is wrong with a request all ranks find before they meet."""
+    recipe = request.recipe
     kind = choose_device(recipe.device).torch_device.type
     is_silent = quiet or (place.rank > 0 and not recipe.log_all_workers)
     reporter = Reporter(verbosity=recipe.verbosity, quiet=is_silent)
     with joined(place, device=kind) as group, reporter:
         _require_agreement(request, group)
-        return train_request(
-            request,
-            reporter=reporter,
-            model=model,
-            group=group,
-            on_claimed=None if claimed is None else claimed.touch,
-        )
+        return train_request(request, reporter=reporter, model=model, group=group, on_claimed=on_claimed)
 
 
 def _require_agreement(request: Request, group: ReplicaGroup) -> None:
@@ -146,21 +131,19 @@ def _stopped_at_the_start(
 def _run_job(job: _Job) -> int:
     place = find_place(os.environ)
     assert place is not None, "a launched rank finds its place in its environment"
-    result = train_as_rank(
-        place,
-        job.resolved,
-        data=job.data,
-        model=job.model,
-        quiet=job.quiet,
-        claimed=job.outcome.with_name("claimed"),
-    )
+    claimed = job.outcome.with_name("claimed")
+    resolved = job.resolved
+    if place.restart and claimed.exists():
+        # What failed has begun afresh already, and goes on from there.
+        resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
+    request = prepare_request(resolved, data=job.data, own_model=architecture_of(job.model))
+    result = train_as_rank(place, request, model=job.model, quiet=job.quiet, on_claimed=claimed.touch)
     if place.rank == 0:
-        job.outcome.write_bytes(pickle.dumps(_outcome_of(result)))
+        job.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec)))
     return result.exit_status
 
 
-def _outcome_of(result: RunResult) -> _Outcome:
+def _outcome_of(result: RunResult, *, spec: DataSpec) -> _Outcome:
     weights = {name: value.cpu() for name, value in result.model.state_dict().items()}
-    spec = DataSpec.from_json(read_json(RunDirectory(result.directory).data))
     names = ("directory", "status", "updates", "metrics")
     return _Outcome(values={name: getattr(result, name) for name in names}, weights=weights, spec=spec)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from drivetrain.data.masked_images import MEMBRANE
 from drivetrain.data.source import DataSpec
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.classification import ClassificationTask
@@ -12,8 +13,6 @@ from drivetrain.tasks.segmentation_measure import SegmentationMeasure
 from drivetrain.tasks.task import Measure, Task
 
 __all__ = ["build_measure", "build_task"]
-
-_MEMBRANE = "membrane"
 
 
 def build_task(recipe: Recipe, spec: DataSpec, *, class_weights: Tensor | None = None) -> Task:
@@ -40,7 +39,7 @@ def build_measure(
 
 def has_regions(spec: DataSpec) -> bool:
     """Whether the masks are membranes around cells, which are scored as objects too."""
-    return spec.task == "segmentation" and len(spec.class_names) == 2 and _MEMBRANE in spec.class_names
+    return spec.task == "segmentation" and len(spec.class_names) == 2 and MEMBRANE in spec.class_names
 
 
 def _segmentation(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.data.augment.technique import draw_per_sample
+from drivetrain.data.draws import draw_around_zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,7 @@ class Brightness:
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """What is added to each sample."""
-        numbers = draw_per_sample(seed, "dense brightness", passes=passes, indices=indices)
-        return (self.spread * (2 * numbers - 1))[..., np.newaxis]
+        return draw_around_zero(seed, "dense brightness", spread=self.spread, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Brighter or darker images."""

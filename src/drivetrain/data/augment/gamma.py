@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.data.augment.technique import draw_per_sample
+from drivetrain.data.draws import draw_around_zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,7 @@ class Gamma:
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """The power of each sample."""
-        numbers = draw_per_sample(seed, "gamma", passes=passes, indices=indices)
-        return (1 + self.spread * (2 * numbers - 1))[..., np.newaxis]
+        return 1 + draw_around_zero(seed, "gamma", spread=self.spread, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Brighter or darker images; black and white stay."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from drivetrain.cluster.devices import wide_dtype
 from drivetrain.data.augment.mirrored_sampling import offsets_from_middle, sample_from
-from drivetrain.data.augment.technique import draw_per_sample
+from drivetrain.data.draws import draw_around_zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,7 @@ class Rotate:
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """The angle of each sample in degrees."""
-        numbers = draw_per_sample(seed, "rotate", passes=passes, indices=indices)
-        return (self.degrees * (2 * numbers - 1))[..., np.newaxis]
+        return draw_around_zero(seed, "rotate", spread=self.degrees, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Turned images and labels."""
