@@ -29,11 +29,15 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value that stage `producer` computes and the later stage `consumer` reads."""
+    """A value that stage `producer` computes and the later stage `consumer` reads.
+
+    A value of whole numbers has no gradient that would go back.
+    """
 
     value: str
     producer: int
     consumer: int
+    has_gradient: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

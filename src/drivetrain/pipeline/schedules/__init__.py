@@ -1,0 +1,1 @@
+"""Generators of schedule tables: one technique per file, all behind `build_schedule`."""
