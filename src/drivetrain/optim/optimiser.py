@@ -15,10 +15,19 @@ from drivetrain.recipe.schema import Recipe
 class Optimiser(Protocol):
     """Moves the weights; its `states` are flat tensors of the same layout, named for checkpoints."""
 
-    states: dict[str, Tensor]
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """By name; whoever writes into them changes the optimiser."""
 
     def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
         """One weight update in place; `rate` and `update` are on the device, nothing is fetched."""
+
+
+class BuildOptimiser(Protocol):
+    """Makes the optimiser of a flat vector of weights, or of a part of one."""
+
+    def __call__(self, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:
+        """For weights laid out like `values`, in which `segments` lie."""
 
 
 def build_optimiser(recipe: Recipe, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:

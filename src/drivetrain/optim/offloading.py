@@ -1,0 +1,142 @@
+"""An optimiser whose states live in host memory and visit the device only while they are used.
+
+The flat weights are cut at the borders of parameters. A chunk's states are copied into one of two buffers
+on the device, the chunk is updated, and its states are copied back; each buffer has a stream of its own, so
+that on an accelerator one chunk travels while the other is updated.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
+from drivetrain.program.flat_parameters import Segment
+from drivetrain.program.gradient_sum import cut_into_buckets
+
+__all__ = ["OffloadedOptimiser"]
+
+_MOST_CHUNK_BYTES = 32 * 2**20
+# Small models have as many chunks at least, or the two buffers would be as large as what they replace.
+_LEAST_CHUNKS = 16
+_NUM_BUFFERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A part of the flat weights that is updated at once, and the rule for it."""
+
+    part: slice
+    optimiser: Optimiser
+
+    @property
+    def elements(self) -> int:
+        return int(self.part.stop - self.part.start)
+
+
+class OffloadedOptimiser:
+    """Moves the weights as what `build` makes does, bit for bit, with less memory on the device.
+
+    `states` are host tensors of the whole layout, pinned where the device is a CUDA one. A parameter larger
+    than `chunk_bytes` is a chunk of its own; None lets the size of the model decide.
+    """
+
+    def __init__(
+        self,
+        build: BuildOptimiser,
+        *,
+        values: Tensor,
+        segments: Sequence[Segment],
+        chunk_bytes: int | None = None,
+    ) -> None:
+        # Built for weights without memory, so that no state is ever allocated on the device.
+        outline = values.to("meta")
+        if chunk_bytes is None:
+            chunk_bytes = min(_MOST_CHUNK_BYTES, values.nbytes // _LEAST_CHUNKS)
+        chunks = _cut(segments, end=len(values), most=chunk_bytes // values.itemsize)
+        self._chunks = [
+            _Chunk(part, build(values=outline[part], segments=_inside(segments, part))) for part in chunks
+        ]
+        names = build(values=outline, segments=segments).states
+        is_pinned = values.device.type == "cuda"
+        self._states = {
+            name: torch.zeros(len(values), dtype=values.dtype, pin_memory=is_pinned) for name in names
+        }
+        longest = max(chunk.elements for chunk in self._chunks)
+        self._buffers = [{name: values.new_empty(longest) for name in names} for _ in range(_NUM_BUFFERS)]
+        self._streams = _streams(values.device)
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """The states in host memory, once all that is on its way there has arrived."""
+        for stream in self._streams:
+            stream.synchronize()
+        return self._states
+
+    @property
+    def buffers(self) -> list[Tensor]:
+        """What the device holds of the states, at any time."""
+        return [buffer for buffers in self._buffers for buffer in buffers.values()]
+
+    @property
+    def state_bytes_on_device(self) -> int:
+        """How much that is, for plans."""
+        return sum(buffer.nbytes for buffer in self.buffers)
+
+    @torch.no_grad()
+    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
+        """One weight update in place, chunk by chunk; nothing waits on the host."""
+        with self._beside_the_computation():
+            for index, chunk in enumerate(self._chunks):
+                with self._stream(index), self._visiting(chunk, index):
+                    chunk.optimiser.step(
+                        values=values[chunk.part], gradients=gradients[chunk.part], rate=rate, update=update
+                    )
+
+    @contextmanager
+    def _visiting(self, chunk: _Chunk, index: int) -> Iterator[None]:
+        """The chunk's states are in a buffer on the device."""
+        buffers = self._buffers[index % _NUM_BUFFERS]
+        visitors = {name: buffer[: chunk.elements] for name, buffer in buffers.items()}
+        for name, visitor in visitors.items():
+            visitor.copy_(self._states[name][chunk.part], non_blocking=True)
+        chunk.optimiser.states.update(visitors)
+        yield
+        for name, visitor in visitors.items():
+            self._states[name][chunk.part].copy_(visitor, non_blocking=True)
+
+    @contextmanager
+    def _beside_the_computation(self) -> Iterator[None]:
+        """The streams start when the gradients are there; whatever comes after waits for them."""
+        if not self._streams:
+            yield
+            return
+        computation = torch.accelerator.current_stream()
+        for stream in self._streams:
+            stream.wait_stream(computation)
+        yield
+        for stream in self._streams:
+            computation.wait_stream(stream)
+
+    def _stream(self, index: int) -> AbstractContextManager[object]:
+        return self._streams[index % _NUM_BUFFERS] if self._streams else nullcontext()
+
+
+def _cut(segments: Sequence[Segment], *, end: int, most: int) -> list[slice]:
+    """Chunks at the borders of parameters; one that is larger than `most` elements has its own."""
+    return [slice(bucket.start, bucket.end) for bucket in cut_into_buckets(segments, end=end, most=most)]
+
+
+def _inside(segments: Sequence[Segment], part: slice) -> list[Segment]:
+    """The parameters of a chunk, counted from its start."""
+    return [
+        replace(segment, start=segment.start - part.start)
+        for segment in segments
+        if part.start <= segment.start < part.stop
+    ]
+
+
+def _streams(device: torch.device) -> list[torch.Stream]:
+    return [] if device.type == "cpu" else [torch.Stream(device) for _ in range(_NUM_BUFFERS)]
