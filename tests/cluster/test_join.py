@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
-from drivetrain.cluster.join import join, joined, leave, meet
+from drivetrain.cluster.join import _interface_towards, join, joined, leave, meet
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.rank_failure import is_consequence
 from drivetrain.cluster.rank_place import RankPlace
@@ -117,6 +117,11 @@ def test_a_rank_that_does_not_come() -> None:
         join(replace(PLACE, port=_free_port()), device="cpu", timeout_s=0.5)
     assert is_consequence(caught.value)
     leave()
+
+
+def test_the_way_to_the_meeting_place_is_taken() -> None:
+    assert _interface_towards("127.0.0.1") in ("lo", "lo0")
+    assert _interface_towards("nowhere.invalid") is None
 
 
 def _be_late(group: ReplicaGroup, timeout_s: float) -> tuple[str, float]:

@@ -1,30 +1,17 @@
 """The one place that knows devices: the CPU, and whatever `torch.accelerator` offers."""
 
-import platform
-import subprocess
 import sys
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 
 import psutil
 import torch
 
-from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.cluster.cpu_half import make_half_safe, usable_half_names
+from drivetrain.cluster.processor import read_processor
 from drivetrain.errors import BadInputError
 
 _HALF_TYPES = (torch.bfloat16, torch.float16)
-
-# A 64x64 product is what picks the matrix units that some virtual machines advertise and forbid.
-_HALF_PROBE = """
-import sys, torch
-kind = getattr(torch, sys.argv[1])
-matrix = torch.ones(64, 64, dtype=kind)
-image = torch.ones(1, 16, 16, 16, dtype=kind)
-assert (matrix @ matrix)[0, 0].item() == 64
-torch.nn.functional.conv2d(image, torch.ones(16, 16, 3, 3, dtype=kind))
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +29,7 @@ class Device:
     def description(self) -> str:
         """What a person calls this device."""
         if self.is_cpu:
-            return f"{_cpu_name()}, {torch.get_num_threads()} threads"
+            return f"{read_processor().name}, {torch.get_num_threads()} threads"
         name = getattr(self._module, "get_device_name", None)
         return str(name(self.torch_device)) if name else str(self.torch_device)
 
@@ -75,9 +62,21 @@ class Device:
     def usable_half_types(self) -> tuple[torch.dtype, ...]:
         """The 16-bit types whose products run here; a CPU is asked in a child process, which may die."""
         if self.is_cpu:
-            return tuple(kind for kind in _HALF_TYPES if _cpu_runs(str(kind).removeprefix("torch.")))
+            return tuple(getattr(torch, name) for name in usable_half_names())
         has_bfloat16 = getattr(self._module, "is_bf16_supported", lambda: False)()
         return _HALF_TYPES if has_bfloat16 else (torch.float16,)
+
+    def prepare_half(self, kind: torch.dtype) -> None:
+        """Makes products in a usable 16-bit type safe; to be called before the first one."""
+        if self.is_cpu:
+            make_half_safe(str(kind).removeprefix("torch."))
+
+    @property
+    def hardware(self) -> str | None:
+        """What tells this device from all others, where it says so; processes count devices from 0 each."""
+        properties = getattr(self._module, "get_device_properties", lambda _: None)(self.torch_device)
+        identity = getattr(properties, "uuid", None)
+        return None if identity is None else str(identity)
 
     def synchronise(self) -> None:
         """Waits until the device has done everything it was given."""
@@ -127,28 +126,6 @@ def choose_device(name: str) -> Device:
     return Device(torch_device=device, reason=f"--device {name}")
 
 
-def choose_replica_device(name: str, group: ReplicaGroup) -> Device:
-    """The device of one replica: each has an accelerator of its own, but any number share a CPU."""
-    device = choose_device(name)
-    if device.is_cpu:
-        return device
-    check_enough_devices(device, group.local_size)
-    torch.accelerator.set_device_index(group.local_rank)
-    own = torch.device(device.torch_device.type, group.local_rank)
-    return Device(torch_device=own, reason=f"replica {group.rank} of {group.size}")
-
-
-def check_enough_devices(device: Device, replicas: int) -> None:
-    """Refuses more replicas on this machine than it has accelerators."""
-    if device.is_cpu or replicas <= torch.accelerator.device_count():
-        return
-    there = torch.accelerator.device_count()
-    raise BadInputError(
-        f"--replicas {replicas} needs {replicas} {device.torch_device.type} devices, and here are {there}; "
-        f"--replicas {there} fits, and --device cpu runs any number as processes."
-    )
-
-
 def _automatic_device() -> Device:
     if torch.accelerator.is_available():
         accelerator = torch.accelerator.current_accelerator()
@@ -174,22 +151,6 @@ def _available_devices() -> str:
         assert accelerator is not None
         names += [f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count())]
     return ", ".join(f"--device {name}" for name in names)
-
-
-@cache
-def _cpu_runs(kind: str) -> bool:
-    probe = subprocess.run([sys.executable, "-c", _HALF_PROBE, kind], capture_output=True, check=False)
-    return probe.returncode == 0
-
-
-@cache
-def _cpu_name() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _peak_resident_bytes() -> int:

@@ -1,11 +1,13 @@
 """How a rank joins the others and leaves them again."""
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import psutil
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
@@ -18,6 +20,7 @@ __all__ = ["START_TIMEOUT_S", "join", "join_at", "joined", "leave", "meet"]
 # Ranks reach their first collective as far apart as their hosts read data.
 START_TIMEOUT_S = 600.0
 _INTERFACE = "GLOO_SOCKET_IFNAME"
+_ANY_PORT = 9
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 
@@ -70,8 +73,9 @@ def meet(place: RankPlace, *, timeout_s: float) -> Store:
 
 def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) -> ReplicaGroup:
     """Joins the other ranks that look into the same store."""
-    if place.is_loopback:
-        os.environ.setdefault(_INTERFACE, _LOOPBACK_INTERFACE)
+    interface = _LOOPBACK_INTERFACE if place.is_loopback else _interface_towards(place.address)
+    if interface is not None:
+        os.environ.setdefault(_INTERFACE, interface)
     try:
         dist.init_process_group(
             _backends(device),
@@ -91,6 +95,25 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
         local_rank=place.local_rank,
         local_size=place.local_world_size,
     )
+
+
+def _interface_towards(address: str) -> str | None:
+    """The network by which this host reaches a meeting place on another one.
+
+    Gloo would take that of the host's own name, which many systems give to the loopback.
+    """
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(address, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # Nothing is sent: the system only chooses a way.
+            probe.connect(target)
+            own = probe.getsockname()[0]
+    except OSError:
+        return None
+    for name, addresses in psutil.net_if_addrs().items():
+        if own in (entry.address for entry in addresses):
+            return name
+    return None
 
 
 def _backends(device: str) -> str:

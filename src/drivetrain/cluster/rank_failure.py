@@ -34,6 +34,8 @@ class RankFailure:
     """What a rank ended with, as it said itself or as the launcher saw it.
 
     `is_sentence` tells that `message` was written for the user, and `status` what the command ends with.
+    `place` and `activity` are what an end without a word came from, as in "stage 2 of replica 0" and "during
+    the forward pass of micro-batch 3 of update 7".
     """
 
     rank: int
@@ -47,6 +49,8 @@ class RankFailure:
     signal_number: int | None = None
     traceback_text: str = ""
     is_everywhere: bool = False
+    place: str = ""
+    activity: str = ""
 
     @property
     def is_bad_input(self) -> bool:
@@ -55,13 +59,16 @@ class RankFailure:
     @property
     def sentence(self) -> str:
         """What a person reads: who failed, and how; a mistake that all ranks found needs no rank."""
-        return self.message if self.is_everywhere else f"rank {self.rank} on {self.host} {self._verb}"
+        place = f" ({self.place})" if self.place else ""
+        return self.message if self.is_everywhere else f"rank {self.rank} on {self.host}{place} {self._verb}"
 
     @property
     def _verb(self) -> str:
+        activity = f" {self.activity}" if self.activity else ""
         if self.signal_number is not None:
-            return f"was ended by {signal.Signals(self.signal_number).name}; {self.message}"
-        return f"failed: {self.message}"
+            return f"was ended by {signal.Signals(self.signal_number).name}{activity}; {self.message}"
+        lost_touch = self.is_consequence and not self.is_sentence
+        return f"{'lost touch with another rank' if lost_touch else 'failed'}{activity}: {self.message}"
 
     def as_error(self) -> DrivetrainError:
         """The error for the user, with the rank's own traceback as its cause."""

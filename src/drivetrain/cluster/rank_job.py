@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from drivetrain.cluster.activity_note import make_note_file, read_note
 from drivetrain.cluster.nameless_file import NamelessFile
 from drivetrain.cluster.rank_failure import RankFailure
 from drivetrain.cluster.rank_place import RankPlace
@@ -153,6 +154,7 @@ class RankJob:
             has_terminal=self._has_terminal and rank == 0,
             output=NamelessFile(),
             stacks=NamelessFile(),
+            note=make_note_file(),
         )
         process = context.Process(
             target=run_rank, args=(start, self._target, self._args[rank]), name=f"drivetrain rank {rank}"
@@ -189,8 +191,11 @@ class RankJob:
 
     def _unreported_failure(self, rank: int, *, status: int) -> RankFailure:
         where = f"its output is in {self._logs[rank]}" if rank in self._logs else "it left no message"
+        place, activity = read_note(self._starts[rank].note)
         return RankFailure(
             rank=rank,
+            place=place,
+            activity=activity,
             host=self.host,
             time_s=time.time(),
             message=f"{where}." if status < 0 else f"exit status {status}; {where}.",
@@ -221,6 +226,7 @@ class RankJob:
         for start in self._starts:
             start.output.close()
             start.stacks.close()
+            start.note.close()
 
 
 def _text(file: NamelessFile) -> str:

@@ -7,21 +7,34 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from drivetrain.cluster.activity_note import take_up_note
 from drivetrain.cluster.environment import place_variables
+from drivetrain.cluster.failing_layer import failing_layer
 from drivetrain.cluster.nameless_file import NamelessFile
 from drivetrain.cluster.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.cluster.rank_failure import RankFailure, is_consequence
 from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.errors import DrivetrainError
 
-__all__ = ["CLEAN_STATUSES", "FORWARDED", "STACK_SIGNAL", "RankStart", "failure_of", "keep_log", "run_rank"]
+__all__ = [
+    "CLEAN_STATUSES",
+    "FORWARDED",
+    "STACK_SIGNAL",
+    "RankStart",
+    "failure_of",
+    "keep_log",
+    "keep_logs_by",
+    "print_to",
+    "run_rank",
+]
 
 # Done; time is up; stopped by SIGINT and by SIGTERM.
 CLEAN_STATUSES = (0, 75, 130, 143)
@@ -36,7 +49,7 @@ class RankStart:
     """What a rank process is born with: its place and its way back to the launcher.
 
     `output` is where the output of a rank without a terminal waits for `keep_log`; to `stacks` it writes what
-    its threads are doing when it is asked by STACK_SIGNAL.
+    its threads are doing when it is asked by STACK_SIGNAL, to `note` all the time what it is at.
     """
 
     place: RankPlace
@@ -45,10 +58,13 @@ class RankStart:
     listener: socket.socket | None
     output: NamelessFile
     stacks: NamelessFile
+    note: NamelessFile
     has_terminal: bool
 
 
-_redirected: RankStart | None = None
+KeepLog = Callable[[Path], None]
+
+_keep: KeepLog | None = None
 
 
 def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[Any, ...]) -> None:
@@ -71,14 +87,26 @@ def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[An
 
 def keep_log(path: Path) -> None:
     """Keeps what this rank has printed, and what it will, in `path`; a rank with a terminal goes on there."""
-    if _redirected is None:
-        return
+    if _keep is not None:
+        _keep(path)
+
+
+@contextmanager
+def keep_logs_by(keep: KeepLog) -> Iterator[None]:
+    """Inside, this is what `keep_log` does."""
+    global _keep
+    former, _keep = _keep, keep
+    try:
+        yield
+    finally:
+        _keep = former
+
+
+def print_to(out: int, err: int) -> None:
+    """This process and what it starts print to these files from now on."""
     _flush()
-    with path.open("ab", buffering=0) as log:
-        log.write(_redirected.output.read())
-        _print_to(log.fileno())
-    _redirected.output.clear()
-    _redirected.channel.send(path)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
 
 
 def failure_of(error: BaseException, *, rank: int) -> RankFailure:
@@ -89,13 +117,19 @@ def failure_of(error: BaseException, *, rank: int) -> RankFailure:
         rank=rank,
         host=socket.gethostname(),
         time_s=time.time(),
-        message=str(error) if is_sentence else "".join(traceback.format_exception_only(error)).strip(),
+        message=str(error) if is_sentence else _described(error),
         status=_status_of(error),
         is_sentence=is_sentence,
         is_consequence=is_consequence(error),
         is_interrupt=is_interrupt,
         traceback_text="".join(traceback.format_exception(error)),
     )
+
+
+def _described(error: BaseException) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip()
+    layer = failing_layer(error)
+    return text if layer is None else f"{text} (in layer {layer})"
 
 
 def _status_of(error: BaseException) -> int:
@@ -117,6 +151,7 @@ def _begin(start: RankStart) -> None:
     watch_parent(start.launcher_pid)
     if not start.has_terminal:
         _redirect(start)
+    take_up_note(start.note)
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, file=start.stacks.fileno())
     place = start.place
@@ -127,15 +162,18 @@ def _begin(start: RankStart) -> None:
 
 
 def _redirect(start: RankStart) -> None:
-    global _redirected
-    _print_to(start.output.fileno())
-    _redirected = start
+    global _keep
+    print_to(start.output.fileno(), start.output.fileno())
+    _keep = partial(_keep_output, start)
 
 
-def _print_to(file_descriptor: int) -> None:
+def _keep_output(start: RankStart, path: Path) -> None:
     _flush()
-    for standard in (1, 2):
-        os.dup2(file_descriptor, standard)
+    with path.open("ab", buffering=0) as log:
+        log.write(start.output.read())
+        print_to(log.fileno(), log.fileno())
+    start.output.clear()
+    start.channel.send(path)
 
 
 def _flush() -> None:

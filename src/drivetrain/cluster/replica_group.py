@@ -1,14 +1,16 @@
 """The replicas of a training, as one of them sees them: who it is, and what all do together."""
 
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from drivetrain.cluster.host import host_key
+from drivetrain.cluster.wait_clock import WaitClock
 
 __all__ = ["ALONE", "ReplicaGroup"]
 
@@ -17,7 +19,7 @@ __all__ = ["ALONE", "ReplicaGroup"]
 class ReplicaGroup:
     """Every method is a collective: all members call it, in the same order. Alone, all are free.
 
-    `local_rank` and `local_size` count the members on this host.
+    `local_rank` and `local_size` count the members on this host; `waits` is how long sums were waited for.
     """
 
     rank: int = 0
@@ -25,6 +27,7 @@ class ReplicaGroup:
     local_rank: int = 0
     local_size: int = 1
     process_group: dist.ProcessGroup | None = None
+    waits: WaitClock = field(default_factory=WaitClock, compare=False, repr=False)
 
     @property
     def is_first(self) -> bool:
@@ -37,8 +40,7 @@ class ReplicaGroup:
             return _nothing
         work = dist.all_reduce(values, group=self.process_group, async_op=True)
         assert work is not None
-        wait: Callable[[], object] = work.wait
-        return wait
+        return self.waits.timed(work.wait, device=values.device)
 
     def sum_(self, values: Tensor) -> None:
         """Adds up `values` over all members, in place."""
@@ -71,15 +73,22 @@ class ReplicaGroup:
         if size == 1 or self.size == 1:
             return ALONE
         if size == self.size:
-            return self
+            return self.timed_apart()
         first = self.rank - self.rank % size
         ranks = [self._global_rank(rank) for rank in range(first, first + size)]
         # Only the part's own members meet, so that a part can be cut again.
         group = dist.new_group(ranks, timeout=self._timeout, use_local_synchronization=True)
-        part = ReplicaGroup(rank=self.rank % size, size=size, process_group=group)
-        hosts = part.gather(socket.gethostname())
-        host = hosts[part.rank]
-        return replace(part, local_rank=hosts[: part.rank].count(host), local_size=hosts.count(host))
+        return ReplicaGroup(rank=self.rank % size, size=size, process_group=group).counted_by_host()
+
+    def timed_apart(self) -> "ReplicaGroup":
+        """The same members, whose waits are counted apart from this group's."""
+        return self if self.size == 1 else replace(self, waits=WaitClock())
+
+    def counted_by_host(self) -> "ReplicaGroup":
+        """The same members with those of each host counted; a collective too."""
+        hosts = self.gather(host_key())
+        host = hosts[self.rank]
+        return replace(self, local_rank=hosts[: self.rank].count(host), local_size=hosts.count(host))
 
     def set_timeout(self, seconds: float) -> None:
         """How long a collective, of this group or of any part, may wait from now on before it fails."""

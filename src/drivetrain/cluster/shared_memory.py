@@ -1,64 +1,79 @@
 """One piece of memory for all ranks of a host, instead of a copy in each."""
 
+import math
+import mmap
 import os
-import socket
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from drivetrain.cluster.host import host_key
 from drivetrain.cluster.replica_group import ReplicaGroup
 
-__all__ = ["shared_tensors"]
+__all__ = ["Layout", "shared_arrays"]
 
-_MEMORY_FILES = Path("/dev/shm")
-
-
-Layout = tuple[tuple[int, ...], torch.dtype]
+Layout = tuple[tuple[int, ...], np.dtype[Any]]
 
 
-def shared_tensors(
-    layouts: Sequence[Layout], *, group: ReplicaGroup, fill: Callable[[list[Tensor]], None]
-) -> list[Tensor]:
-    """Tensors on the CPU that the first rank of each host fills and the others see; a collective.
+def shared_arrays(
+    layouts: Sequence[Layout], *, group: ReplicaGroup, fill: Callable[[list[NDArray[Any]]], None]
+) -> list[NDArray[Any]]:
+    """Arrays that the first rank of each host fills and the others see; a collective.
 
-    Nobody may write to them after that. The memory is given back when the last rank lets go of it.
+    Nobody may write to them after that. The memory has no name that could outlive a rank, and is given back
+    when the last one lets go of it, however it ends.
     """
-    if max(group.gather(group.local_size)) == 1:
-        own = [torch.empty(shape, dtype=dtype) for shape, dtype in layouts]
+    hosts = group.gather(host_key())
+    if len(set(hosts)) == group.size:
+        own = [np.empty(shape, dtype=dtype) for shape, dtype in layouts]
         fill(own)
         return own
-    leads = group.local_rank == 0
-    paths = [_new_file() for _ in layouts] if leads else None
-    try:
-        if paths is not None:
-            fill(_mapped(paths, layouts))
-        # The others hear of the files once they are full.
-        tensors = _mapped(_paths_on_this_host(paths, group), layouts)
+    first = hosts.index(hosts[group.rank])
+    if first != group.rank:
+        # The others hear of the memory once it is full.
+        arrays = _mapped(group.gather(None)[first], layouts)
         group.barrier()
+        return arrays
+    with _memory_files(len(layouts)) as paths:
+        arrays = _mapped(paths, layouts)
+        fill(arrays)
+        group.gather(paths)
+        group.barrier()
+    return arrays
+
+
+@contextmanager
+def _memory_files(count: int) -> Iterator[list[str]]:
+    """Files that lie in memory, by paths under which other ranks can open them while the block runs."""
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryDirectory(prefix="drivetrain-") as folder:
+            yield [str(Path(folder) / str(number)) for number in range(count)]
+        return
+    handles = [os.memfd_create("drivetrain-data") for _ in range(count)]
+    try:
+        yield [f"/proc/{os.getpid()}/fd/{handle}" for handle in handles]
     finally:
-        for path in paths or ():
-            path.unlink()
-    return tensors
+        for handle in handles:
+            os.close(handle)
 
 
-def _new_file() -> Path:
-    folder = _MEMORY_FILES if _MEMORY_FILES.is_dir() and os.access(_MEMORY_FILES, os.W_OK) else None
-    handle, name = tempfile.mkstemp(prefix="drivetrain-", dir=folder)
-    os.close(handle)
-    return Path(name)
+def _mapped(paths: Sequence[str], layouts: Sequence[Layout]) -> list[NDArray[Any]]:
+    return [_map(path, layout) for path, layout in zip(paths, layouts, strict=True)]
 
 
-def _paths_on_this_host(paths: list[Path] | None, group: ReplicaGroup) -> list[Path]:
-    """The files that the first rank of this host made."""
-    host = socket.gethostname()
-    return next(files for name, files in group.gather((host, paths)) if name == host and files)
-
-
-def _mapped(paths: list[Path], layouts: Sequence[Layout]) -> list[Tensor]:
-    return [
-        torch.from_file(str(path), shared=True, size=torch.Size(shape).numel(), dtype=dtype).view(shape)
-        for path, (shape, dtype) in zip(paths, layouts, strict=True)
-    ]
+def _map(path: str, layout: Layout) -> NDArray[Any]:
+    shape, dtype = layout
+    size = max(1, math.prod(shape) * dtype.itemsize)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.fstat(handle).st_size < size:
+            os.ftruncate(handle, size)
+        memory = mmap.mmap(handle, size)
+    finally:
+        os.close(handle)
+    return np.frombuffer(memory, dtype=dtype, count=math.prod(shape)).reshape(shape)

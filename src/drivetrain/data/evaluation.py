@@ -10,7 +10,7 @@ from drivetrain.data.host_batch import HostBatch, HostPreparation
 from drivetrain.data.loader import BatchLoader, HostBatches
 from drivetrain.data.micro_batch import MicroBatch
 from drivetrain.data.preprocess import Preparation
-from drivetrain.data.resident import ResidentData
+from drivetrain.data.resident_data import ResidentData
 from drivetrain.data.source import Source
 
 
@@ -56,10 +56,10 @@ class EvaluationFeed:
 
     def _resident(self, data: ResidentData) -> Iterator[MicroBatch]:
         for first, stop in self._ranges:
-            rows = data.images[first:stop]
+            rows, stored_labels = data.span(first, stop)
             # A model may write into its input; floating samples would be the resident ones themselves.
             stored = data.as_images(rows.clone() if rows.is_floating_point() else rows)
-            images, labels = self._preprocess.both(stored, data.labels[first:stop])
+            images, labels = self._preprocess.both(stored, stored_labels)
             yield MicroBatch(images, labels, None, self._indices(first, stop))
 
     def _streamed(self) -> Iterator[MicroBatch]:

@@ -36,9 +36,12 @@ class MaskedImages(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class HeldMaskedImages:
-    """Masked images of one size that lie in memory: (samples, height, width, channels) each."""
+    """Masked images of one size that lie in memory: (samples, height, width, channels) each.
+
+    The arrays may move to memory that ranks share (`held_once.py`); their values stay.
+    """
 
     images: NDArray[Any]
     masks: NDArray[np.uint8]

@@ -1,7 +1,6 @@
 """A data set that lies on the device whole: an update is one gather, without a word from the host."""
 
 from collections.abc import Iterator
-from functools import partial
 from math import ceil
 from time import perf_counter
 
@@ -11,58 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.cluster.shared_memory import shared_tensors
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, replica_slots, without_padding
-from drivetrain.data.preprocess import Preparation, channels_last_view
-from drivetrain.data.source import DataSpec, Source, index_chunks, require_labels
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.resident_data import ResidentData
+from drivetrain.data.source import Source
 
 _MOST_INDICES_PER_BLOCK = 2**22
-
-
-class ResidentData:
-    """All samples of a source in device memory, as the source gives them."""
-
-    def __init__(
-        self,
-        source: Source,
-        *,
-        preprocess: Preparation,
-        device: torch.device,
-        group: ReplicaGroup = ALONE,
-    ) -> None:
-        spec = preprocess.spec
-        self._shape = (-1, spec.height, spec.width, spec.channels)
-        pixels = spec.height * spec.width * spec.channels
-        one_label = torch.from_numpy(source.fetch(np.zeros(1, dtype=np.int64))[1])
-        layouts = [
-            ((len(source), pixels), getattr(torch, spec.image_dtype)),
-            ((len(source), *one_label.shape[1:]), one_label.dtype),
-        ]
-        fill = partial(_fill, source=source, spec=spec)
-        if device.type == "cpu":
-            self.images, self.labels = shared_tensors(layouts, group=group, fill=fill)
-        else:
-            self.images, self.labels = (
-                torch.empty(shape, dtype=dtype, device=device) for shape, dtype in layouts
-            )
-            fill([self.images, self.labels])
-
-    def as_images(self, rows: Tensor) -> Tensor:
-        """Rows of pixels as images in channels-last memory format."""
-        return channels_last_view(rows.view(self._shape))
-
-
-def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
-    """Copies all samples, images as rows of pixels."""
-    rows, all_labels = tensors
-    for indices in index_chunks(len(source), sample_bytes=spec.image_bytes):
-        images, labels = source.fetch(indices)
-        require_labels(labels, num_classes=spec.num_classes)
-        here = slice(int(indices[0]), int(indices[-1]) + 1)
-        rows[here] = torch.from_numpy(images).reshape(-1, rows.shape[1])
-        all_labels[here] = torch.from_numpy(labels)
 
 
 class ResidentFeed:
@@ -113,8 +68,8 @@ class ResidentFeed:
             self._load_block(update)
         place = update - self._block.start
         rows = self._rows[place]
-        images = self._data.images.index_select(0, rows).view(self._images_shape).unbind(0)
-        labels = self._data.labels.index_select(0, rows)
+        pixels, labels = self._data.take(rows)
+        images = pixels.view(self._images_shape).unbind(0)
         labels_of = labels.view(*self._images_shape[:2], *labels.shape[1:]).unbind(0)
         weights = self._weights.get(update)
         for index, slots in enumerate(self._slots):

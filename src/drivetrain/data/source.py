@@ -113,9 +113,12 @@ class DataSplits:
     bad_samples: tuple[BadSample, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ArraySource:
-    """Samples that lie in memory: images (samples, height, width, channels) and one label each."""
+    """Samples that lie in memory: images (samples, height, width, channels) and one label each.
+
+    The arrays may move to memory that ranks share (`held_once.py`); their values stay.
+    """
 
     images: NDArray[Any]
     labels: NDArray[np.int64]

@@ -1,0 +1,108 @@
+"""The samples of a source in device memory whole, for whoever feeds them."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.cluster.shared_memory import Layout, shared_arrays
+from drivetrain.data.held_samples import HeldSamples, held_samples
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.source import DataSpec, Source, index_chunks, require_labels
+
+__all__ = ["ResidentData"]
+
+
+class ResidentData:
+    """All samples of a source in device memory, as the source gives them.
+
+    On a CPU a source that lies in memory already is not copied: its samples are taken where they are.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        preprocess: Preparation,
+        device: torch.device,
+        group: ReplicaGroup = ALONE,
+    ) -> None:
+        spec = preprocess.spec
+        self._shape = (-1, spec.height, spec.width, spec.channels)
+        held = held_samples(source, spec=spec) if device.type == "cpu" else None
+        # All ranks go the same way: a copy is made by all of them together.
+        if all(group.gather(held is not None)):
+            assert held is not None
+            _require_held_labels(held, spec=spec)
+        else:
+            held = None
+        places = None if held is None else held.places
+        self._places = None if places is None else torch.from_numpy(places)
+        self._images, self._labels = (
+            _copied(source, spec=spec, device=device, group=group) if held is None else _rows_of(held)
+        )
+
+    def take(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """The pixels of some samples, a row each, and their labels; copies."""
+        rows = samples if self._places is None else self._places[samples]
+        return self._images.index_select(0, rows), self._labels.index_select(0, rows)
+
+    def span(self, first: int, stop: int) -> tuple[Tensor, Tensor]:
+        """The pixels of consecutive samples, a row each, and their labels; not to be written to."""
+        if self._places is not None:
+            return self.take(torch.arange(first, stop))
+        return self._images[first:stop], self._labels[first:stop]
+
+    def as_images(self, rows: Tensor) -> Tensor:
+        """Rows of pixels as images in channels-last memory format."""
+        return channels_last_view(rows.view(self._shape))
+
+
+def _rows_of(held: HeldSamples) -> list[Tensor]:
+    """Tensors over the arrays themselves, images as rows of pixels."""
+    return [torch.from_numpy(held.images).flatten(1), torch.from_numpy(held.labels)]
+
+
+def _require_held_labels(held: HeldSamples, *, spec: DataSpec) -> None:
+    samples = len(held.labels) if held.places is None else len(held.places)
+    for chunk in index_chunks(samples, sample_bytes=held.labels[:1].nbytes):
+        rows = chunk if held.places is None else held.places[chunk]
+        require_labels(held.labels[rows], num_classes=spec.num_classes)
+
+
+def _copied(source: Source, *, spec: DataSpec, device: torch.device, group: ReplicaGroup) -> list[Tensor]:
+    """All samples of a source, in memory that the ranks of a host share where that is the CPU's."""
+    pixels = spec.height * spec.width * spec.channels
+    one_label = source.fetch(np.zeros(1, dtype=np.int64))[1]
+    layouts: list[Layout] = [
+        ((len(source), pixels), np.dtype(spec.image_dtype)),
+        ((len(source), *one_label.shape[1:]), one_label.dtype),
+    ]
+    fill = partial(_fill, source=source, spec=spec)
+    if device.type == "cpu":
+        arrays = shared_arrays(layouts, group=group, fill=lambda empty: fill(_as_tensors(empty)))
+        return _as_tensors(arrays)
+    tensors = [
+        torch.empty(shape, dtype=getattr(torch, dtype.name), device=device) for shape, dtype in layouts
+    ]
+    fill(tensors)
+    return tensors
+
+
+def _as_tensors(arrays: list[NDArray[Any]]) -> list[Tensor]:
+    return [torch.from_numpy(array) for array in arrays]
+
+
+def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
+    """Copies all samples, images as rows of pixels."""
+    rows, all_labels = tensors
+    for indices in index_chunks(len(source), sample_bytes=spec.image_bytes):
+        images, labels = source.fetch(indices)
+        require_labels(labels, num_classes=spec.num_classes)
+        here = slice(int(indices[0]), int(indices[-1]) + 1)
+        rows[here] = torch.from_numpy(images).reshape(-1, rows.shape[1])
+        all_labels[here] = torch.from_numpy(labels)
