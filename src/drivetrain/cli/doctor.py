@@ -1,0 +1,56 @@
+"""`drivetrain doctor`: whether this machine is fit for training, and what was found on it."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drivetrain.errors import DrivetrainError
+
+if TYPE_CHECKING:
+    from drivetrain.doctor.finding import Finding
+
+_WIDTH_OF_A_PIPE = 160
+_FIT = "This machine is fit for training."
+_UNFIT = "No training runs here before the problems are solved."
+_STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examines and explains; the status is 1 where something would keep a training from running."""
+    from drivetrain.doctor.examine import examine, is_fit
+
+    findings = examine(Path.cwd())
+    fit = is_fit(findings)
+    if args.json:
+        report = {"fit": fit, "findings": [finding.as_json() for finding in findings]}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    else:
+        _print_table(findings, fit=fit)
+    return 0 if fit else DrivetrainError.exit_status
+
+
+def _print_table(findings: "list[Finding]", *, fit: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_PIPE)
+    table = Table("topic", "", "what was found", box=None)
+    for finding in findings:
+        status = f"[{_STYLES[finding.status]}]{finding.status}[/]"
+        table.add_row(finding.topic, status, _unmarked(finding.sentence))
+    console.print(table)
+    console.print(_FIT if fit else _UNFIT, highlight=False)
+
+
+def _unmarked(sentence: str) -> str:
+    """Brackets of a path or a message are no markup."""
+    from rich.markup import escape
+
+    return escape(sentence)

@@ -1,0 +1,74 @@
+"""Which vector units the processor has, and whether 16-bit products run on them."""
+
+from drivetrain.cluster.cpu_half import SAFE_ISA, HalfSupport, chosen_isa, half_support
+from drivetrain.cluster.half_probe import HALF_TYPES, ISA_VARIABLE, Verdict
+from drivetrain.cluster.processor import read_processor
+from drivetrain.doctor.finding import Finding, note, ok
+
+__all__ = ["check_half_types", "check_processor"]
+
+_UNITS = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_bf16": "AVX-512 bfloat16",
+    "avx512_fp16": "AVX-512 float16",
+    "amx_bf16": "AMX bfloat16",
+    "amx_fp16": "AMX float16",
+    "asimd": "NEON",
+    "sve": "SVE",
+    "bf16": "bfloat16",
+}
+
+
+def check_processor() -> Finding:
+    """What it advertises, which is not yet what it runs."""
+    processor = read_processor()
+    units = [name for feature, name in _UNITS.items() if feature in processor.features]
+    return ok("processor", f"{processor.name}; advertises {', '.join(units) or 'no vector units we know'}.")
+
+
+def check_half_types() -> list[Finding]:
+    """What child processes found, and what Drivetrain does about it."""
+    return [_explained(half_support(kind)) for kind in HALF_TYPES]
+
+
+def _explained(support: HalfSupport) -> Finding:
+    topic, kind = f"CPU {support.kind}", support.kind
+    if support.as_is == Verdict.WORKS:
+        return ok(
+            topic, f"--precision 16.32 --half-type {kind} runs on this CPU{_units(kind)}{_by_choice()}."
+        )
+    if support.must_be_held:
+        return ok(
+            topic,
+            f"the processor advertises matrix units (AMX) and forbids them: {kind} products end a process. "
+            f"Drivetrain sets {ISA_VARIABLE}={SAFE_ISA} by itself when they are asked for, and they run "
+            "without these units.",
+        )
+    return note(topic, f"{_why_not(support)}; --precision 32.32, the default of a CPU, is not concerned.")
+
+
+def _units(kind: str) -> str:
+    features = read_processor().features
+    short = {"bfloat16": "bf16", "float16": "fp16"}[kind]
+    if f"amx_{short}" in features:
+        return ", matrix units (AMX) included"
+    if f"avx512_{short}" in features or (short == "bf16" and "bf16" in features):
+        return " with instructions of its own"
+    return ", but without instructions of its own: less memory, no more speed"
+
+
+def _by_choice() -> str:
+    chosen = chosen_isa()
+    return "" if chosen is None else f" (oneDNN is held to {chosen} by the environment)"
+
+
+def _why_not(support: HalfSupport) -> str:
+    if support.as_is == Verdict.DIES:
+        chosen = chosen_isa()
+        if chosen is not None:
+            return f"{support.kind} products end a process under {ISA_VARIABLE}={chosen}; {SAFE_ISA} may do"
+        return f"{support.kind} products end a process, whatever instructions are allowed, and are refused"
+    if support.as_is == Verdict.REFUSED:
+        return f"torch has no {support.kind} products on this CPU, and they are refused"
+    return f"whether {support.kind} products run could not be found out, and they are refused"

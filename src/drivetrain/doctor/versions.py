@@ -1,0 +1,98 @@
+"""Python, torch and what is optional beside them."""
+
+import platform
+import re
+import shutil
+import sysconfig
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from os import environ
+from pathlib import Path
+
+from drivetrain.doctor.finding import Finding, note, ok, problem
+
+__all__ = ["check_compiler", "check_optional_packages", "check_python", "check_torch"]
+
+# What torch.compile looks for, in its order.
+_COMPILERS = ("g++", "clang++", "c++", "cl")
+_PART = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
+# Of a package: what works with it, and how it comes.
+_OPTIONAL = {
+    "tensorboard": ("--tensorboard writes its logs", "pip install tensorboard"),
+    "wandb": ("--wandb reports to Weights & Biases", "pip install 'drivetrain[wandb]'"),
+    "timm": ("--model takes a function of yours that makes one of its models", "pip install timm"),
+    "onnx": ("`drivetrain export` writes ONNX files", "pip install 'drivetrain[onnx]'"),
+}
+
+
+def check_python() -> Finding:
+    """Older ones do not get this far."""
+    return ok("python", f"Python {platform.python_version()} ({platform.system()} {platform.machine()}).")
+
+
+def check_torch() -> Finding:
+    """Whether torch can be imported, and is of a version that this was tried with."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        why = " ".join(str(error).split())
+        return problem("torch", f"torch cannot be imported ({why}); install torch{_wanted_torch()}.")
+    found = str(torch.__version__)
+    if not _is_within(found, _wanted_torch()):
+        return note("torch", f"torch {found} is untried; torch{_wanted_torch()} is what Drivetrain is for.")
+    return ok("torch", f"torch {found}, within {_wanted_torch()}.")
+
+
+def check_compiler() -> Finding:
+    """torch.compile writes C++ on a CPU, and a little of it for accelerators."""
+    named = environ.get("CXX")
+    compiler = next(filter(shutil.which, [named] if named else _COMPILERS), None)
+    if compiler is None:
+        missing = f"CXX={named} is no program" if named else "there is no C++ compiler"
+        return note("compiler", f"{missing}, so --compile on does not work; g++ or clang++ is enough.")
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return note(
+            "compiler",
+            f"{compiler} is there, but Python.h is not, which --compile on needs on a CPU; install Python's "
+            "development files.",
+        )
+    return ok("compiler", f"{compiler} for --compile on.")
+
+
+def check_optional_packages() -> list[Finding]:
+    """What each of them would enable."""
+    return [_check_package(name) for name in _OPTIONAL]
+
+
+def _check_package(name: str) -> Finding:
+    enables, command = _OPTIONAL[name]
+    if find_spec(name) is None:
+        return ok(name, f"not installed; with it {enables} ({command}).")
+    try:
+        return ok(name, f"{name} {version(name)}: {enables}.")
+    except PackageNotFoundError:
+        return ok(name, f"{name}: {enables}.")
+
+
+def _wanted_torch() -> str:
+    """As in `>=2.11,<2.14`; empty where Drivetrain is not installed as a package."""
+    try:
+        requirements: Sequence[str] = requires("drivetrain") or ()
+    except PackageNotFoundError:
+        return ""
+    wanted = next((line for line in requirements if re.match(r"torch\b(?![-_])", line)), "")
+    return ",".join(sorted((sign + number for sign, number in _PART.findall(wanted)), reverse=True))
+
+
+def _is_within(found: str, wanted: str) -> bool:
+    numbers = _numbers(found)
+    return all(
+        numbers >= _numbers(number) if sign == ">=" else numbers < _numbers(number)
+        for sign, number in _PART.findall(wanted)
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    start = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(map(int, start.group().split("."))) if start else ()
