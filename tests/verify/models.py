@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from drivetrain.pipeline.marks import assign_stages
+
 
 class Noisy(nn.Module):
     """Draws noise for the whole micro-batch from torch's own generator, so the cut changes its result."""
@@ -49,3 +51,25 @@ class Float32Only(Plain):
     def forward(self, images: Tensor) -> Tensor:
         kernel = torch.ones(images.shape[1], 1, 1, 1)
         return super().forward(nn.functional.conv2d(images, kernel, groups=images.shape[1]))
+
+
+class Silent(Plain):
+    """Nothing it has learnt, or could learn, reaches its output."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) * 0
+
+
+class Branching(Plain):
+    """Looks at its images before it decides what to do, which no graph of layers can tell."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(-images if images.mean() < -1e9 else images)
+
+
+class Marked(Plain):
+    """Says itself which of its modules belong to which of three stages."""
+
+    def __init__(self, *, channels: int, num_classes: int) -> None:
+        super().__init__(channels=channels, num_classes=num_classes)
+        assign_stages({"conv": 0, "norm": 1, "drop": 2, "line": 2}, self)

@@ -1,25 +1,13 @@
-"""Which layouts there are, and which of them are comparable."""
+"""How layouts are written."""
 
 import pytest
 
 from drivetrain.errors import BadInputError
-from drivetrain.verify.layouts import (
-    Cut,
-    Layout,
-    choose_layouts,
-    pair_with_references,
-    parse_cuts,
-    reference_of,
-)
-
-WITH_NORM = reference_of(micro=4, group=1, global_batch=8, has_batch_norm=True)
-WITHOUT_NORM = reference_of(micro=4, group=1, global_batch=8, has_batch_norm=False)
-
-
-def _usual(*, has_batch_norm: bool, own: tuple[Cut, ...] = ()) -> list[str]:
-    reference = WITH_NORM if has_batch_norm else WITHOUT_NORM
-    chosen = choose_layouts((), own=own, reference=reference, group=1, has_batch_norm=has_batch_norm)
-    return [layout.name for layout in chosen]
+from drivetrain.pipeline.settings import stage_settings
+from drivetrain.recipe.layout import device_of_stage, stage_count
+from drivetrain.recipe.schema import Recipe
+from drivetrain.verify.cuts import Cut, Layout
+from drivetrain.verify.layouts import parse_cuts
 
 
 def test_cuts_are_read_as_they_are_named() -> None:
@@ -31,6 +19,47 @@ def test_cuts_are_read_as_they_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "cut", "ranks"),
+    [
+        ("stages=2,schedule=gpipe", Cut(stages=2, schedule="gpipe"), 2),
+        ("replicas=2,stages=3,schedule=interleaved", Cut(replicas=2, stages=3), 6),
+        (
+            "stages=4,split_by=parameters,schedule=grouped,mapping=0 1 1 0,recomputation=true",
+            Cut(
+                stages=4, split_by="parameters", schedule="grouped", mapping=(0, 1, 1, 0), recomputation=True
+            ),
+            2,
+        ),
+        (
+            "splits=a b,schedule=interleaved,recomputation=0 2,offloading=1,processes=1",
+            Cut(stages=3, splits=("a", "b"), recomputation=(0, 2), offloading=(1,), processes=1),
+            1,
+        ),
+        ("recomputation=true,offloading=true", Cut(recomputation=True, offloading=True), 1),
+    ],
+)
+def test_cut_models_are_read_as_they_are_named(text: str, cut: Cut, ranks: int) -> None:
+    assert parse_cuts(text) == (cut,)
+    assert (cut.name, cut.ranks) == (text, ranks)
+
+
+def test_stages_become_the_fields_of_a_recipe_that_reads_them_alike() -> None:
+    cut = Cut(stages=3, splits=("a", "b"), mapping=(0, 1, 0), recomputation=(0, 2), offloading=(0, 2))
+    recipe = Recipe.model_validate(Layout.of(cut, global_batch=8).recipe_changes())
+    assert (stage_count(recipe), device_of_stage(recipe)) == (3, (0, 1, 0))
+    found = stage_settings(recipe, live=(1, 1, 1))
+    assert [one.recomputes for one in found] == [one.offloads for one in found] == [True, False, True]
+    assert stage_count(Recipe.model_validate(Layout(micro=8).recipe_changes())) == 1
+
+
+def test_one_process_plays_all_devices_of_all_replicas() -> None:
+    layout = Layout(replicas=4, accumulation=2, group=2, micro=3, stages=4, schedule="gpipe")
+    played = Layout.of(layout.played(), global_batch=layout.global_batch)
+    assert (played.ranks, played.replicas, played.schedule) == (1, 1, "gpipe")
+    assert played.normalised_set == layout.normalised_set
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("replica=2", "Did you mean replicas?"),
@@ -38,6 +67,16 @@ def test_cuts_are_read_as_they_are_named() -> None:
         ("replicas=0", "replicas needs one whole number from 1, as in replicas=2."),
         ("replicas=2,replicas=2", "needs one whole number"),
         ("replicas=4,group=3", "replicas=3,group=3 works."),
+        ("stages=2,schedule=gipe", "schedule needs one of sequential, grouped, interleaved, gpipe"),
+        ("schedule=gpipe", "has no effect on a model in one piece"),
+        ("stages=4,mapping=0 1", "names 2 devices for 4 stages"),
+        ("stages=2,mapping=0 x", "mapping needs the device of each stage, as in mapping=0 1 1 0."),
+        ("stages=2,recomputation=2", "the stages are 0 to 1"),
+        ("stages=2,recomputation=no", "recomputation needs true, or the numbers of stages"),
+        ("splits=a b,stages=2", "cut the model into 3 stages"),
+        ("stages=2,split_by=size", "split_by needs one of cost, parameters, time"),
+        ("replicas=2,stages=2,processes=1", "processes=1 plays the devices of one replica"),
+        ("stages=2,processes=2", "processes needs 1"),
     ],
 )
 def test_what_is_no_layout_is_refused(text: str, said: str) -> None:
@@ -46,45 +85,18 @@ def test_what_is_no_layout_is_refused(text: str, said: str) -> None:
     assert said in str(refusal.value)
 
 
-def test_the_reference_is_uncut_unless_batch_norm_needs_the_micro_batch() -> None:
-    assert Layout(micro=8) == WITHOUT_NORM
-    assert Layout(micro=4, accumulation=2) == WITH_NORM
-    grouped = reference_of(micro=2, group=2, global_batch=8, has_batch_norm=True)
-    assert grouped == Layout(micro=4, accumulation=2)
+def test_one_process_of_the_same_sets_is_cut_in_no_other_way() -> None:
+    layout = Layout(replicas=4, accumulation=3, group=2, micro=5)
+    assert layout.in_one_process() == Layout(micro=10, accumulation=6)
+    assert Layout.of(layout, global_batch=layout.global_batch) == layout
+    assert layout.ranks == 4
 
 
-def test_the_usual_layouts() -> None:
-    plain = ["accumulation=2", "accumulation=4", "replicas=2", "replicas=4", "replicas=2,accumulation=2"]
-    assert _usual(has_batch_norm=False) == plain
-    groups = ["replicas=2,accumulation=2,group=2", "replicas=4,group=2"]
-    assert _usual(has_batch_norm=True) == [*plain[1:], *groups]
-    assert _usual(has_batch_norm=False, own=(Cut(replicas=8),))[0] == "replicas=8"
-
-
-def test_a_layout_is_compared_where_the_same_samples_are_normalised_together() -> None:
-    layouts = [
-        Layout.of(cut, global_batch=8)
-        for cut in parse_cuts("replicas=2;replicas=4,group=2;replicas=4;accumulation=4;replicas=4,group=4")
-    ]
-    pairs = pair_with_references(layouts, reference=WITH_NORM, has_batch_norm=True)
-    assert [pair.reference for pair in pairs] == [
-        WITH_NORM,
-        WITH_NORM,
-        Layout(micro=2, accumulation=4),
-        None,
-        Layout(micro=8),
-    ]
-    pairs = pair_with_references(layouts, reference=WITHOUT_NORM, has_batch_norm=False)
-    assert {pair.reference for pair in pairs} == {WITHOUT_NORM}
-
-
-@pytest.mark.parametrize(
-    ("cut", "said"),
-    [
-        (Cut(replicas=3), "--global-batch-size 9 works."),
-        (Cut(replicas=2, group=2), "group has no effect on a model without batch norm"),
-    ],
-)
-def test_layouts_that_do_not_fit_are_refused(cut: Cut, said: str) -> None:
-    with pytest.raises(BadInputError, match=said):
-        choose_layouts([cut], own=(), reference=WITHOUT_NORM, group=1, has_batch_norm=False)
+def test_layouts_in_json_have_the_keys_that_all_layouts_have() -> None:
+    found = Layout(replicas=2, micro=4).to_json(has_batch_norm=True)
+    assert found["layout"] == "replicas=2"
+    assert (found["schedule"], found["recomputation"], found["normalised_set"]) == ("none", False, 4)
+    cut = Layout(micro=4, stages=2, schedule="gpipe", recomputation=(1,)).to_json(has_batch_norm=True)
+    assert (cut["schedule"], cut["recomputation"], cut["device_mapping"]) == ("gpipe", [1], [0, 1])
+    assert set(found) <= set(cut)
+    assert "group" not in Layout(replicas=2, micro=4).to_json(has_batch_norm=False)

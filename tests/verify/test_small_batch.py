@@ -7,7 +7,7 @@ import pytest
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.verify.layouts import Cut
+from drivetrain.verify.cuts import Cut
 from drivetrain.verify.small_batch import SmallBatch, choose_batch
 
 
@@ -46,10 +46,68 @@ def test_a_typed_layout_is_verified_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "cut", "total"),
+    [
+        ({"stages": 2}, Cut(accumulation=2, stages=2), 8),
+        ({"stages": 4}, Cut(accumulation=4, stages=4), 8),
+        ({"stages": 2, "replicas": 2}, Cut(replicas=2, accumulation=2, stages=2), 16),
+        (
+            {"stages": 2, "pipeline_schedule": "grouped"},
+            Cut(accumulation=4, stages=2, schedule="grouped"),
+            8,
+        ),
+        (
+            {"stages": 2, "pipeline_schedule": "grouped", "global_batch_size": 16},
+            Cut(accumulation=4, stages=2, schedule="grouped"),
+            16,
+        ),
+        (
+            {"pipeline_splits": ["a", "b", "c"], "device_mapping": [0, 1, 1, 0], "split_by": "time"},
+            Cut(accumulation=4, stages=4, splits=("a", "b", "c"), split_by="time", mapping=(0, 1, 1, 0)),
+            8,
+        ),
+        ({"recomputation": True}, Cut(accumulation=2, recomputation=True), 8),
+        (
+            {"stages": 2, "stage_options": ["{stage: 1, recomputation: true}"]},
+            Cut(accumulation=2, stages=2, recomputation=(1,)),
+            8,
+        ),
+        (
+            {"stages": 2, "optimise_for": "balanced"},
+            Cut(accumulation=2, stages=2, recomputation=(0,)),
+            8,
+        ),
+        (
+            {"stages": 2, "optimise_for": "memory"},
+            Cut(accumulation=2, stages=2, recomputation=True, offloading=True),
+            8,
+        ),
+    ],
+)
+def test_the_recipes_own_stages_have_micro_batches_enough(
+    options: dict[str, Any], cut: Cut, total: int
+) -> None:
+    batch = _batch(**options)
+    assert batch.own == (cut,)
+    assert (batch.global_batch, batch.notes) == (total, ())
+
+
+def test_stages_on_many_devices_are_played_by_one_process() -> None:
+    batch = _batch(stages=4, replicas=2)
+    (cut,) = batch.own
+    assert (cut.ranks, cut.stages, cut.accumulation * batch.micro) == (1, 4, batch.global_batch)
+    assert "2 replicas x 4 devices are more than the 4 processes" in batch.notes[0]
+
+
+@pytest.mark.parametrize(
     ("options", "works"),
     [
         ({"global_batch_size": 10, "micro_batch_size": 4}, "--global-batch-size 8 works"),
         ({"global_batch_size": 7, "replicas": 2}, "--global-batch-size 8 works"),
+        (
+            {"stages": 2, "pipeline_schedule": "grouped", "gradient_accumulation_count": 6},
+            "--gradient-accumulation-count 4 or 8 works",
+        ),
     ],
 )
 def test_batches_that_cannot_be_cut_are_refused(options: dict[str, Any], works: str) -> None:

@@ -35,7 +35,17 @@ def test_a_model_without_batch_norm_is_known_as_one() -> None:
     assert not _subject(dataset="digits", model="mnist_cnn", image_size=12).has_batch_norm
 
 
+def test_a_global_batch_below_the_recipes_micro_batch_will_do() -> None:
+    subject = _subject(dataset="digits", global_batch_size=12)
+    assert (subject.batch.micro, subject.batch.global_batch) == (4, 12)
+
+
 def test_options_without_effect_are_named() -> None:
+    compiled = _subject(dataset="digits", stages=2, stage_options=["{stage: 0, compile: true}"], profile=2)
+    assert compiled.warnings == (
+        "--profile 2 has no effect on verify.",
+        "compile in --stage-options has no effect on verify.",
+    )
     subject = _subject(dataset="digits", num_epochs=3, output_dir="somewhere")
     assert subject.warnings == (
         "--num-epochs 3 has no effect on verify.",
@@ -47,13 +57,14 @@ def test_options_without_effect_are_named() -> None:
     ("options", "said"),
     [
         ({"precision": "16.32"}, "verify computes in float32 and float64"),
+        ({"stages": 2, "stage_options": ["{stage: 1, precision: 16.32}"]}, "stage 1: precision 16.32 cannot"),
         ({"device": "cuda"}, "--device cpu works"),
         ({"dataset": "synthetic", "dataset_size": 3}, "larger than the 3 training samples"),
     ],
 )
 def test_what_cannot_be_verified_is_refused(options: dict[str, Any], said: str) -> None:
     from drivetrain.cluster.replica_group import ALONE
-    from drivetrain.verify.layouts import Layout
+    from drivetrain.verify.cuts import Layout
     from drivetrain.verify.measure import measure_rank
 
     with pytest.raises(BadInputError, match=said):

@@ -1,9 +1,8 @@
 """The equivalence certificate of a recipe: every layout held against one process, with a negative control."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from torch import nn
@@ -12,77 +11,50 @@ from drivetrain.cluster.pool import RankPool
 from drivetrain.data.source import DataSplits
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.reporter import Reporter
-from drivetrain.verify.compare import TOLERANCES, Difference, catches_control, compare
-from drivetrain.verify.layouts import (
-    Comparison,
-    Cut,
-    Layout,
-    choose_layouts,
-    pair_with_references,
-    reference_of,
-)
+from drivetrain.verify.choice import Comparison, choose_layouts, pair_with_references, reference_of
+from drivetrain.verify.control import Control, run_control
+from drivetrain.verify.cuts import Cut, Layout
 from drivetrain.verify.measure import DtypeName
 from drivetrain.verify.measurer import Measurer
+from drivetrain.verify.points import Row, compare_at_points
+from drivetrain.verify.possible import StageProbe
 from drivetrain.verify.subject import Subject, prepare_subject
 
-__all__ = ["Certificate", "Row", "verify_resolved"]
-
-_MOST_POINTS: dict[DtypeName, int] = {"float32": 8, "float64": 1}
-_LARGEST_JUMP = 0.1
+__all__ = ["Certificate", "NotPossible", "verify_resolved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A layout in one type, and how far it lies, at the last of `points`, from what it should agree with."""
+class NotPossible:
+    """A usual layout that the model cannot be cut for, and why."""
 
     layout: Layout
-    reference: Layout
-    dtype: DtypeName
-    points: int
-    difference: Difference
-
-    def to_json(self, *, has_batch_norm: bool) -> dict[str, Any]:
-        """Plain values; an error that is not finite is null."""
-        found = self.difference
-        return {
-            **_layout_json(self.layout, has_batch_norm=has_batch_norm),
-            "schedule": "none",
-            "recomputation": False,
-            "dtype": self.dtype,
-            "points": self.points,
-            "compared_with": _layout_json(self.reference, has_batch_norm=has_batch_norm),
-            "max_relative_gradient_error": _finite(found.gradients.error),
-            "worst_gradient": found.gradients.name,
-            "loss_error": _finite(found.loss),
-            "batch_norm_error": None if found.statistics is None else _finite(found.statistics.error),
-            "weight_error": _finite(found.weights),
-            "ok": found.ok,
-            "failures": found.failures,
-        }
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a verification found; `controls` tells by type whether a wrong gradient was noticed."""
+    """What a verification found; a type in which no layout is equal has no control."""
 
     subject: Subject
     updates: int
+    dtypes: tuple[DtypeName, ...]
     reference: Layout
     rows: tuple[Row, ...]
     different_by_definition: tuple[Layout, ...]
-    controls: dict[DtypeName, bool]
+    not_possible: tuple[NotPossible, ...]
+    controls: tuple[Control, ...]
     draws_from_torch: bool
 
     @property
     def ok(self) -> bool:
-        return all(row.difference.ok for row in self.rows) and all(self.controls.values())
+        return all(row.ok for row in self.rows) and all(control.is_caught for control in self.controls)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
         has_batch_norm = self.subject.has_batch_norm
         return {
             "reference": {
-                **_layout_json(self.reference, has_batch_norm=has_batch_norm),
+                **self.reference.to_json(has_batch_norm=has_batch_norm),
                 "model": self.subject.recipe.model,
                 "dataset": self.subject.recipe.dataset,
                 "global_batch": self.reference.global_batch,
@@ -91,9 +63,13 @@ class Certificate:
             },
             "layouts": [row.to_json(has_batch_norm=has_batch_norm) for row in self.rows],
             "different_by_definition": [
-                _layout_json(layout, has_batch_norm=has_batch_norm) for layout in self.different_by_definition
+                layout.to_json(has_batch_norm=has_batch_norm) for layout in self.different_by_definition
             ],
-            "negative_control": {dtype: "caught" if ok else "missed" for dtype, ok in self.controls.items()},
+            "not_possible": [
+                {**one.layout.to_json(has_batch_norm=has_batch_norm), "reason": one.reason}
+                for one in self.not_possible
+            ],
+            "negative_control": {control.dtype: control.to_json() for control in self.controls},
             "ok": self.ok,
             "warnings": list(self.subject.warnings),
         }
@@ -112,90 +88,88 @@ def verify_resolved(
 ) -> Certificate:
     """Measures a recipe's layouts and compares them; nothing is written. `pool` are ranks to borrow."""
     subject = prepare_subject(resolved, updates=updates, data=data, model=model)
-    reference, comparisons = _comparisons(subject, cuts)
     for text in subject.warnings:
         reporter.warn(text)
     for text in subject.notes:
         reporter.say(text)
-    measurer = _measurer(subject, reference, comparisons, dtypes=dtypes, reporter=reporter, pool=pool)
+    reference, comparisons, not_possible = _comparisons(subject, cuts, reporter=reporter)
+    pairs = {dtype: _pairs(comparisons, dtype=dtype) for dtype in dtypes}
+    measurer = _measurer(subject, reference, pairs, reporter=reporter, pool=pool)
     rows: list[Row] = []
-    controls: dict[DtypeName, bool] = {}
+    controls: list[Control | None] = []
     draws_from_torch = False
     with closing(measurer):
         for dtype in dtypes:
-            expected = measurer.alone(reference, dtype)
-            controls[dtype] = catches_control(expected, tolerance=TOLERANCES[dtype])
-            draws_from_torch |= expected.draws_from_torch
-            rows += [
-                _row(measurer, one.layout, reference=one.reference, dtype=dtype)
-                for one in comparisons
-                if one.reference is not None
+            draws_from_torch |= measurer.alone(reference, dtype).draws_from_torch
+            found = [
+                compare_at_points(measurer, layout, reference=alone, dtype=dtype)
+                for layout, alone in pairs[dtype]
             ]
+            controls.append(run_control(measurer, found))
+            rows += found
     return Certificate(
         subject=subject,
         updates=updates,
+        dtypes=tuple(dtypes),
         reference=reference,
         rows=tuple(rows),
         different_by_definition=tuple(one.layout for one in comparisons if one.reference is None),
-        controls=controls,
+        not_possible=tuple(not_possible),
+        controls=tuple(control for control in controls if control is not None),
         draws_from_torch=draws_from_torch,
     )
 
 
-def _comparisons(subject: Subject, cuts: Sequence[Cut]) -> tuple[Layout, list[Comparison]]:
+def _pairs(comparisons: Sequence[Comparison], *, dtype: DtypeName) -> list[tuple[Layout, Layout]]:
+    """Layouts and what they must agree with in one type."""
+    chosen = [one.rounded_alike() if dtype == "float32" else one for one in comparisons]
+    return [(one.layout, one.reference) for one in chosen if one.reference is not None]
+
+
+def _comparisons(
+    subject: Subject, cuts: Sequence[Cut], *, reporter: Reporter
+) -> tuple[Layout, list[Comparison], list[NotPossible]]:
+    """The reference, what is held against it, and what cannot be."""
     batch, has_batch_norm = subject.batch, subject.has_batch_norm
     reference = reference_of(
         micro=batch.micro, group=batch.group, global_batch=batch.global_batch, has_batch_norm=has_batch_norm
     )
-    layouts = choose_layouts(
-        cuts, own=batch.own, reference=reference, group=batch.group, has_batch_norm=has_batch_norm
+    probe = StageProbe(subject)
+    choice = choose_layouts(
+        cuts,
+        own=batch.own,
+        reference=reference,
+        group=batch.group,
+        has_batch_norm=has_batch_norm,
+        marked_stages=0 if cuts else probe.marked_stages,
     )
-    return reference, pair_with_references(layouts, reference=reference, has_batch_norm=has_batch_norm)
+    for text in choice.notes:
+        reporter.say(text)
+    for layout in choice.asked:
+        if (refusal := probe.refusal(layout)) is not None:
+            raise refusal
+    refused = {layout: refusal for layout in choice.usual if (refusal := probe.refusal(layout)) is not None}
+    for reason in dict.fromkeys(map(str, refused.values())):
+        reporter.say(f"stages: some layouts are not possible. {reason}")
+    layouts = [*choice.asked, *(layout for layout in choice.usual if layout not in refused)]
+    pairs = pair_with_references(layouts, reference=reference, has_batch_norm=has_batch_norm)
+    not_possible = [NotPossible(layout=layout, reason=str(refusal)) for layout, refusal in refused.items()]
+    return reference, pairs, not_possible
 
 
 def _measurer(
     subject: Subject,
     reference: Layout,
-    comparisons: Sequence[Comparison],
+    pairs: Mapping[DtypeName, Sequence[tuple[Layout, Layout]]],
     *,
-    dtypes: Sequence[DtypeName],
     reporter: Reporter,
     pool: RankPool | None,
 ) -> Measurer:
-    pairs = [(one.layout, one.reference) for one in comparisons if one.reference is not None]
-    layouts = {reference, *(layout for pair in pairs for layout in pair)}
+    layouts = [{reference, *(layout for pair in some for layout in pair)} for some in pairs.values()]
     return Measurer(
         subject,
         reporter=reporter,
-        total=len(layouts) * len(dtypes),
-        replicas=max(layout.replicas for layout in layouts),
+        total=sum(len(some) for some in layouts),
+        ranks=max(layout.ranks for some in layouts for layout in some),
         pool=pool,
     )
-
-
-def _row(measurer: Measurer, layout: Layout, *, reference: Layout, dtype: DtypeName) -> Row:
-    """Compares at several points where it must: a gradient jumps where rounding moves a value past a kink.
-
-    Such are 0 for a ReLU and the neighbours of a maximum; a layout that is wrong is wrong at every point.
-    """
-    for point in range(_MOST_POINTS[dtype]):
-        expected = measurer.alone(reference, dtype, point=point)
-        found, ranks_agree = measurer.measured(layout, dtype, point=point)
-        difference = compare(expected, found, tolerance=TOLERANCES[dtype], ranks_agree=ranks_agree)
-        if difference.ok or difference.gradients.error > _LARGEST_JUMP:
-            break
-    return Row(layout=layout, reference=reference, dtype=dtype, points=point + 1, difference=difference)
-
-
-def _layout_json(layout: Layout, *, has_batch_norm: bool) -> dict[str, Any]:
-    return {
-        "layout": layout.name,
-        "replicas": layout.replicas,
-        "accumulation": layout.accumulation,
-        "micro_batch": layout.micro,
-        **({"group": layout.group, "normalised_set": layout.normalised_set} if has_batch_norm else {}),
-    }
-
-
-def _finite(error: float) -> float | None:
-    return error if isfinite(error) else None

@@ -1,189 +1,115 @@
-"""Which cuts of one global batch are measured, and what each is comparable with; nothing here needs torch."""
+"""How `--layouts` is read; nothing here needs torch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Callable
+from typing import Any, get_args
 
 from drivetrain.errors import BadInputError
+from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
+from drivetrain.recipe.check_pipeline import check_pipeline
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.messages import COMMAND_LINE
+from drivetrain.recipe.params import SplitBy
+from drivetrain.recipe.schema import Recipe
 from drivetrain.suggest import did_you_mean
+from drivetrain.verify.cuts import Cut
 
-__all__ = [
-    "Comparison",
-    "Cut",
-    "Layout",
-    "choose_layouts",
-    "pair_with_references",
-    "parse_cuts",
-    "reference_of",
-]
+__all__ = ["parse_cuts"]
 
-_MOST_DEFAULT_REPLICAS = 8
+# The options whose rules words follow; they need stages to have an effect.
+_OPTIONS = {"split_by": "split_by", "schedule": "pipeline_schedule", "mapping": "device_mapping"}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """A way to cut a global batch of any size; `group` replicas are normalised together."""
-
-    replicas: int = 1
-    accumulation: int = 1
-    group: int = 1
-
-    @property
-    def parts(self) -> int:
-        """Micro-batches of a global batch."""
-        return self.replicas * self.accumulation
-
-    @property
-    def name(self) -> str:
-        """As `--layouts` writes it."""
-        counts = {"replicas": self.replicas, "accumulation": self.accumulation, "group": self.group}
-        named = [f"{word}={count}" for word, count in counts.items() if count > 1]
-        return ",".join(named or ["replicas=1"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout(Cut):
-    """A cut of a certain global batch, into micro-batches of `micro` samples."""
-
-    micro: int
-
-    @classmethod
-    def of(cls, cut: Cut, *, global_batch: int) -> Self:
-        """The layout that a cut makes of a global batch it divides."""
-        return cls(
-            replicas=cut.replicas,
-            accumulation=cut.accumulation,
-            group=cut.group,
-            micro=global_batch // cut.parts,
-        )
-
-    @property
-    def global_batch(self) -> int:
-        """Samples per weight update."""
-        return self.micro * self.parts
-
-    @property
-    def normalised_set(self) -> int:
-        """How many samples batch norm normalises together."""
-        return self.micro * self.group
-
-    def in_one_process(self) -> Self:
-        """One process that normalises the same samples together: its micro-batches are those sets."""
-        return replace(
-            self,
-            replicas=1,
-            group=1,
-            micro=self.normalised_set,
-            accumulation=self.global_batch // self.normalised_set,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A layout and what it must agree with; with nothing where it is different by definition."""
-
-    layout: Layout
-    reference: Layout | None
-
-
-# The cuts of --layouts unless it is given; those with groups only where there is batch norm.
-_DEFAULT_CUTS = (
-    Cut(accumulation=2),
-    Cut(accumulation=4),
-    Cut(replicas=2),
-    Cut(replicas=4),
-    Cut(replicas=2, accumulation=2),
-)
+_SPLITS_BY: tuple[str, ...] = get_args(get_args(SplitBy)[0])
 
 
 def parse_cuts(text: str) -> tuple[Cut, ...]:
-    """What `--layouts 'replicas=2,accumulation=2;replicas=4,group=2'` lists."""
+    """What `--layouts 'replicas=2,accumulation=2;stages=2,schedule=gpipe'` lists."""
     return tuple(_parse_cut(part, whole=text) for part in text.split(";") if part.strip())
 
 
-def reference_of(*, micro: int, group: int, global_batch: int, has_batch_norm: bool) -> Layout:
-    """The one process that all layouts are held against: uncut, unless batch norm needs the recipe's sets."""
-    normalised = micro * group if has_batch_norm else global_batch
-    return Layout(micro=normalised, accumulation=global_batch // normalised)
+def _whole_number(value: str) -> int | None:
+    return int(value) if value.isascii() and value.isdecimal() and int(value) > 0 else None
 
 
-def choose_layouts(
-    asked: Sequence[Cut], *, own: Sequence[Cut], reference: Layout, group: int, has_batch_norm: bool
-) -> list[Layout]:
-    """The layouts to measure: what `--layouts` asks for, else the recipe's `own` and the usual ones."""
-    total = reference.global_batch
-    if asked:
-        for cut in asked:
-            _require_fit(cut, global_batch=total, has_batch_norm=has_batch_norm)
-        return [Layout.of(cut, global_batch=total) for cut in dict.fromkeys(asked)]
-    usual = dict.fromkeys(_usual_cuts(own, group=group, has_batch_norm=has_batch_norm))
-    layouts = [Layout.of(cut, global_batch=total) for cut in usual if total % cut.parts == 0]
-    # A single sample has no deviation to be divided by.
-    fewest = 2 if has_batch_norm else 1
-    return [layout for layout in layouts if layout != reference and layout.normalised_set >= fewest]
+def _one(value: str) -> int | None:
+    return 1 if value == "1" else None
 
 
-def pair_with_references(
-    layouts: Sequence[Layout], *, reference: Layout, has_batch_norm: bool
-) -> list[Comparison]:
-    """What each layout is to agree with.
-
-    Without batch norm that is the reference. With it, a layout that normalises other sets of samples than
-    the reference agrees with one process that normalises the same sets, unless it is that process.
-    """
-    return [
-        Comparison(layout=layout, reference=_reference_for(layout, reference, has_batch_norm=has_batch_norm))
-        for layout in layouts
-    ]
+def _names(value: str) -> tuple[str, ...] | None:
+    return tuple(value.split()) or None
 
 
-def _reference_for(layout: Layout, reference: Layout, *, has_batch_norm: bool) -> Layout | None:
-    if not has_batch_norm or layout.normalised_set == reference.normalised_set:
-        return reference
-    alone = layout.in_one_process()
-    return None if alone == layout else alone
+def _numbers(value: str) -> tuple[int, ...] | None:
+    parts = value.split()
+    return tuple(map(int, parts)) if parts and all(p.isascii() and p.isdecimal() for p in parts) else None
 
 
-def _usual_cuts(own: Sequence[Cut], *, group: int, has_batch_norm: bool) -> list[Cut]:
-    grouped: list[Cut] = []
-    for size in sorted({2, group} - {1}) if has_batch_norm else ():
-        grouped += [
-            Cut(replicas=size, accumulation=2, group=size),
-            Cut(replicas=2 * size, group=size),
-        ]
-    return [*own, *_DEFAULT_CUTS, *(cut for cut in grouped if cut.replicas <= _MOST_DEFAULT_REPLICAS)]
+def _schedule(value: str) -> str | None:
+    return value.lower() if value.lower() in SCHEDULE_NAMES else None
+
+
+def _split_by(value: str) -> str | None:
+    return value.lower() if value.lower() in _SPLITS_BY else None
+
+
+def _stage_choice(value: str) -> bool | tuple[int, ...] | None:
+    return True if value.lower() == "true" else _numbers(value)
+
+
+# How the value of each word is read (None: it is none), what it has to be, and one that works.
+_READERS: dict[str, tuple[Callable[[str], Any], str, str]] = {
+    **dict.fromkeys(
+        ("replicas", "accumulation", "group", "stages"), (_whole_number, "one whole number from 1", "2")
+    ),
+    "splits": (_names, "the first layer of every stage but the first", "LAYER LAYER"),
+    "split_by": (_split_by, f"one of {', '.join(_SPLITS_BY)}", "parameters"),
+    "schedule": (_schedule, f"one of {', '.join(SCHEDULE_NAMES)}", "gpipe"),
+    "mapping": (_numbers, "the device of each stage", "0 1 1 0"),
+    "recomputation": (_stage_choice, "true, or the numbers of stages", "true"),
+    "offloading": (_stage_choice, "true, or the numbers of stages", "true"),
+    "processes": (_one, "1, which plays all devices", "1"),
+}
 
 
 def _parse_cut(part: str, *, whole: str) -> Cut:
-    counts: dict[str, int] = {}
+    settings: dict[str, Any] = {}
     for setting in part.split(","):
         word, _, value = (piece.strip() for piece in setting.partition("="))
-        known = list(Cut.__dataclass_fields__)
-        if word not in known:
+        if word not in _READERS:
             raise BadInputError(
-                f"--layouts {whole}: {word or setting} is no part of a layout.{did_you_mean(word, known)} "
-                f"A layout is written as replicas=2,accumulation=2,group=2, several with ; between them."
+                f"--layouts {whole}: {word or setting} is no part of a layout.{did_you_mean(word, _READERS)} "
+                "A layout is written as replicas=2,accumulation=2,group=2 or stages=2,schedule=gpipe, "
+                "several with ; between them."
             )
-        if not (value.isascii() and value.isdecimal() and int(value) > 0) or word in counts:
-            raise BadInputError(f"--layouts {whole}: {word} needs one whole number from 1, as in {word}=2.")
-        counts[word] = int(value)
-    cut = Cut(**counts)
+        read, needed, works = _READERS[word]
+        found = read(value)
+        if found is None or word in settings:
+            raise BadInputError(f"--layouts {whole}: {word} needs {needed}, as in {word}={works}.")
+        settings[word] = found
+    if "splits" in settings:
+        settings.setdefault("stages", len(settings["splits"]) + 1)
+    cut = Cut(**settings)
+    _check_replicas(cut, whole=whole)
+    _check_stages(cut, given=settings, whole=whole)
+    return cut
+
+
+def _check_replicas(cut: Cut, *, whole: str) -> None:
     if cut.replicas % cut.group:
         raise BadInputError(
             f"--layouts {whole}: group={cut.group} does not divide {cut.replicas} replicas; "
             f"replicas={cut.group},group={cut.group} works."
         )
-    return cut
+    if cut.processes is not None and (cut.replicas > 1 or cut.devices == 1):
+        raise BadInputError(
+            f"--layouts {whole}: processes=1 plays the devices of one replica; stages=2,processes=1 works."
+        )
 
 
-def _require_fit(cut: Cut, *, global_batch: int, has_batch_norm: bool) -> None:
-    if global_batch % cut.parts:
-        works = max(1, round(global_batch / cut.parts)) * cut.parts
-        raise BadInputError(
-            f"--layouts {cut.name} makes {cut.parts} micro-batches, which {global_batch} samples do not fill "
-            f"evenly; --global-batch-size {works} works."
-        )
-    if cut.group > 1 and not has_batch_norm:
-        raise BadInputError(
-            f"--layouts {cut.name}: group has no effect on a model without batch norm; leave it out."
-        )
+def _check_stages(cut: Cut, *, given: dict[str, Any], whole: str) -> None:
+    """The rules of `--stages` and its like hold here, too."""
+    recipe = Recipe().model_copy(update=cut.pipeline_changes())
+    origins = {option: COMMAND_LINE for word, option in _OPTIONS.items() if word in given}
+    try:
+        check_pipeline(Given(recipe, origins))
+    except BadInputError as error:
+        raise BadInputError(f"--layouts {whole}: {error}") from error

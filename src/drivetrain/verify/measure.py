@@ -18,10 +18,12 @@ from drivetrain.plan.build import plan_training
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import assemble
-from drivetrain.verify.layouts import Layout
+from drivetrain.verify.cuts import Layout
 from drivetrain.verify.subject import Subject
 
-__all__ = ["DtypeName", "Measurement", "RankPart", "measure_rank"]
+__all__ = ["CONTROL_FACTOR", "DtypeName", "Measurement", "RankPart", "measure_rank"]
+
+CONTROL_FACTOR = 1.001
 
 DtypeName = Literal["float32", "float64"]
 Arrays = dict[str, NDArray[np.floating[Any]]]
@@ -43,49 +45,94 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPart:
-    """What one rank hands back: the first one the measurement, all a digest of what they ended with."""
+    """What one rank hands back: the first one the measurement, all a digest of what they ended with.
+
+    Ranks of the same `device` hold the same stages, so that they must end alike.
+    """
 
     measurement: Measurement | None
+    device: int
     digest: str
 
 
-def measure_rank(group: ReplicaGroup, subject: Subject, layout: Layout, dtype: DtypeName) -> RankPart:
-    """Trains the subject's few updates as one replica of a layout."""
-    recipe = _recipe_of(subject, layout)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What was found of the stages of one device, or of the whole model."""
+
+    gradients: Arrays
+    statistics: Arrays
+    weights: Arrays
+
+
+def measure_rank(
+    group: ReplicaGroup, subject: Subject, layout: Layout, dtype: DtypeName, spoilt: str | None = None
+) -> RankPart:
+    """Trains the subject's few updates as one rank of a layout.
+
+    The gradient of the parameter `spoilt` leaves the last replica's backward passes a thousandth too long.
+    """
+    recipe = subject.recipe.model_copy(update=layout.recipe_changes())
     program = _build(subject, recipe=recipe, dtype=dtype, group=group)
+    if spoilt is not None:
+        _spoil(program, spoilt)
     assert recipe.max_updates is not None
     try:
         program.model.train()
         program.run_update(0)
         gradients = _copied(program.parameters.named_views(program.parameters.gradients))
-        statistics = _copied(_statistics(program.model))
+        statistics = _copied(_own_statistics(program))
         for update in range(1, recipe.max_updates):
             program.run_update(update)
     finally:
         program.feed.close()
     weights = _copied(program.parameters.named_views(program.parameters.values))
-    digest = _digest(*weights.values(), *_copied(_statistics(program.model)).values())
+    digest = _digest(*weights.values(), *_copied(_own_statistics(program)).values())
+    whole = _collected(program, _Found(gradients=gradients, statistics=statistics, weights=weights))
+    device = program.groups.devices.rank
     if not group.is_first:
-        return RankPart(measurement=None, digest=digest)
+        return RankPart(measurement=None, device=device, digest=digest)
     measurement = Measurement(
-        gradients=gradients,
-        statistics=statistics,
+        gradients=whole.gradients,
+        statistics=whole.statistics,
         losses=program.records.read("loss", 0, recipe.max_updates),
-        weights=weights,
+        weights=whole.weights,
         draws_from_torch=_has_drawn(),
     )
-    return RankPart(measurement=measurement, digest=digest)
+    return RankPart(measurement=measurement, device=device, digest=digest)
 
 
-def _recipe_of(subject: Subject, layout: Layout) -> Recipe:
-    changes: dict[str, Any] = {
-        "replicas": layout.replicas,
-        "micro_batch_size": layout.micro,
-        "gradient_accumulation_count": layout.accumulation,
-        "global_batch_size": None,
-        "dbn_replica_group_size": layout.group,
-    }
-    return subject.recipe.model_copy(update=changes)
+def _spoil(program: TrainingProgram, name: str) -> None:
+    """Makes a gradient too long on the one rank that has the parameter and is of the last replica."""
+    replicas = program.groups.replicas
+    is_here = any(segment.name == name for segment in program.parameters.segments)
+    if is_here and replicas.rank == replicas.size - 1:
+        program.model.get_parameter(name).register_hook(_lengthen)  # type: ignore[no-untyped-call]
+
+
+def _collected(program: TrainingProgram, own: _Found) -> _Found:
+    """The whole of it, on the first rank; where a replica has several ranks, those of the first one meet."""
+    groups = program.groups
+    if groups.devices.size == 1 or groups.replicas.rank > 0:
+        return own
+    parts: list[_Found] = groups.devices.gather(own)
+    parameters = [name for name, _ in program.model.named_parameters()]
+    # What no stage uses stays as every rank has it.
+    statistics = _copied(_statistics(program.model))
+    return _Found(
+        gradients=_merged([part.gradients for part in parts], names=parameters),
+        statistics=_merged([statistics, *(part.statistics for part in parts)], names=statistics),
+        weights=_merged([part.weights for part in parts], names=parameters),
+    )
+
+
+def _merged(parts: Iterable[Arrays], *, names: Iterable[str]) -> Arrays:
+    """The parts together, in the order that they have in the model."""
+    found = {name: array for part in parts for name, array in part.items()}
+    return {name: found[name] for name in names if name in found}
+
+
+def _lengthen(gradient: Tensor) -> Tensor:
+    return gradient * CONTROL_FACTOR
 
 
 def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: ReplicaGroup) -> TrainingProgram:
@@ -111,6 +158,15 @@ def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: Replica
 
 def _widen_images(_model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value.double() if isinstance(value, Tensor) else value for value in inputs)
+
+
+def _own_statistics(program: TrainingProgram) -> Iterable[tuple[str, Tensor]]:
+    """What the stages of this rank keep beside their weights."""
+    stages = program.stages
+    if stages is None or program.groups.devices.size == 1:
+        return _statistics(program.model)
+    own = {name for stage in stages.own for name, _ in stages.cut.stages[stage].named_buffers()}
+    return ((name, buffer) for name, buffer in _statistics(program.model) if name in own)
 
 
 def _statistics(model: nn.Module) -> Iterable[tuple[str, Tensor]]:

@@ -11,7 +11,7 @@ from drivetrain.cluster.replica_group import ALONE
 from drivetrain.errors import BadInputError
 from drivetrain.factories import describe_failure
 from drivetrain.run.reporter import Reporter
-from drivetrain.verify.layouts import Layout
+from drivetrain.verify.cuts import Layout
 from drivetrain.verify.measure import DtypeName, Measurement, measure_rank
 from drivetrain.verify.subject import Subject
 
@@ -25,17 +25,17 @@ _LONG_S = 120.0
 
 
 class Measurer:
-    """One process computes here, replicas in ranks that stay until `close`.
+    """One process computes here, several in ranks that stay until `close`.
 
-    `total` is how many measurements there will be, `replicas` the most that any of them has; `pool` are
+    `total` is how many measurements there will be, `ranks` the most that any of them has; `pool` are
     ranks to borrow instead of starting some.
     """
 
     def __init__(
-        self, subject: Subject, *, reporter: Reporter, total: int, replicas: int, pool: RankPool | None = None
+        self, subject: Subject, *, reporter: Reporter, total: int, ranks: int, pool: RankPool | None = None
     ) -> None:
         self._subject, self._reporter = subject, reporter
-        self._total, self._replicas = total, replicas
+        self._total, self._ranks = total, ranks
         # As many everywhere: they decide how sums are rounded, and so which side of 0 a value falls on.
         self._threads = subject.recipe.num_threads or 1
         self._pool, self._is_borrowed = pool, pool is not None
@@ -63,17 +63,33 @@ class Measurer:
         return self._alone[key]
 
     def measured(self, layout: Layout, dtype: DtypeName, *, point: int = 0) -> tuple[Measurement, bool]:
-        """What a layout computes, and whether all its ranks ended with the same."""
-        if layout.replicas == 1:
+        """What a layout computes, and whether all ranks of the same stages ended with the same."""
+        if layout.ranks == 1:
             return self.alone(layout, dtype, point=point), True
+        with self._shown(layout, dtype, point):
+            parts = self._started_pool().run(
+                measure_rank, self._subject.at_point(point), layout, dtype, ranks=layout.ranks
+            )
+        ends = {(part.device, part.digest) for part in parts}
+        return parts[0].measurement, len(ends) == layout.devices
+
+    def spoilt(self, layout: Layout, dtype: DtypeName, *, point: int, gradient: str) -> Measurement:
+        """The first update of a layout in whose last replica one gradient is wrong."""
+        work = (self._subject.at_point(point).for_one_update(), layout, dtype, gradient)
+        if layout.ranks == 1:
+            with _threads(self._threads):
+                parts = [measure_rank(ALONE, *work)]
+        else:
+            parts = self._started_pool().run(measure_rank, *work, ranks=layout.ranks)
+        measurement = parts[0].measurement
+        assert measurement is not None
+        return measurement
+
+    def _started_pool(self) -> RankPool:
         if self._pool is None:
             timeout_s = _START_S + _MOST_PATIENCE * self._longest_s
-            self._pool = RankPool(self._replicas, threads=self._threads, timeout_s=timeout_s)
-        with self._shown(layout, dtype, point):
-            parts = self._pool.run(
-                measure_rank, self._subject.at_point(point), layout, dtype, ranks=layout.replicas
-            )
-        return parts[0].measurement, len({part.digest for part in parts}) == 1
+            self._pool = RankPool(self._ranks, threads=self._threads, timeout_s=timeout_s)
+        return self._pool
 
     def _measured_here(self, layout: Layout, dtype: DtypeName, point: int) -> Measurement:
         try:

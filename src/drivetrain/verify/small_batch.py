@@ -1,59 +1,86 @@
 """The batch that a verification uses: the recipe's idea of one, small enough to be measured in a moment."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import lcm
 
 from drivetrain.errors import BadInputError
+from drivetrain.pipeline.checker import live_micro_batches
+from drivetrain.pipeline.divisibility import check_accumulation
+from drivetrain.pipeline.schedules.build import build_schedule
+from drivetrain.pipeline.settings import stage_settings
 from drivetrain.recipe.given import Given
-from drivetrain.verify.layouts import Cut
+from drivetrain.recipe.layout import device_of_stage, stage_count
+from drivetrain.recipe.schema import Recipe
+from drivetrain.verify.cuts import Cut, StageChoice
 
 __all__ = ["SmallBatch", "choose_batch"]
 
 _MICRO = 4
 _GLOBAL = 8
+# More processes than that would hardly get on with each other on one machine.
+_MOST_RANKS_OF_STAGES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallBatch:
-    """`micro` x `group` samples are normalised together; `own` is the layout that was typed, if any."""
+    """`micro` x `group` samples are normalised together; `own` is the layout that was asked for, if any."""
 
     micro: int
     group: int
     global_batch: int
     own: tuple[Cut, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def choose_batch(given: Given) -> SmallBatch:
-    """Micro-batches of at most 4 in a global batch of 8, or what stands on the command line."""
+    """Micro-batches of at most 4 in a global batch of 8, or what stands on the command line.
+
+    Where the recipe has stages, each replica gets as many micro-batches as their schedule needs.
+    """
     recipe = given.recipe
     group = recipe.dbn_replica_group_size
     is_laid_out = any(map(given.is_typed, ("replicas", "devices", "dbn_replica_group_size")))
     replicas = recipe.replicas if is_laid_out else 1
     is_accumulated = given.is_typed("gradient_accumulation_count")
     accumulation = recipe.gradient_accumulation_count if is_accumulated else None
+    turns = _turns(recipe)
     if given.is_typed("global_batch_size"):
         assert recipe.global_batch_size is not None
         total = recipe.global_batch_size
-        micro = _micro_within(given, total=total, sharers=replicas if is_laid_out else group)
+        micro = _micro_within(given, total=total, sharers=replicas if is_laid_out else group, turns=turns)
     else:
-        most = recipe.micro_batch_size if given.is_typed("micro_batch_size") else _MICRO
+        most = recipe.micro_batch_size if given.is_typed("micro_batch_size") else _most(turns)
         micro = min(recipe.micro_batch_size, most)
-        total = _total(micro=micro, group=group, replicas=replicas, accumulation=accumulation)
-    is_own = replicas > 1 or accumulation is not None
+        total = _total(micro=micro, group=group, replicas=replicas, accumulation=accumulation, turns=turns)
     own = Cut(replicas=replicas, accumulation=total // (micro * replicas), group=group if is_laid_out else 1)
-    return SmallBatch(micro=micro, group=group, global_batch=total, own=(own,) if is_own else ())
+    own = _with_stages(own, recipe)
+    is_own = replicas > 1 or accumulation is not None or replace(own, accumulation=1) != Cut()
+    batch = SmallBatch(micro=micro, group=group, global_batch=total, own=(own,) if is_own else ())
+    return _within_reach(batch)
 
 
-def _total(*, micro: int, group: int, replicas: int, accumulation: int | None) -> int:
+def _turns(recipe: Recipe) -> int:
+    """The micro-batches that keep all stages of a recipe busy, or that their schedule cannot do without."""
+    stages = stage_count(recipe)
+    return 2 * stages if stages > 1 and recipe.pipeline_schedule == "grouped" else stages
+
+
+def _most(turns: int) -> int:
+    """The largest micro-batch of which all turns fit a small global batch; 2 for the sake of batch norm."""
+    return max(2, min(_MICRO, _GLOBAL // turns))
+
+
+def _total(*, micro: int, group: int, replicas: int, accumulation: int | None, turns: int) -> int:
     if accumulation is not None:
         return lcm(micro * replicas * accumulation, micro * group)
-    if replicas > 1:
-        return lcm(micro * replicas, _GLOBAL)
+    if replicas > 1 or turns > 1:
+        return lcm(micro * replicas * turns, micro * group, _GLOBAL)
     # Two normalised sets at least, so that there is something to cut between them.
     return lcm(2 * micro * group, _GLOBAL)
 
 
-def _micro_within(given: Given, *, total: int, sharers: int) -> int:
+def _micro_within(given: Given, *, total: int, sharers: int, turns: int) -> int:
     """The micro-batch of a global batch that was typed, which `sharers` replicas share out."""
     micro = given.recipe.micro_batch_size
     if given.is_typed("micro_batch_size"):
@@ -70,4 +97,42 @@ def _micro_within(given: Given, *, total: int, sharers: int) -> int:
             f"--global-batch-size {total} cannot be shared out to {sharers} replicas; --global-batch-size "
             f"{max(1, round(total / sharers)) * sharers} works."
         )
-    return max(fitting)
+    return max([size for size in fitting if total % (size * sharers * turns) == 0] or fitting)
+
+
+def _with_stages(cut: Cut, recipe: Recipe) -> Cut:
+    """The cut of a batch together with the recipe's cut of its model."""
+    stages = stage_count(recipe)
+    check_accumulation(recipe.pipeline_schedule, stages=stages, accumulation=cut.accumulation)
+    if stages == 1:
+        return replace(cut, recomputation=recipe.recomputation, offloading=recipe.optimizer_state_offloading)
+    schedule = build_schedule(
+        recipe.pipeline_schedule, micro_batches=cut.accumulation, device_of=device_of_stage(recipe)
+    )
+    settings = stage_settings(recipe, live=live_micro_batches(schedule))
+    return replace(
+        cut,
+        stages=stages,
+        splits=recipe.pipeline_splits,
+        split_by=recipe.split_by,
+        schedule=recipe.pipeline_schedule,
+        mapping=recipe.device_mapping,
+        recomputation=_choice([one.recomputes for one in settings]),
+        offloading=_choice([one.offloads for one in settings]),
+    )
+
+
+def _choice(flags: Sequence[bool]) -> StageChoice:
+    return flags[0] if len(set(flags)) == 1 else tuple(i for i, flag in enumerate(flags) if flag)
+
+
+def _within_reach(batch: SmallBatch) -> SmallBatch:
+    """Plays the devices of a layout with stages in one process, where they would be too many."""
+    many = [cut for cut in batch.own if cut.devices > 1 and cut.ranks > _MOST_RANKS_OF_STAGES]
+    if not many:
+        return batch
+    note = (
+        f"stages: {many[0].replicas} replicas x {many[0].devices} devices are more than the "
+        f"{_MOST_RANKS_OF_STAGES} processes that verify starts for stages, so that one process plays them all"
+    )
+    return replace(batch, own=tuple(cut.played() for cut in batch.own), notes=(note,))

@@ -40,6 +40,7 @@ _IDLE_FIELDS = frozenset(
         "lr_staircase",
         "lr_warmup_params",
         "num_workers",
+        "profile",
         "validation_micro_batch_size",
         "validation_replicas",
     }
@@ -63,6 +64,10 @@ class Subject:
         """The same with other weights, order and chance; point 0 is the recipe's own seed."""
         seed = (self.recipe.seed + point) % _SEEDS
         return replace(self, recipe=self.recipe.model_copy(update={"seed": seed}))
+
+    def for_one_update(self) -> Self:
+        """The same, for a look at the first gradient alone."""
+        return replace(self, recipe=self.recipe.model_copy(update={"max_updates": 1}))
 
 
 def prepare_subject(
@@ -91,6 +96,7 @@ def prepare_subject(
         notes=(
             f"samples: {data_note}, {len(splits.train)} of them{size_note}",
             f"learning rate: {rate_note}",
+            *batch.notes,
         ),
         warnings=(*resolved.warnings, *splits.warnings, *_idle_warnings(given)),
     )
@@ -106,6 +112,12 @@ def _require_cpu(given: Given) -> None:
             f"{given.option('precision')} cannot be verified, as half precision rounds more than layouts may "
             "differ; leave it out, verify computes in float32 and float64."
         )
+    halves = [option for option in given.recipe.stage_options if option.get("precision") == "16.32"]
+    if given.is_typed("stage_options") and halves:
+        raise BadInputError(
+            f"--stage-options of stage {halves[0]['stage']}: precision 16.32 cannot be verified, as half "
+            "precision rounds more than layouts may differ; leave it out."
+        )
 
 
 def _require_sendable(model: nn.Module) -> None:
@@ -119,12 +131,14 @@ def _require_sendable(model: nn.Module) -> None:
 
 def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Recipe, str]:
     """The recipe of a training as long as `updates`, and what is said about its learning rate."""
-    asked = resolve_batch(
-        micro=recipe.micro_batch_size,
-        replicas=recipe.replicas,
-        accumulation=recipe.gradient_accumulation_count,
-        global_batch=recipe.global_batch_size,
-    ).global_batch
+    asked = recipe.global_batch_size
+    if asked is None:
+        asked = resolve_batch(
+            micro=recipe.micro_batch_size,
+            replicas=recipe.replicas,
+            accumulation=recipe.gradient_accumulation_count,
+            global_batch=None,
+        ).global_batch
     peak = build_learning_rate(
         recipe,
         global_batch=asked,
@@ -158,11 +172,15 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
 
 def _idle_warnings(given: Given) -> Sequence[str]:
     """Says which typed options do nothing here."""
-    return [
+    idle = [
         f"{option_name(field)} {written_value(given.value(field))} has no effect on verify."
         for field in Recipe.model_fields
         if given.is_typed(field) and _is_idle(field)
     ]
+    compiles = any(option.get("compile") for option in given.recipe.stage_options)
+    if compiles and given.is_typed("stage_options"):
+        idle.append("compile in --stage-options has no effect on verify.")
+    return idle
 
 
 def _is_idle(field: str) -> bool:

@@ -1,0 +1,96 @@
+"""Which layouts are measured, and which of them are comparable."""
+
+from dataclasses import replace
+
+import pytest
+
+from drivetrain.errors import BadInputError
+from drivetrain.verify.choice import Choice, choose_layouts, pair_with_references, reference_of
+from drivetrain.verify.cuts import Cut, Layout
+from drivetrain.verify.layouts import parse_cuts
+
+WITH_NORM = reference_of(micro=4, group=1, global_batch=8, has_batch_norm=True)
+WITHOUT_NORM = reference_of(micro=4, group=1, global_batch=8, has_batch_norm=False)
+
+
+def _choice(*, has_batch_norm: bool, own: tuple[Cut, ...] = ()) -> Choice:
+    reference = WITH_NORM if has_batch_norm else WITHOUT_NORM
+    return choose_layouts((), own=own, reference=reference, group=1, has_batch_norm=has_batch_norm)
+
+
+def _usual(*, has_batch_norm: bool) -> list[str]:
+    usual = _choice(has_batch_norm=has_batch_norm).usual
+    return [layout.name for layout in usual if not layout.is_staged]
+
+
+def test_the_reference_is_uncut_unless_batch_norm_needs_the_micro_batch() -> None:
+    assert Layout(micro=8) == WITHOUT_NORM
+    assert Layout(micro=4, accumulation=2) == WITH_NORM
+    grouped = reference_of(micro=2, group=2, global_batch=8, has_batch_norm=True)
+    assert grouped == Layout(micro=4, accumulation=2)
+
+
+def test_the_usual_layouts() -> None:
+    plain = ["accumulation=2", "accumulation=4", "replicas=2", "replicas=4", "replicas=2,accumulation=2"]
+    assert _usual(has_batch_norm=False) == plain
+    groups = ["replicas=2,accumulation=2,group=2", "replicas=4,group=2"]
+    assert _usual(has_batch_norm=True) == [*plain[1:], *groups]
+    assert [one.name for one in _choice(has_batch_norm=False, own=(Cut(replicas=8),)).asked] == ["replicas=8"]
+
+
+def test_a_usual_layout_that_was_asked_for_is_measured_once() -> None:
+    own = Cut(accumulation=4, stages=2)
+    choice = _choice(has_batch_norm=True, own=(own,))
+    assert [layout.name for layout in choice.asked] == [own.name]
+    assert own.name not in [layout.name for layout in choice.usual]
+    assert any(layout.is_staged for layout in choice.usual)
+
+
+def test_a_cut_model_is_held_against_the_whole_one_with_the_same_micro_batches() -> None:
+    layout = Layout(accumulation=4, micro=2, stages=2, schedule="gpipe", recomputation=True)
+    for one in (layout, replace(layout, micro=4, accumulation=2)):
+        (pair,) = pair_with_references([one], reference=WITH_NORM, has_batch_norm=True)
+        assert pair.reference == Layout(accumulation=one.accumulation, micro=one.micro)
+
+
+def test_a_layout_is_compared_where_the_same_samples_are_normalised_together() -> None:
+    layouts = [
+        Layout.of(cut, global_batch=8)
+        for cut in parse_cuts("replicas=2;replicas=4,group=2;replicas=4;accumulation=4;replicas=4,group=4")
+    ]
+    pairs = pair_with_references(layouts, reference=WITH_NORM, has_batch_norm=True)
+    assert [pair.reference for pair in pairs] == [
+        WITH_NORM,
+        WITH_NORM,
+        Layout(micro=2, accumulation=4),
+        None,
+        Layout(micro=8),
+    ]
+    pairs = pair_with_references(layouts, reference=WITHOUT_NORM, has_batch_norm=False)
+    assert {pair.reference for pair in pairs} == {WITHOUT_NORM}
+
+
+def test_groups_are_compared_in_two_passes_of_batch_norm_on_both_sides() -> None:
+    layouts = [Layout(replicas=2, micro=4), Layout(replicas=4, group=2, micro=2)]
+    plain, grouped = (
+        pair.rounded_alike()
+        for pair in pair_with_references(layouts, reference=WITH_NORM, has_batch_norm=True)
+    )
+    assert (plain.layout, plain.reference) == (layouts[0], WITH_NORM)
+    assert grouped.reference is not None
+    assert (grouped.layout.stable_norm, grouped.reference.stable_norm) == (True, True)
+    assert grouped.layout.recipe_changes()["stable_norm"]
+    assert "stable_norm" not in plain.layout.recipe_changes()
+
+
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        (Cut(replicas=3), "--global-batch-size 9 works."),
+        (Cut(stages=2, schedule="grouped", accumulation=2), "--gradient-accumulation-count 4 or 8 works"),
+        (Cut(replicas=2, group=2), "group has no effect on a model without batch norm"),
+    ],
+)
+def test_layouts_that_do_not_fit_are_refused(cut: Cut, said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        choose_layouts([cut], own=(), reference=WITHOUT_NORM, group=1, has_batch_norm=False)
