@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from drivetrain.cluster.cpu_half import make_half_safe, usable_half_names
+from drivetrain.cluster.processor import read_processor
+
 if TYPE_CHECKING:
     from drivetrain.cluster.pool import RankPool
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+# Before the first test computes anything, where the processor may forbid what it advertises.
+if "amx_bf16" in read_processor().features and "bfloat16" in usable_half_names():
+    make_half_safe("bfloat16")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from drivetrain.data.source import DataSplits
     from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
     from drivetrain.models.create import create_model
+    from drivetrain.pipeline.marks import assign_stages, stage
     from drivetrain.recipe.schema import Recipe
     from drivetrain.run.crossval import CrossvalResult
     from drivetrain.run.train import RunResult
@@ -21,12 +22,14 @@ _HOMES = {
     "RunFailedError": "drivetrain.errors",
     "RunResult": "drivetrain.run.train",
     "CrossvalResult": "drivetrain.run.crossval",
+    "assign_stages": "drivetrain.pipeline.marks",
     "certify": "drivetrain.api",
     "create_model": "drivetrain.models.create",
     "crossval": "drivetrain.api",
     "evaluate": "drivetrain.api",
     "make_plan": "drivetrain.api",
     "predict": "drivetrain.api",
+    "stage": "drivetrain.pipeline.marks",
     "train": "drivetrain.api",
 }
 
@@ -38,12 +41,14 @@ __all__ = [
     "Recipe",
     "RunFailedError",
     "RunResult",
+    "assign_stages",
     "certify",
     "create_model",
     "crossval",
     "evaluate",
     "make_plan",
     "predict",
+    "stage",
     "train",
 ]
 

@@ -14,6 +14,7 @@ from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import split_user_data
 from drivetrain.data.tile_source import UniformSource
 from drivetrain.errors import BadInputError
+from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.schema import Recipe
@@ -206,6 +207,8 @@ def _with_own_parts(
     own: dict[str, Any] = {}
     if model is not None:
         own["model"] = model if isinstance(model, str) else _class_path(type(model))
+    if isinstance(model, nn.Module) and has_marks(model) and not options.get("pipeline_splits"):
+        own["stages"] = marked_stages(model)
     if data is not None:
         own["dataset"] = PYTHON_DATA
     return {**own, **options}

@@ -65,12 +65,15 @@ def test_the_commands_of_the_front() -> None:
         "crossval",
         "evaluate",
         "predict",
+        "export",
         "plan",
         "verify",
+        "bench",
         "runs",
         "recipes",
         "models",
         "data",
+        "doctor",
     ]
     assert list(COMMANDS) == names
 
@@ -124,7 +127,7 @@ def test_a_bug_keeps_its_traceback(install: Install) -> None:
         (
             ["trian"],
             "drivetrain: error: trian is not a command. Did you mean train? "
-            "Commands: train, crossval, evaluate, predict, plan, verify, runs, recipes, models, data.\n",
+            f"Commands: {', '.join(COMMANDS)}.\n",
         ),
         (
             ["--seed", "3"],
@@ -160,6 +163,7 @@ sys.exit(status)
     [
         (["--help"], 0),
         (["recipes", "--help"], 0),
+        (["doctor", "--help"], 0),
         (["recipes", "list"], 0),
         (["recipes", "show", "mnist_tutorial"], 0),
         (["recipes", "show", "--micro-batch-size", "0"], 2),

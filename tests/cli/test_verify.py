@@ -71,6 +71,27 @@ def test_two_ranks_compute_what_one_process_computes(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_stages_of_one_process_compute_what_the_whole_model_computes(capsys: Capture) -> None:
+    layouts = "accumulation=4,stages=2,schedule=grouped,recomputation=true,processes=1"
+    own = ["--dataset", "digits", "--model", "cifar_resnet8", "--layouts", layouts]
+    found = _json(capsys, *own, "--updates", "2", "--dtype", "float64")
+    (entry,) = found["layouts"]
+    assert (
+        entry.items()
+        >= {
+            "layout": layouts,
+            "schedule": "grouped",
+            "recomputation": True,
+            "max_relative_gradient_error": 0.0,
+            "loss_error": 0.0,
+            "ok": True,
+        }.items()
+    )
+    assert found["reference"]["schedule"] == "none"
+    assert main(["verify", *own, "--updates", "1", "--dtype", "float64"]) == 0
+    assert layouts in capsys.readouterr().out
+
+
 def test_a_model_that_depends_on_the_cut_fails_and_the_worst_tensor_is_named(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +114,9 @@ def test_a_model_that_depends_on_the_cut_fails_and_the_worst_tensor_is_named(
         (["--precision", "16.32"], "leave it out"),
         (["--dataset", "digits", "--layouts", "replicas=5"], "--global-batch-size 10 works"),
         (["--dataset", "digits", "--model", "mnist_cn"], "mnist_cnn"),
+        (["--layouts", "stages=2,mapping=0 1 1"], "names 3 devices for 2 stages"),
+        (["--dataset", "digits", "--pipeline-splits", "conv9"], "the model has no such layer"),
+        (["--dataset", "digits", "--layouts", "stages=2,schedule=grouped"], "takes multiples of 4"),
     ],
 )
 def test_bad_input_is_one_sentence(capsys: Capture, arguments: list[str], said: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.rank_groups import RankGroups
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.micro_batch import MicroBatch
 from drivetrain.data.order import SampleOrder
@@ -23,9 +24,12 @@ from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import Precision
 from drivetrain.program.gradient_sum import GradientSum
+from drivetrain.program.loss_head import LossHead
+from drivetrain.program.passes import PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.program.update_batches import UpdateBatches
 from drivetrain.tasks.classification import ClassificationTask
 
 CPU = torch.device("cpu")
@@ -97,17 +101,8 @@ def make_program(
     samples = len(feed.batch.labels)
     device = Device(torch_device=CPU, reason="test")
     chosen = cast(ClassificationTask, task or ClassificationTask())
-    return TrainingProgram(
-        model=model,
-        forward=model,
-        precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
-        parameters=parameters,
-        batch_norms=owner,
-        context=context,
-        task=chosen,
-        optimiser=Sgd(parameters.values),
-        learning_rate=LearningRate(curve=constant(rate), peak=rate, peak_origin="test"),
-        rules=rules or GradientRules(),
+    rules = rules or GradientRules()
+    batches = UpdateBatches(
         feed=feed,
         order=SampleOrder(
             seed=seed,
@@ -117,13 +112,37 @@ def make_program(
             remainder="trim",
             shuffle=False,
         ),
+        micro=feed.micro,
+        replica=group.rank,
+        replicas=group.size,
+        norm_group_size=norm_group_size,
+    )
+    gradient_sum = GradientSum(parameters, group=group, max_buffer_bytes=0, overlaps=overlaps, model=model)
+    return TrainingProgram(
+        model=model,
+        passes=PlainPasses(
+            forward=model,
+            context=context,
+            head=LossHead(task=chosen, loss_scaling=rules.loss_scaling),
+            batches=batches,
+            gradient_sum=gradient_sum,
+            device=device,
+            seed=seed,
+        ),
+        forward=model,
+        batches=batches,
+        precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
+        parameters=parameters,
+        batch_norms=owner,
+        context=context,
+        task=chosen,
+        optimiser=Sgd(parameters.values),
+        learning_rate=LearningRate(curve=constant(rate), peak=rate, peak_origin="test"),
+        rules=rules,
         records=UpdateRecords(updates, score=chosen.metric, device=CPU),
         device=device,
-        seed=seed,
-        accumulation=-(-samples // (feed.micro * group.size)),
-        norm_group_size=norm_group_size,
-        group=group,
-        gradient_sum=GradientSum(parameters, group=group, max_buffer_bytes=0, overlaps=overlaps, model=model),
+        gradient_sum=gradient_sum,
+        groups=RankGroups(world=group, replicas=group),
         stop_votes=StopVotes(device),
     )
 

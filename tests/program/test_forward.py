@@ -20,6 +20,7 @@ def half_types(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
     """The 16-bit types that devices say they run; a test fills in what it needs."""
     types: list[torch.dtype] = []
     monkeypatch.setattr(Device, "usable_half_types", lambda device: tuple(types))
+    monkeypatch.setattr(Device, "prepare_half", lambda device, kind: None)
     return types
 
 
@@ -58,6 +59,18 @@ def test_a_cpu_is_asked_only_where_half_precision_is_wanted(monkeypatch: pytest.
 
     monkeypatch.setattr(Device, "usable_half_types", asked)
     assert choose_precision(Recipe(), CPU) == FLOAT32
+
+
+def test_half_precision_is_made_safe_before_it_is_used(
+    half_types: list[torch.dtype], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[torch.dtype] = []
+    monkeypatch.setattr(Device, "prepare_half", lambda device, kind: prepared.append(kind))
+    half_types += [torch.bfloat16, torch.float16]
+    choose_precision(Recipe(precision="32.32"), CPU)
+    assert prepared == []
+    choose_precision(Recipe(precision="16.32", half_type="float16"), CPU)
+    assert prepared == [torch.float16]
 
 
 def test_descriptions() -> None:

@@ -1,12 +1,12 @@
 """A search for a cut that changes the result: any micro-batch, accumulation, replicas and group."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
@@ -25,12 +25,16 @@ UPDATES = 10
 
 @dataclass(frozen=True)
 class Cut:
-    """A layout; what batch norm normalises together is micro x group."""
+    """A layout; what batch norm normalises together is micro x group.
+
+    With `overlaps`, gradients are summed beside the last backward pass.
+    """
 
     micro: int
     accumulation: int
     replicas: int
     group: int
+    overlaps: bool = False
 
     @property
     def global_batch(self) -> int:
@@ -40,16 +44,26 @@ class Cut:
     def normalised(self) -> int:
         return self.micro * self.group
 
+    @property
+    def alone(self) -> "Cut":
+        """One process that normalises the same samples together."""
+        parts = self.global_batch // self.normalised
+        return Cut(micro=self.normalised, accumulation=parts, replicas=1, group=1)
+
 
 @st.composite
 def cuts(draw: st.DrawFn) -> Cut:
-    replicas = draw(st.sampled_from([1, 2, 4]))
+    """Several replicas always: what one process has to agree with is itself."""
+    replicas = draw(st.integers(2, 4))
+    group = draw(st.sampled_from([size for size in range(1, replicas + 1) if replicas % size == 0]))
+    # Batch norm over a single sample is a lottery of rounding: no cut can repeat it in float32.
+    micro = draw(st.integers(2 if group == 1 else 1, 4))
     return Cut(
-        # Batch norm over a single sample is a lottery of rounding: no cut can repeat it in float32.
-        micro=draw(st.sampled_from([2, 4])),
+        micro=micro,
         accumulation=draw(st.integers(1, 3)),
         replicas=replicas,
-        group=draw(st.sampled_from([size for size in (1, 2, 4) if replicas % size == 0])),
+        group=group,
+        overlaps=draw(st.booleans()),
     )
 
 
@@ -72,9 +86,15 @@ def _measured(
     ).to(dtype)
     feed = GivenFeed(*_samples(name, cut.global_batch, dtype), micro=cut.micro, group=group)
     task = SegmentationTask(num_classes=2) if is_unet else None
-    # Two passes over the samples: the plain float32 kernel of channels_last is itself near the tolerance.
     program = make_program(
-        model, feed, rate=0.001, task=task, norm_group_size=cut.group, stable=dtype == torch.float32
+        model,
+        feed,
+        rate=0.001,
+        task=task,
+        norm_group_size=cut.group,
+        overlaps=cut.overlaps,
+        # Two passes over the samples: the plain float32 kernel of channels_last is itself near the tolerance.
+        stable=dtype == torch.float32,
     )
     program.model.train()
     program.run_update(0)
@@ -85,21 +105,51 @@ def _measured(
     return gradients, program.records.read("loss", 0, UPDATES)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
+def _errors(
+    pool: RankPool, name: str, dtype: torch.dtype, cut: Cut, *, against: Cut
+) -> list[tuple[float, float]]:
+    """How far gradients and losses of each rank lie from those of one process."""
+    # In a rank too: another number of threads rounds otherwise.
+    gradients, losses = pool.run(_measured, name, dtype, against, ranks=1)[0]
+    return [
+        (worst_error(gradients, others), float(np.abs(losses - other_losses).max()))
+        for others, other_losses in pool.run(_measured, name, dtype, cut, ranks=cut.replicas)
+    ]
+
+
 @pytest.mark.parametrize("name", MODELS)
 @settings(
     max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(cut=cuts())
+@given(cut=cuts(), dtype=st.sampled_from(list(TOLERANCES)))
+@example(cut=Cut(micro=4, accumulation=1, replicas=2, group=1), dtype=torch.float32)
+@example(cut=Cut(micro=1, accumulation=3, replicas=4, group=4), dtype=torch.float64)
+@example(cut=Cut(micro=3, accumulation=2, replicas=4, group=2, overlaps=True), dtype=torch.float32)
+@example(cut=Cut(micro=2, accumulation=2, replicas=3, group=3), dtype=torch.float64)
 def test_no_cut_changes_the_result(rank_pool: RankPool, name: str, dtype: torch.dtype, cut: Cut) -> None:
-    whole = Cut(micro=cut.normalised, accumulation=cut.global_batch // cut.normalised, replicas=1, group=1)
-    # In a rank too: another number of threads rounds otherwise.
-    gradients, losses = rank_pool.run(_measured, name, dtype, whole, ranks=1)[0]
     gradient_tolerance, loss_tolerance = TOLERANCES[dtype]
-    for others, other_losses in rank_pool.run(_measured, name, dtype, cut, ranks=cut.replicas):
-        assert worst_error(gradients, others) <= gradient_tolerance, cut
-        assert np.abs(losses - other_losses).max() <= loss_tolerance, cut
-    spoilt = {key: value * 1.001 for key, value in gradients.items()}
-    assert worst_error(gradients, spoilt) > gradient_tolerance
+    for gradient_error, loss_error in _errors(rank_pool, name, dtype, cut, against=cut.alone):
+        assert gradient_error <= gradient_tolerance, cut
+        assert loss_error <= loss_tolerance, cut
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"group": 1},
+        {"group": 4},
+        {"micro": 4, "accumulation": 1},
+    ],
+    ids=["no group", "larger group", "larger micro-batch"],
+)
+def test_negative_control_other_normalised_sets_change_it(
+    rank_pool: RankPool, name: str, wrong: dict[str, Any]
+) -> None:
+    cut = Cut(micro=2, accumulation=2, replicas=4, group=2)
+    other = replace(cut, **wrong)
+    assert other.global_batch == cut.global_batch
+    for gradient_error, _ in _errors(rank_pool, name, torch.float64, other, against=cut.alone):
+        assert gradient_error > 1e-3

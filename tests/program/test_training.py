@@ -37,7 +37,7 @@ def test_case_55_losses_of_two_updates() -> None:
     model = _line(2.0)
     program = make_program(model, GivenFeed(torch.ones(1, 1), torch.ones(1), micro=1), task=SquaredError())
     program.run_update(0)
-    program.feed = GivenFeed(torch.ones(1, 1), torch.full((1,), 2.0), micro=1)
+    program.batches.feed = GivenFeed(torch.ones(1, 1), torch.full((1,), 2.0), micro=1)
     program.run_update(1)
     losses = program.records.read("loss", 0, 2)
     assert losses.tolist() == [1.0, 4.0]

@@ -1,10 +1,12 @@
 """The packaged recipes: each is planned, and holds the numbers it is known by."""
 
+from functools import cache
 from typing import Any
 
 import pytest
 
 from drivetrain import make_plan
+from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.named import packaged_description, packaged_names
 from drivetrain.recipe.schema import OptimizerParams
@@ -29,6 +31,10 @@ NUMBERS: dict[str, tuple[tuple[int, int, int], int, float]] = {
     "isbi_unet": ((8, 3, 1), 2100, 0.0024),
     "isbi_unet_medical": ((8, 1, 1), 2134, 0.0001),
     "isbi_unet_best": ((8, 1, 1), 300, 0.0004),
+    "isbi_unet_pipelined": ((1, 24, 1), 2100, 0.0024),
+    "cifar_resnet8_pipelined": ((1, 8, 1), 1, 0.0008),
+    "mnist_pipelined": ((64, 8, 1), 3, 0.01),
+    "resnet50_8k_pipelined": ((16, 128, 4), 100, 1.0),
 }
 PARAMETERS = {
     "cifar_resnet8": 75290,
@@ -48,9 +54,14 @@ def test_every_recipe_has_its_numbers_here() -> None:
     }
 
 
+@cache
+def _plan(name: str) -> dict[str, Any]:
+    return make_plan(name)
+
+
 @pytest.mark.parametrize("name", NUMBERS)
 def test_every_recipe_can_be_planned(name: str) -> None:
-    plan = make_plan(name)
+    plan = _plan(name)
     (micro, accumulation, replicas), num_epochs, peak = NUMBERS[name]
     assert plan["batch"] == {
         "micro": micro,
@@ -66,7 +77,10 @@ def test_every_recipe_can_be_planned(name: str) -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 def test_what_belongs_to_many_devices_is_said(name: str) -> None:
     recipe = resolve_recipe(config=name).recipe
-    assert ("one device per replica" in packaged_description(name)) == (recipe.replicas > 1)
+    is_cut = stage_count(recipe) > 1
+    description = packaged_description(name)
+    assert ("one device per replica" in description) == (recipe.replicas > 1 and not is_cut)
+    assert ("one device per stage" in description or "16 devices" in description) == is_cut
 
 
 def test_the_schedule_of_the_paper() -> None:
@@ -105,3 +119,52 @@ def test_heirs_replace_the_schedule_of_the_base() -> None:
     assert recipe.lr_warmup_params is not None
     assert recipe.lr_warmup_params.warmup_epochs == 2
     assert resolve_recipe(config="resnet50_1536").recipe.lr_warmup_params is None
+
+
+def _stages(name: str, key: str) -> list[Any]:
+    return [stage[key] for stage in _plan(name)["stages"]]
+
+
+def test_the_stages_of_the_pipelined_unet() -> None:
+    plan = _plan("isbi_unet_pipelined")
+    assert _stages("isbi_unet_pipelined", "parameters") == [259008, 20680704, 9504640, 586306]
+    assert _stages("isbi_unet_pipelined", "last") == [
+        "encoder_block_1_maxpooling",
+        "decoder_block_0_transpose",
+        "decoder_block_2_transpose",
+        "output_conv",
+    ]
+    assert sum(_stages("isbi_unet_pipelined", "flops")) == plan["model"]["flops"]
+    assert plan["schedule"]["name"] == "grouped"
+    assert plan["schedule"]["live"] == [7, 5, 3, 1]
+    assert plan["learning_rate_peak"] == 0.0024
+    assert plan["total_updates"] == 2100
+
+
+def test_the_stages_of_the_pipelined_mnist_network() -> None:
+    assert _stages("mnist_pipelined", "last") == ["conv2d_1", "dense"]
+    assert _stages("mnist_pipelined", "parameters") == [320 + 18496, 16010]
+    assert _plan("mnist_pipelined")["epoch"]["samples_unused"] == 60000 - 59904
+
+
+def test_the_stages_of_the_pipelined_cifar_network() -> None:
+    assert _stages("cifar_resnet8_pipelined", "first") == [
+        "conv1_conv",
+        "conv2_block1_post_addition_relu",
+        "conv3_block1_post_addition_relu",
+        "conv4_block1_post_addition_relu",
+    ]
+    assert _stages("cifar_resnet8_pipelined", "recomputation") == [True] * 4
+    assert sum(_stages("cifar_resnet8_pipelined", "parameters")) == 75290
+
+
+def test_sixteen_devices_for_resnet50() -> None:
+    plan = _plan("resnet50_8k_pipelined")
+    assert plan["layout"] == {"replicas": 4, "stages": 4, "devices": 4, "ranks": 16}
+    assert _stages("resnet50_8k_pipelined", "first")[1:] == [
+        "conv2_block2_out",
+        "conv3_block1_out",
+        "conv4_block2_out",
+    ]
+    assert sum(_stages("resnet50_8k_pipelined", "parameters")) == 25557032
+    assert resolve_recipe(config="resnet50_8k_pipelined").recipe.stable_norm

@@ -1,7 +1,6 @@
 """Training on several ranks, from the command line and from Python, through real processes."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,18 +12,8 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from safetensors.numpy import load_file
 
-SMALL = [
-    "--dataset=digits",
-    "--limit-train-samples=96",
-    "--limit-validation-samples=21",
-    "--micro-batch-size=8",
-    "--global-batch-size=32",
-    "--num-threads=1",
-    "--device=cpu",
-]
-TIMEOUT_S = 150
+from tests.run.small_runs import SMALL, TIMEOUT_S, differ, weights
 
 
 def _command(path: Path, *options: str) -> list[str]:
@@ -37,26 +26,13 @@ def _train(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    newest = max((path / "checkpoints").glob("[0-9]*"), key=lambda entry: int(entry.name))
-    return load_file(newest / "model.safetensors")
-
-
 def _events(path: Path, kind: str) -> list[dict[str, Any]]:
     lines = (path / "metrics.jsonl").read_text().splitlines()
     return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
-def _differ(one: Path, other: Path) -> float:
-    expected, found = _weights(one), _weights(other)
-    return max(
-        float(np.linalg.norm(expected[key] - found[key]) / (np.linalg.norm(expected[key]) + 1e-6))
-        for key in expected
-    )
-
-
 def _are_equal(one: Path, other: Path) -> bool:
-    expected, found = _weights(one), _weights(other)
+    expected, found = weights(one), weights(other)
     return all(found[key].tobytes() == value.tobytes() for key, value in expected.items())
 
 
@@ -78,7 +54,7 @@ def on_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_replicas_train_what_one_process_trains(alone: Path, on_two: Path) -> None:
-    assert _differ(alone, on_two) < 1e-5
+    assert differ(alone, on_two) < 1e-5
     for kind in ("train", "validation"):
         for one, two in zip(_events(alone, kind), _events(on_two, kind), strict=True):
             assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)
@@ -93,7 +69,7 @@ def test_the_summary_tells_how_well_replicas_worked_together(on_two: Path) -> No
     assert summary["images_per_second_per_replica"] == pytest.approx(
         summary["images_per_second"] / 2, abs=0.1
     )
-    assert 0 <= summary["scaling_efficiency"] <= 1
+    assert 0 <= summary["computing_share"] <= 1
 
 
 def test_a_run_goes_on_with_another_number_of_replicas(alone: Path, tmp_path: Path) -> None:
@@ -133,7 +109,7 @@ def _start(path: Path, *options: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_a_killed_rank_ends_all_and_the_rerun_has_the_same_weights(tmp_path: Path) -> None:
+def test_a_killed_rank_ends_all_and_the_rerun_has_the_sameweights(tmp_path: Path) -> None:
     path, uncut = tmp_path / "run", tmp_path / "uncut"
     length = ["--num-epochs=25", "--replicas=2", "--logs-per-epoch=1", "--evaluate-every=1000"]
     process = _start(path, *length)
@@ -248,34 +224,3 @@ def test_crossval_trains_each_fold_on_all_replicas(tmp_path: Path) -> None:
         assert job.returncode == 0, job.stderr
         found[replicas] = json.loads((path / "crossval.json").read_text())["statistics"]["last"]
     assert found[1]["loss"]["mean"] == pytest.approx(found[2]["loss"]["mean"], abs=1e-5)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def test_two_launchers_as_on_two_hosts_train_together(alone: Path, tmp_path: Path) -> None:
-    port = _free_port()
-    path = tmp_path / "run"
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
-    launcher += ["--master-addr=127.0.0.1", f"--master-port={port}"]
-    train = ["-m", "drivetrain", "train", *SMALL, "--num-epochs=3", f"--output-dir={path}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    hosts = [
-        subprocess.Popen(
-            [*launcher, f"--node-rank={rank}", *train],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    outputs = [host.communicate(timeout=TIMEOUT_S)[0] for host in hosts]
-    assert [host.returncode for host in hosts] == [0, 0], outputs
-    assert "validation_accuracy" in outputs[0]
-    assert "validation_accuracy" not in outputs[1]
-    assert _differ(alone, path) < 1e-5

@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     if place is not None:
         raise BadInputError(
             f"crossval starts its own ranks and cannot be one of {place.launcher}'s; run it without, with "
-            f"--replicas {place.world_size}."
+            f"--devices {place.world_size}."
         )
     resolved = continued_recipe(args, stored_recipe=_stored_recipe)
     require_crossval(resolved.recipe)

@@ -1,28 +1,51 @@
 """Fits what was typed to the ranks that another program has started already; nothing here needs torch."""
 
 import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from drivetrain.cli.options import replace_override, typed_overrides
+from drivetrain.cli.options import replace_overrides, typed_overrides
 from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.errors import BadInputError
+from drivetrain.recipe.check_replicas import PartialReplicaError
+from drivetrain.recipe.load import ResolvedRecipe
 
-__all__ = ["fit_to_ranks"]
+__all__ = ["resolve_for_ranks"]
 
-_COUNTS = ("replicas", "num_replicas", "devices")
+_REPLICA_COUNTS = ("replicas", "num_replicas")
+_COUNTS = (*_REPLICA_COUNTS, "devices")
+
+Resolve = Callable[[argparse.Namespace], ResolvedRecipe]
 
 
-def fit_to_ranks(args: argparse.Namespace, place: RankPlace | None) -> None:
-    """One replica for each rank that torchrun, SLURM or MPI started, whatever a recipe says.
+def resolve_for_ranks(
+    args: argparse.Namespace, place: RankPlace | None, *, resolve: Resolve
+) -> ResolvedRecipe:
+    """The recipe with one device for each rank that torchrun, SLURM or MPI started, whatever it says itself.
 
     Only a number that was typed can contradict them.
     """
     if place is None or place.launcher == "drivetrain":
-        return
+        return resolve(args)
     typed = typed_overrides(args)
+    others = {name: value for name, value in typed.items() if name not in _COUNTS}
+    replace_overrides(args, {**others, "devices": str(place.world_size)})
+    try:
+        resolved = resolve(args)
+    except PartialReplicaError as error:
+        raise BadInputError(
+            f"The {place.world_size} ranks that {place.launcher} started hold no whole number of replicas, "
+            f"as one takes {error.per_replica}; start {' or '.join(map(str, error.working))} ranks."
+        ) from error
+    _require_same_counts(typed, place=place, replicas=resolved.recipe.replicas)
+    return resolved
+
+
+def _require_same_counts(typed: Mapping[str, Any], *, place: RankPlace, replicas: int) -> None:
     for name in _COUNTS:
-        if name in typed and str(typed[name]) != str(place.world_size):
+        is_count, number = name in typed, replicas if name in _REPLICA_COUNTS else place.world_size
+        if is_count and str(typed[name]) != str(number):
             raise BadInputError(
                 f"--{name.replace('_', '-')} {typed[name]} does not fit the {place.world_size} ranks that "
-                f"{place.launcher} started; --replicas {place.world_size} works, or leave it out."
+                f"{place.launcher} started; --{name.replace('_', '-')} {number} works, or leave it out."
             )
-    replace_override(args, "replicas", str(place.world_size))

@@ -23,12 +23,17 @@ COMMANDS = {
     "crossval": Command("drivetrain.cli.crossval", "train every fold of a recipe; mean and deviation"),
     "evaluate": Command("drivetrain.cli.evaluate", "measure a run's checkpoints"),
     "predict": Command("drivetrain.cli.predict", "class probabilities or masks of images, by a run"),
+    "export": Command(
+        "drivetrain.cli.export", "write a run's model for other programs, torch.export and ONNX"
+    ),
     "plan": Command("drivetrain.cli.plan", "print what a recipe will do, start nothing"),
     "verify": Command("drivetrain.cli.verify", "prove that a recipe's layouts compute the same"),
+    "bench": Command("drivetrain.cli.bench", "measure training, inference and data; compare results"),
     "runs": Command("drivetrain.cli.runs", "list and compare runs"),
     "recipes": Command("drivetrain.cli.recipes", "list the named recipes, show one with its origins"),
     "models": Command("drivetrain.cli.models", "list the models, show one layer by layer"),
     "data": Command("drivetrain.cli.data", "list, download, check and pack data sets"),
+    "doctor": Command("drivetrain.cli.doctor", "say whether this machine is fit, and what was found on it"),
 }
 
 INTERRUPTED = 130

@@ -182,10 +182,9 @@ def typed_overrides(args: argparse.Namespace) -> Mapping[str, Any]:
     return typed
 
 
-def replace_override(args: argparse.Namespace, name: str, value: Any) -> None:
-    """Sets an option as if it had been typed last."""
-    kept = {key: old for key, old in typed_overrides(args).items() if key != name}
-    setattr(args, _OVERRIDES, {**kept, name: value})
+def replace_overrides(args: argparse.Namespace, overrides: Mapping[str, Any]) -> None:
+    """Puts other options of the recipe in the place of those that were typed."""
+    setattr(args, _OVERRIDES, dict(overrides))
 
 
 def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None = None) -> ResolvedRecipe:

@@ -2,40 +2,64 @@
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
-from drivetrain.cli.launched import fit_to_ranks
+from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_benchmark
+from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.cluster.environment import find_place
+from drivetrain.cluster.launched_rank import launched_rank
+from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.errors import BadInputError
+from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.prepare import prepare_request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe_options(parser)
+    add_benchmark_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if is_benchmark(args):
+        return bench_instead(args)
     place = find_place(os.environ)
-    fit_to_ranks(args, place)
-    resolved = continued_recipe(args, stored_recipe=_stored_recipe)
+    resolve = partial(continued_recipe, stored_recipe=_stored_recipe)
+    resolved = resolve_for_ranks(args, place, resolve=resolve)
     if resolved.recipe.parallel_folds > 1:
         raise BadInputError(
             f"--parallel-folds {resolved.recipe.parallel_folds} is for crossval, and train trains one fold; "
             "leave it out."
         )
-    request = prepare_request(resolved)
-    if resolved.recipe.replicas > 1:
-        from drivetrain.run.ranks import launch_training, train_as_rank
+    return _train(resolved) if place is None else _train_as_rank(resolved, place)
 
-        result = launch_training(resolved) if place is None else train_as_rank(place, request)
-        return result.exit_status
+
+def _train(resolved: ResolvedRecipe) -> int:
+    # Whatever is wrong with a request is said before torch is imported.
+    request = prepare_request(resolved)
+    if rank_count(resolved.recipe) > 1:
+        from drivetrain.run.ranks import launch_training
+
+        spec = request.data.spec
+        # Ranks open the data by themselves.
+        del request
+        return launch_training(resolved, spec=spec).exit_status
     from drivetrain.run.reporter import Reporter
     from drivetrain.run.train import train_request
 
     with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
         return train_request(request, reporter=reporter).exit_status
+
+
+def _train_as_rank(resolved: ResolvedRecipe, place: RankPlace) -> int:
+    with launched_rank(place):
+        request = prepare_request(resolved)
+        from drivetrain.run.ranks import train_as_rank
+
+        return train_as_rank(place, request).exit_status
 
 
 def _stored_recipe(path: Path) -> Path | None:

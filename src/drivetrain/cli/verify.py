@@ -15,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--layouts",
         metavar="TEXT",
         default="",
-        help="what to verify: 'replicas=2,accumulation=2;replicas=4,group=2' (default: the usual ones)",
+        help="what to verify: 'replicas=2,accumulation=2;stages=2,schedule=gpipe,recomputation=true', out of "
+        "replicas, accumulation, group, stages, splits, split_by, schedule, mapping, recomputation, "
+        "offloading, and processes=1 for one process in the place of all devices (default: the usual ones)",
     )
     parser.add_argument(
         "--updates", metavar="INT", type=int, default=10, help="weight updates whose losses are compared"

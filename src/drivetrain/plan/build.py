@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import BadInputError
 from drivetrain.optim.schedule import LearningRate, build_learning_rate
+from drivetrain.pipeline.divisibility import check_accumulation
 from drivetrain.plan.batch import BatchArithmetic, resolve_batch
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
 from drivetrain.plan.inputs import planned_inputs
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from drivetrain.models.summary import ModelTotals
+    from drivetrain.pipeline.outline import RunOutline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +28,13 @@ class TrainingPlan:
     epochs: EpochPlan
     events: HostEvents
     learning_rate: LearningRate
+    pipeline_warning: str | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Everything that had to be settled differently from what was asked."""
-        return (*self.batch.warnings, *self.epochs.warnings, *self.events.warnings)
+        """Everything that had to be settled differently from what was asked, or costs more than it need."""
+        pipeline = () if self.pipeline_warning is None else (self.pipeline_warning,)
+        return (*self.batch.warnings, *self.epochs.warnings, *self.events.warnings, *pipeline)
 
 
 def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
@@ -63,7 +68,15 @@ def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
         updates_per_epoch=epochs.updates_per_epoch,
         total_updates=epochs.total_updates,
     )
-    return TrainingPlan(batch=batch, epochs=epochs, events=events, learning_rate=learning_rate)
+    return TrainingPlan(
+        batch=batch,
+        epochs=epochs,
+        events=events,
+        learning_rate=learning_rate,
+        pipeline_warning=check_accumulation(
+            recipe.pipeline_schedule, stages=stage_count(recipe), accumulation=batch.accumulation
+        ),
+    )
 
 
 def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
@@ -72,13 +85,15 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
     inputs = planned_inputs(recipe, origins=resolved.origins)
     training = plan_training(recipe, samples=inputs.samples)
     shape = InputShape(channels=inputs.channels, image_size=inputs.image_size, num_classes=inputs.num_classes)
+    totals, outline, stage_warnings = _outlined_model(recipe, shape, training.batch)
     return plan_to_json(
         recipe,
         training,
         shape=shape,
-        totals=_model_totals(recipe, shape),
-        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings],
+        totals=totals,
+        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *stage_warnings],
         lr_at=lr_at,
+        outline=outline,
     )
 
 
@@ -99,8 +114,14 @@ def plan_to_json(
     totals: "ModelTotals",
     warnings: Sequence[str],
     lr_at: Sequence[int] = (),
+    outline: "RunOutline | None" = None,
 ) -> dict[str, Any]:
-    """A plan as plain values; the same for `plan` and for a run's plan.json."""
+    """A plan as plain values; the same for `plan` and for a run's plan.json.
+
+    `outline` is there for a run that is cut into stages or saves memory.
+    """
+    report = _outline_report(outline)
+    stage_warnings = report.pop("warnings", ())
     return {
         "batch": _batch(training.batch),
         "epoch": _epoch(training.epochs),
@@ -111,6 +132,9 @@ def plan_to_json(
         "learning_rate_origin": training.learning_rate.peak_origin,
         "input": asdict(shape),
         "model": {"name": recipe.model, **asdict(totals)},
+        "layout": _layout(recipe),
+        "stages": [_whole_model(totals)],
+        **report,
         "optimizer": recipe.optimizer,
         "events": {
             "log": training.events.log_updates,
@@ -118,7 +142,7 @@ def plan_to_json(
             "checkpoint": training.events.checkpoint_updates,
         },
         **({"normalised_set": _normalised_set(recipe, training.batch)} if totals.buffers else {}),
-        "warnings": list(warnings),
+        "warnings": [*warnings, *stage_warnings],
     }
 
 
@@ -160,11 +184,62 @@ def _rates(learning_rate: LearningRate, *, lr_at: Sequence[int]) -> dict[str, fl
     return {str(update): learning_rate.at(update) for update in lr_at}
 
 
-def _model_totals(recipe: Recipe, shape: InputShape) -> "ModelTotals":
+def _layout(recipe: Recipe) -> dict[str, int]:
+    return {
+        "replicas": recipe.replicas,
+        "stages": stage_count(recipe),
+        "devices": devices_per_replica(recipe),
+        "ranks": rank_count(recipe),
+    }
+
+
+def _whole_model(totals: "ModelTotals") -> dict[str, int]:
+    """The only stage of a model in one piece."""
+    return {
+        "index": 0,
+        "device": 0,
+        "parameters": totals.parameters,
+        "flops": totals.flops,
+        "sent_bytes": 0,
+    }
+
+
+def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
+    if outline is None:
+        return {}
+    from drivetrain.pipeline.stage_report import report_run
+
+    return report_run(outline)
+
+
+def _outlined_model(
+    recipe: Recipe, shape: InputShape, batch: BatchArithmetic
+) -> tuple["ModelTotals", "RunOutline | None", Sequence[str]]:
+    """A model's totals, and how it will be cut where it is or must save memory."""
     from drivetrain.models.prepare import outline_model
     from drivetrain.models.registry import output_margin_of
     from drivetrain.models.summary import summarise_model
 
     model = outline_model(recipe, **asdict(shape))
     input_size = shape.image_size + 2 * output_margin_of(recipe.model)
-    return summarise_model(model, channels=shape.channels, image_size=input_size)
+    totals = summarise_model(model, channels=shape.channels, image_size=input_size)
+    if not _looks_into_stages(recipe):
+        return totals, None, ()
+    from drivetrain.pipeline.outline import outline_run
+    from drivetrain.pipeline.stage_plan import plan_stages
+
+    images = (shape.channels, input_size, input_size)
+    planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
+    stages = plan_stages(
+        planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
+    )
+    warnings = () if stages is None else stages.warnings
+    if recipe.split_by == "time":
+        warnings = (*warnings, "--split-by time measures when the training starts; here it is by cost.")
+    return totals, outline_run(recipe, model, plan=stages, images=(batch.micro, *images)), warnings
+
+
+def _looks_into_stages(recipe: Recipe) -> bool:
+    """Whether a plan is worth the seconds that a look into the model takes."""
+    saves_memory = recipe.recomputation or recipe.optimizer_state_offloading
+    return stage_count(recipe) > 1 or saves_memory or recipe.optimise_for is not None

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from drivetrain.optim.schedule import LearningRate
+from drivetrain.plan.render_stages import print_memory, print_stages, with_unit
 
 SPARKLINE_WIDTH = 40
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_RAMP = "_.-:=+*#"
-_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 Row = tuple[str, str]
 
@@ -30,6 +30,10 @@ def print_plan(plan: Mapping[str, Any], *, learning_rate: LearningRate, console:
         for index, (name, value) in enumerate(rows):
             table.add_row("" if index else title, name, value)
     console.print(table, highlight=False)
+    if "schedule" in plan:
+        print_stages(plan, console=console)
+    if "memory" in plan:
+        print_memory(plan, console=console)
     for warning in plan["warnings"]:
         console.print(Text.assemble(("warning: ", "bold yellow"), warning), highlight=False)
 
@@ -50,6 +54,8 @@ def _sections(plan: Mapping[str, Any], *, course: str) -> Iterator[tuple[str, li
     yield "execution", _execution_rows(plan)
     yield "learning rate", _rate_rows(plan, course=course)
     yield "model", _model_rows(plan)
+    if plan["layout"]["ranks"] > 1:
+        yield "layout", _layout_rows(plan["layout"])
 
 
 def _batch_rows(plan: Mapping[str, Any]) -> list[Row]:
@@ -93,6 +99,14 @@ def _rate_rows(plan: Mapping[str, Any], *, course: str) -> list[Row]:
     ]
 
 
+def _layout_rows(layout: Mapping[str, int]) -> list[Row]:
+    return [
+        ("replicas", str(layout["replicas"])),
+        ("stages", f"{layout['stages']} on {layout['devices']} devices in each replica"),
+        ("ranks", str(layout["ranks"])),
+    ]
+
+
 def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
     model, shape = plan["model"], plan["input"]
     size = shape["image_size"]
@@ -101,12 +115,5 @@ def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
         ("input", f"{shape['channels']}x{size}x{size}, {shape['num_classes']} classes"),
         ("parameters", f"{model['parameters']}, of them trainable {model['trainable']}"),
         ("buffers", str(model["buffers"])),
-        ("forward", f"{_with_unit(model['flops'])}FLOP per image"),
+        ("forward", f"{with_unit(model['flops'])}FLOP per image"),
     ]
-
-
-def _with_unit(count: int) -> str:
-    for size, unit in _UNITS:
-        if count >= size:
-            return f"{count / size:.4g} {unit}"
-    return f"{count} "

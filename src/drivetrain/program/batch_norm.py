@@ -5,7 +5,8 @@ owner averages them and moves the running statistics: new = kept * old + (1 - ke
 statistics are views into two flat tensors, so the move is a few operations however many layers there are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 import torch
@@ -114,6 +115,34 @@ class BatchNormOwner:
         """Drops what was reported, for a pass that must leave no trace."""
         for layer in self.layers:
             layer.reported.clear()
+            layer.kept_moments.clear()
+
+    @contextmanager
+    def to_be_recomputed(self, key: Hashable) -> Iterator[None]:
+        """A first pass that `recomputing(key)` will repeat: layers keep the moments of their group."""
+        with self._in_pass(key, recomputing=False):
+            yield
+
+    @contextmanager
+    def recomputing(self, key: Hashable | None = None) -> Iterator[None]:
+        """A pass that repeats an earlier one: nothing is reported, so that statistics move once.
+
+        Layers of a group take the moments that the first pass kept under `key`. Without any they repeat
+        the sum, and all members of the group must recompute in the same order.
+        """
+        with self._in_pass(key, recomputing=True):
+            yield
+
+    @contextmanager
+    def _in_pass(self, key: Hashable | None, *, recomputing: bool) -> Iterator[None]:
+        before = [(layer.pass_key, layer.recomputing) for layer in self.layers]
+        for layer in self.layers:
+            layer.pass_key, layer.recomputing = key, recomputing
+        try:
+            yield
+        finally:
+            for layer, state in zip(self.layers, before, strict=True):
+                layer.pass_key, layer.recomputing = state
 
     def _stacked(self, num_reports: int) -> tuple[Tensor, Tensor]:
         """All layers' reported means and inverse deviations side by side, a row per report."""
@@ -160,8 +189,11 @@ def install_batch_norm_owner(
     wide_dtype: torch.dtype = torch.float64,
     group: ReplicaGroup = ALONE,
     stable: bool = False,
+    only: Container[str] | None = None,
 ) -> BatchNormOwner:
-    """Takes over a model's batch norms; `kept_share` None keeps each layer's own momentum.
+    """Takes over a model's batch norms, or those named in `only`.
+
+    `kept_share` None keeps each layer's own momentum.
 
     `group` are the replicas whose samples are normalised together, all of which must run the same
     micro-batches; `stable` takes the statistics in two passes, in float32 at least.
@@ -170,7 +202,8 @@ def install_batch_norm_owner(
     unowned: list[str] = []
 
     def replacement(name: str, module: nn.Module) -> nn.Module | None:
-        if not isinstance(module, _BatchNorm) or module.running_mean is None:
+        is_other = only is not None and name not in only
+        if is_other or not isinstance(module, _BatchNorm) or module.running_mean is None:
             return None
         if type(module) not in _OWNED_TYPES:
             unowned.append(name)

@@ -18,16 +18,20 @@ def evaluate_model(
     measure: Measure,
     group: ReplicaGroup = ALONE,
     forward: Callable[[Tensor], Tensor],
+    counts: bool = True,
     on_batch: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """What `measure` makes of all batches, those of the other replicas in `group` included.
+    """What `measure` makes of all batches, those of the other ranks in `group` included.
 
-    `forward` is the way the model takes over images.
+    `forward` is the way the model takes over images; where its output comes out on another rank, this one
+    goes along and does not count.
     """
     model.eval()
     samples = 0
     for batch in batches:
-        measure.add(forward(batch.images), batch.labels)
+        logits = forward(batch.images)
+        if counts:
+            measure.add(logits, batch.labels)
         samples += len(batch.labels)
         if on_batch is not None:
             on_batch(samples)

@@ -4,7 +4,7 @@ The model keeps its own parameters: each becomes a view into the flat tensor, fo
 channels_last order. Optimisers, clipping and checks then are a few operations on one long vector.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -37,16 +37,22 @@ class Segment:
 
 
 class FlatParameters:
-    """Owns the memory of a model's trainable parameters and gradients."""
+    """Owns the memory of a model's trainable parameters and gradients, or of those named in `only`.
 
-    def __init__(self, model: nn.Module) -> None:
-        trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        if not trainable:
+    Others stay where they are, and all have one type. Where nothing is left, `device` is where that is.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, only: Container[str] | None = None, device: torch.device | None = None
+    ) -> None:
+        everything = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if not everything:
             raise BadInputError("--model has no trainable parameters, so there is nothing to train.")
-        dtype = _common_dtype(trainable)
+        dtype = _common_dtype(everything)
+        trainable = [(name, p) for name, p in everything if only is None or name in only]
         self.segments = _lay_out(trainable)
-        length = _aligned(self.segments[-1].start + self.segments[-1].numel)
-        device = trainable[0][1].device
+        length = _aligned(self.segments[-1].start + self.segments[-1].numel) if trainable else 0
+        device = trainable[0][1].device if trainable else device
         self.values = torch.zeros(length, dtype=dtype, device=device)
         self.gradients = torch.zeros_like(self.values)
         with torch.no_grad():

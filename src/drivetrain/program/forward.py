@@ -38,7 +38,10 @@ class Precision:
 
 
 def choose_precision(recipe: Recipe, device: Device) -> Precision:
-    """What `--precision` says; `auto` is bfloat16 on accelerators that have it, float32 elsewhere."""
+    """What `--precision` says; `auto` is bfloat16 on accelerators that have it, float32 elsewhere.
+
+    Called before anything is computed, it also makes half precision safe on a CPU.
+    """
     kind = device.torch_device.type
     asked = recipe.precision
     if asked == "auto":
@@ -51,6 +54,7 @@ def choose_precision(recipe: Recipe, device: Device) -> Precision:
             f"--precision {recipe.precision} with --half-type {recipe.half_type} does not run on this "
             f"{kind} device; --precision 32.32 works."
         )
+    device.prepare_half(wanted)
     return Precision(compute_dtype=wanted, device_type=kind)
 
 

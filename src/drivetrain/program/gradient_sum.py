@@ -4,8 +4,7 @@ Buckets are cut once, at the borders of parameters, and always summed in the sam
 parameters first: their gradients are the first that a backward pass finishes.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
 from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.cluster.wait_clock import WaitClock
 from drivetrain.errors import BadInputError
 from drivetrain.program.flat_parameters import FlatParameters, Segment
 
@@ -49,11 +49,10 @@ class GradientSum:
     ) -> None:
         self.bytes_summed = 0
         self.sums_issued = 0
-        self.wait_seconds = 0.0
-        self._group = group
+        self._group = group.timed_apart()
         self._gradients = parameters.gradients
         self.buckets: list[Bucket] = []
-        if group.size > 1:
+        if group.size > 1 and parameters.segments:
             most = (max_buffer_bytes or DEFAULT_BUFFER_BYTES) // self._gradients.itemsize
             self.buckets = cut_into_buckets(parameters.segments, end=len(self._gradients), most=most)
         self._in_last_pass = False
@@ -62,21 +61,31 @@ class GradientSum:
             assert model is not None, "overlapping sums watch the model's backward pass"
             self._watch(model)
 
+    @property
+    def waits(self) -> WaitClock:
+        """How long the sums were waited for."""
+        return self._group.waits
+
     def begin_last_pass(self) -> None:
         """Says that the backward pass to come is the last one before the weight update."""
         self._start_over()
         self._in_last_pass = True
 
+    def complete(self, names: Iterable[str]) -> None:
+        """Says that these parameters have their whole gradient; what is complete is summed at once."""
+        done = set(names)
+        for missing in self._missing:
+            missing -= done
+        self._sum_complete()
+
     def finish(self) -> None:
         """Sums what is not summed yet, unused parameters included, and waits until all is there."""
-        started = time.perf_counter()
         self._in_last_pass = False
         while self._next < len(self.buckets):
             self._sum_next()
         for wait in self._waits:
             wait()
         self._start_over()
-        self.wait_seconds += time.perf_counter() - started
 
     def _start_over(self) -> None:
         self._next = 0
@@ -99,6 +108,9 @@ class GradientSum:
                 "where it recomputes a shared layer, use_reentrant=False works."
             )
         self._missing[bucket].remove(name)
+        self._sum_complete()
+
+    def _sum_complete(self) -> None:
         while self._next < len(self.buckets) and not self._missing[self._next]:
             self._sum_next()
 

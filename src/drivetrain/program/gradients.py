@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+
 
 @torch.no_grad()
 def add_l2_(gradients: Tensor, values: Tensor, *, factor: float) -> None:
@@ -11,7 +13,14 @@ def add_l2_(gradients: Tensor, values: Tensor, *, factor: float) -> None:
 
 
 @torch.no_grad()
-def clip_norm_(gradients: Tensor, *, longest: float) -> None:
-    """Shortens the whole gradient to at most `longest`, without fetching its length."""
+def clip_norm_(gradients: Tensor, *, longest: float, parts: ReplicaGroup = ALONE) -> None:
+    """Shortens the whole gradient, of which `parts` hold a part each, to at most `longest`.
+
+    Nothing is fetched from the device.
+    """
     norm = torch.linalg.vector_norm(gradients)
+    if parts.size > 1:
+        square = norm.double().square_() if gradients.device.type == "cpu" else norm.square()
+        parts.sum_(square)
+        norm = square.sqrt().to(gradients.dtype)
     gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))

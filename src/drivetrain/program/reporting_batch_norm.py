@@ -1,17 +1,23 @@
 """The batch norm of a model in training: it normalises, and reports its statistics to their owner."""
 
+from collections.abc import Hashable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.program.group_batch_norm import group_moments, normalise
+from drivetrain.program.group_batch_norm import Moments, group_moments, normalise
 
 __all__ = ["ReportingBatchNorm"]
 
 
 class ReportingBatchNorm(nn.Module):
-    """Stands in for a torch batch norm; normalises as it does, and leaves the statistics to the owner."""
+    """Stands in for a torch batch norm; normalises as it does, and leaves the statistics to the owner.
+
+    While `recomputing` nothing is reported. Where a group normalises together, a pass that has a
+    `pass_key` keeps the group's moments for the recomputation of that key, which then needs no sum.
+    """
 
     running_mean: Tensor
     running_var: Tensor
@@ -38,6 +44,9 @@ class ReportingBatchNorm(nn.Module):
             self.register_buffer(name, getattr(original, name))
         self.reported: list[tuple[Tensor, Tensor]] = []
         self.values_per_image: int | None = None
+        self.recomputing = False
+        self.pass_key: Hashable | None = None
+        self.kept_moments: dict[Hashable, list[Moments]] = {}
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
@@ -50,13 +59,27 @@ class ReportingBatchNorm(nn.Module):
         outputs, mean, inverse_deviation = torch.native_batch_norm(
             inputs, self.weight, self.bias, None, None, True, 0.0, self.eps
         )
-        self.reported.append((mean.detach(), inverse_deviation.detach()))
+        if not self.recomputing:
+            self.reported.append((mean.detach(), inverse_deviation.detach()))
         return outputs
 
     def _normalised_by_group(self, inputs: Tensor) -> Tensor:
-        moments = group_moments(inputs, group=self.group, stable=self.stable, wide_dtype=self.wide_dtype)
-        self.reported.append((moments.mean, (moments.variance + self.eps).rsqrt()))
+        moments = self._kept_moments() if self.recomputing else None
+        if moments is None:
+            moments = group_moments(inputs, group=self.group, stable=self.stable, wide_dtype=self.wide_dtype)
+        if not self.recomputing:
+            self.reported.append((moments.mean, (moments.variance + self.eps).rsqrt()))
+            if self.pass_key is not None:
+                self.kept_moments.setdefault(self.pass_key, []).append(moments)
         return normalise(inputs, self.weight, self.bias, moments=moments, group=self.group, eps=self.eps)
+
+    def _kept_moments(self) -> Moments | None:
+        """Those of the first pass, in the order in which the layer ran in it; each is given once."""
+        kept = self.kept_moments.get(self.pass_key, [])
+        moments = kept.pop(0) if kept else None
+        if not kept:
+            self.kept_moments.pop(self.pass_key, None)
+        return moments
 
     def extra_repr(self) -> str:
         return f"{self.running_mean.numel()}, eps={self.eps}, kept_share={self.kept_share}"

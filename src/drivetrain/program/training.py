@@ -4,17 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.rank_groups import ALL_ALONE, RankGroups
 from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.data.feed import Feed, MicroBatch
-from drivetrain.data.order import PADDING, SampleOrder
+from drivetrain.data.feed import Feed
+from drivetrain.data.order import SampleOrder
+from drivetrain.errors import RunFailedError
 from drivetrain.optim.optimiser import Optimiser
 from drivetrain.optim.schedule import LearningRate
+from drivetrain.pipeline.build import PlacedStages
+from drivetrain.pipeline.observer import Observer, Part, observed_part
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.batch_norm import BatchNormOwner
 from drivetrain.program.context import UpdateContext
@@ -22,10 +24,10 @@ from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import Forward, Precision
 from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.gradients import add_l2_, clip_norm_
-from drivetrain.program.randomness import stream_key
+from drivetrain.program.passes import Passes
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.tasks.classification import ClassificationTask
+from drivetrain.program.update_batches import UpdateBatches
 from drivetrain.tasks.task import Task
 
 
@@ -35,7 +37,10 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientRules:
-    """What is done to the gradient between the backward passes and the optimiser."""
+    """What is done to the gradient between the backward passes and the optimiser.
+
+    `loss_scaling` is what it was multiplied by.
+    """
 
     loss_scaling: float = 0.0
     l2_regularization: float = 0.0
@@ -44,10 +49,15 @@ class GradientRules:
 
 @dataclass(slots=True, kw_only=True)
 class TrainingProgram:
-    """One weight update after the other, without fetching anything from the device."""
+    """One weight update after the other, without fetching anything from the device.
+
+    `forward` takes images to logits without training, over all stages.
+    """
 
     model: nn.Module
+    passes: Passes
     forward: Forward
+    batches: UpdateBatches
     precision: Precision
     parameters: FlatParameters
     batch_norms: BatchNormOwner
@@ -56,18 +66,30 @@ class TrainingProgram:
     optimiser: Optimiser
     learning_rate: LearningRate
     rules: GradientRules
-    feed: Feed
-    order: SampleOrder
     records: UpdateRecords
     device: Device
-    seed: int
-    accumulation: int
-    norm_group_size: int
-    group: ReplicaGroup
     gradient_sum: GradientSum
     stop_votes: StopVotes
+    groups: RankGroups = ALL_ALONE
+    stages: PlacedStages | None = None
     average: WeightAverage | None = None
     wants_stop: Callable[[], bool] = _never
+    _observer: Observer | None = None
+
+    @property
+    def group(self) -> ReplicaGroup:
+        """All ranks of the training."""
+        return self.groups.world
+
+    @property
+    def feed(self) -> Feed:
+        """Where the micro-batches come from."""
+        return self.batches.feed
+
+    @property
+    def order(self) -> SampleOrder:
+        """Which sample is where."""
+        return self.batches.order
 
     @contextmanager
     def weights_to_measure(self) -> Iterator[None]:
@@ -77,6 +99,11 @@ class TrainingProgram:
             return
         with self.average.in_place():
             yield
+
+    def watch(self, observer: Observer | None) -> None:
+        """From now on an observer, or nobody, looks on at every update."""
+        self._observer = observer
+        self.passes.watch(observer)
 
     def execute(self, first: int, last: int, *, goes_on: Callable[[int], bool]) -> int:
         """Runs updates first..last-1, or fewer when `goes_on` says so; returns the next update."""
@@ -89,11 +116,21 @@ class TrainingProgram:
 
     def run_update(self, update: int) -> None:
         """All micro-batches of one update, then the weights, then the statistics."""
-        self.context.update.fill_(update)
-        self.parameters.gradients.zero_()
-        loss, score = self._accumulate(update)
+        with observed_part(self._observer, update, Part.PASSES):
+            self.context.update.fill_(update)
+            self.parameters.gradients.zero_()
+            loss, score = self.passes.run(update)
         if self.group.size > 1:
-            loss, score = self._add_up(loss, score)
+            with observed_part(self._observer, update, Part.GRADIENT_SUM):
+                if self.groups.devices.size > 1:
+                    loss, score = self._add_up_stages(update, loss, score)
+                else:
+                    loss, score = self._add_up(loss, score)
+        with observed_part(self._observer, update, Part.OPTIMISER):
+            self._move(update, loss, score)
+
+    def _move(self, update: int, loss: Tensor, score: Tensor) -> None:
+        """The weights by their gradient, the statistics and the averages; the update's numbers are kept."""
         self._finish_gradient()
         rate = self.learning_rate.on_device(self.context.update)
         self.optimiser.step(
@@ -108,36 +145,6 @@ class TrainingProgram:
             self.average.move(self.context.update, wide_dtype=self.device.wide_dtype)
         self.records.write(update, {"loss": loss, self.task.metric: score, "learning_rate": rate})
 
-    def _accumulate(self, update: int) -> tuple[Tensor, Tensor]:
-        """Adds up the mean gradient over the global batch; returns its mean loss and score."""
-        real_samples = self.order.real_samples(update)
-        has_padding = real_samples < self.order.global_batch
-        samples = self.order.indices(update) if has_padding else None
-        share = 1.0 / real_samples
-        parts: list[tuple[Tensor, Tensor]] = []
-        for accumulation_index, batch in enumerate(self.feed.micro_batches(update)):
-            index = accumulation_index * self.group.size + self.group.rank
-            if samples is not None and self._is_skipped(samples, index, micro=len(batch.slots)):
-                continue
-            self.device.seed_generators(stream_key(self.seed, "model", update, index))
-            if accumulation_index + 1 == self.accumulation:
-                self.gradient_sum.begin_last_pass()
-            parts.append(self._micro_batch(batch, share=share))
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            nothing = torch.zeros((), device=self.device.torch_device)
-            return nothing, nothing
-        return torch.stack([part[0] for part in parts]).sum(), torch.stack([part[1] for part in parts]).sum()
-
-    def _is_skipped(self, samples: NDArray[np.int64], index: int, *, micro: int) -> bool:
-        """Whether nobody who normalises together with this micro-batch has a sample in it.
-
-        The gradient of padding is 0, but batch norm would take its statistics for those of samples.
-        """
-        first = index // self.norm_group_size * self.norm_group_size
-        return bool((samples[first * micro : (first + self.norm_group_size) * micro] == PADDING).all())
-
     def _add_up(self, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient, and the few numbers beside it, of all replicas together."""
         self.gradient_sum.finish()
@@ -149,24 +156,33 @@ class TrainingProgram:
         self.stop_votes.count(sums[2])
         return sums[0], sums[1]
 
-    def _micro_batch(self, batch: MicroBatch, *, share: float) -> tuple[Tensor, Tensor]:
-        self.context.begin_forward(batch.slots)
-        logits = self.forward(batch.images)
-        losses, scores = self._losses_and_scores(logits, batch)
-        if batch.weights is not None:
-            losses, scores = losses * batch.weights, scores * batch.weights
-        loss = losses.sum() * share
-        (loss * self.rules.loss_scaling if self.rules.loss_scaling else loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), scores.sum() * share
+    def _add_up_stages(self, update: int, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+        """As `_add_up`, where each rank has the gradient of some stages: all learn of a bad one at once."""
+        self.gradient_sum.finish()
+        self._commit_statistics()
+        is_bad = ~torch.isfinite(self.parameters.gradients).all()
+        own = torch.stack([loss, score]).to(self.device.wide_dtype)
+        flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
+        sums = torch.cat([own, flags])
+        self.group.sum_(sums)
+        self.stop_votes.count(sums[2])
+        if self.device.is_cpu and sums[3]:
+            raise RunFailedError(
+                f"the gradient is not finite at update {update}, on {int(sums[3])} of {self.group.size} "
+                "ranks; no weight was moved; try a lower --learning-rate or --clip-norm 1."
+            )
+        # An accelerator is not waited for: nothing moves far, and the next host event sees the loss.
+        self.parameters.gradients.masked_fill_(sums[3] > 0, 0.0)
+        return torch.where(sums[3] > 0, torch.nan, sums[0]), sums[1]
 
-    def _losses_and_scores(self, logits: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        if batch.mix is None or batch.partner_labels is None:
-            return self.task.losses_and_scores(logits, batch.labels)
-        assert isinstance(self.task, ClassificationTask), "only whole labels can be mixed"
-        losses = self.task.mixed_losses(
-            logits, batch.labels, partners=batch.partner_labels, own_share=batch.mix
-        )
-        return losses, self.task.correct(logits, batch.labels).to(losses.dtype)
+    def _commit_statistics(self) -> None:
+        # Stages without a batch norm have nothing to add up, and it might lie on another device.
+        if self.groups.replicas.size == 1 or not self.batch_norms.layers:
+            self.batch_norms.commit()
+            return
+        sums = self.batch_norms.report_sums()
+        self.groups.replicas.sum_(sums)
+        self.batch_norms.commit_sums(sums)
 
     def _finish_gradient(self) -> None:
         gradients = self.parameters.gradients
@@ -175,4 +191,4 @@ class TrainingProgram:
         if self.rules.l2_regularization:
             add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
         if self.rules.clip_norm is not None:
-            clip_norm_(gradients, longest=self.rules.clip_norm)
+            clip_norm_(gradients, longest=self.rules.clip_norm, parts=self.groups.devices)

@@ -29,6 +29,11 @@ ALIASES = {
     "lr": Target("learning_rate"),
     "epochs": Target("num_epochs"),
     "model_dir": Target("output_dir"),
+    "pipeline_scheduler": Target("pipeline_schedule"),
+    "internal_exchange_optimization_target": Target("optimise_for"),
+    "internal_exchange_target": Target("optimise_for"),
+    "optimize_for": Target("optimise_for"),
+    "optimiser_state_offloading": Target("optimizer_state_offloading"),
 }
 
 REFUSALS = {

@@ -15,9 +15,11 @@ from drivetrain.recipe.check_optimisation import (
     warn_of_idle_staircase,
     warn_of_long_warmup,
 )
+from drivetrain.recipe.check_pipeline import check_pipeline
 from drivetrain.recipe.check_replicas import check_parallel_folds, check_replicas
 from drivetrain.recipe.check_task import check_segmentation, check_task
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.messages import place
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.shown import shown
@@ -46,6 +48,8 @@ _IDLE_OPTIONS = (
     ("limit_validation_samples", "validation", False),
     ("validation_micro_batch_size", "validation", False),
 )
+# They concern every rank, and stages have ranks too.
+_OF_ANY_RANKS = ("log_all_workers", "max_restarts")
 
 
 def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
@@ -172,6 +176,7 @@ def _idle_options(given: Given) -> list[tuple[str, str, str]]:
         (field, cause, f"{given.option(field)} has no effect with {given.option(cause)}")
         for field, cause, value in _IDLE_OPTIONS
         if given.value(cause) == value and given.is_asked(field) and given.value(field) is not None
+        if field not in _OF_ANY_RANKS or rank_count(given.recipe) == 1
     ]
 
 
@@ -181,6 +186,7 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     check_segmentation,
     check_model_edits,
     _check_batch,
+    check_pipeline,
     check_replicas,
     check_parallel_folds,
     _check_log_options,

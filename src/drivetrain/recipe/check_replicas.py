@@ -1,47 +1,77 @@
 """The rules of replicas: how many there are, and which of them do something together."""
 
+from collections.abc import Mapping
+
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.layout import devices_per_replica, rank_count
 from drivetrain.recipe.schema import Recipe
 
+__all__ = ["PartialReplicaError", "check_parallel_folds", "check_replicas", "derive_replicas"]
 
-def derive_replicas(recipe: Recipe) -> Recipe:
-    """The recipe with as many replicas as `--devices` makes; one device holds a replica."""
-    if recipe.devices is None:
+
+class PartialReplicaError(BadInputError):
+    """So many devices hold no whole number of replicas; `working` are the nearest numbers that do."""
+
+    def __init__(self, sentence: str, *, per_replica: int, working: tuple[int, ...]) -> None:
+        super().__init__(sentence)
+        self.per_replica, self.working = per_replica, working
+
+
+def derive_replicas(recipe: Recipe, origins: Mapping[str, str]) -> Recipe:
+    """The recipe with as many replicas as `--devices` makes, unless replicas were asked for as well."""
+    if recipe.devices is None or Given(recipe, origins).is_asked("replicas"):
         return recipe
-    return recipe.model_copy(update={"replicas": recipe.devices})
+    replicas = recipe.devices // max(1, devices_per_replica(recipe))
+    return recipe.model_copy(update={"replicas": max(1, replicas)})
 
 
 def check_replicas(given: Given) -> None:
-    """Parts of the replicas must be parts of them."""
+    """The devices hold the replicas, and parts of the replicas are parts of them."""
     recipe = given.recipe
-    if recipe.devices is not None and given.is_asked("replicas") and recipe.replicas != recipe.devices:
-        raise BadInputError(
-            f"{given.option('devices')} and {given.option('replicas')} contradict each other, as a replica "
-            "takes one device; leave one out."
-        )
-    replicas = recipe.devices or recipe.replicas
+    if recipe.devices is not None and recipe.devices != rank_count(recipe):
+        raise _misfit(given, devices=recipe.devices)
     size = recipe.dbn_replica_group_size
-    if replicas % size:
+    if recipe.replicas % size:
         raise BadInputError(
-            f"{given.option('dbn_replica_group_size')} does not divide {replicas} replicas; "
-            f"--dbn-replica-group-size {_nearest_divisor(replicas, size)} works."
+            f"{given.option('dbn_replica_group_size')} does not divide {recipe.replicas} replicas; "
+            f"--dbn-replica-group-size {_nearest_divisor(recipe.replicas, size)} works."
         )
-    if recipe.validation_replicas is not None and recipe.validation_replicas > replicas:
+    if recipe.validation_replicas is not None and recipe.validation_replicas > recipe.replicas:
         raise BadInputError(
-            f"{given.option('validation_replicas')} is more than the {replicas} replicas there are; "
-            f"--validation-replicas {replicas} works."
+            f"{given.option('validation_replicas')} is more than the {recipe.replicas} replicas there are; "
+            f"--validation-replicas {recipe.replicas} works."
         )
 
 
 def check_parallel_folds(given: Given) -> None:
-    """Folds side by side are processes of one replica each."""
+    """Folds side by side are processes of one replica on one device each."""
     recipe = given.recipe
-    if recipe.parallel_folds > 1 and (recipe.devices or recipe.replicas) > 1:
-        raise BadInputError(
-            f"{given.option('parallel_folds')} trains folds side by side, each on one replica; leave out "
-            "--replicas, or train one fold after the other on all of them with --parallel-folds 1."
+    if recipe.parallel_folds == 1 or rank_count(recipe) == 1:
+        return
+    cause = "--replicas" if devices_per_replica(recipe) == 1 else "the stages"
+    raise BadInputError(
+        f"{given.option('parallel_folds')} trains folds side by side, each by one process; leave out "
+        f"{cause}, or train one fold after the other on {rank_count(recipe)} devices with --parallel-folds 1."
+    )
+
+
+def _misfit(given: Given, *, devices: int) -> BadInputError:
+    per_replica = devices_per_replica(given.recipe)
+    takes = f"a replica takes {per_replica} device{'s' if per_replica > 1 else ''}"
+    if devices % per_replica == 0:
+        return BadInputError(
+            f"{given.option('devices')} and {given.option('replicas')} contradict each other, as {takes}; "
+            "leave one out."
         )
+    less = devices - devices % per_replica
+    working = tuple(number for number in (less, less + per_replica) if number)
+    values = " or ".join(f"--devices {number}" for number in working)
+    return PartialReplicaError(
+        f"{given.option('devices')} holds no whole number of replicas, as {takes}; {values} works.",
+        per_replica=per_replica,
+        working=working,
+    )
 
 
 def _nearest_divisor(number: int, wished: int) -> int:

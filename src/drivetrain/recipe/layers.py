@@ -17,6 +17,7 @@ from drivetrain.recipe.yaml_text import YamlDocument
 
 BATCH_GROUP = ("gradient_accumulation_count", "global_batch_size")
 LOG_GROUP = ("logs_per_epoch", "log_every", "steps_per_execution")
+COUNT_GROUP = ("replicas", "devices")
 
 _OPEN = {"none", "null"}
 _TRUE = {"true", "t", "1", "yes", "y", "on"}
@@ -154,7 +155,7 @@ def _is_default(layer: Layer, field: str) -> bool:
 
 def _replaced(layer: Layer) -> list[str]:
     """The fields of earlier layers that an alternative in this layer takes the place of."""
-    groups = [group for group in (BATCH_GROUP, LOG_GROUP) if members_set(layer, group)]
+    groups = [group for group in (BATCH_GROUP, LOG_GROUP, COUNT_GROUP) if members_set(layer, group)]
     fields = [field for group in groups for field in group]
     schedule_params = layer.values.get("lr_schedule_params") or {}
     sets_rate = "initial_learning_rate" in schedule_params or "values" in schedule_params

@@ -9,9 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from drivetrain.recipe.check import check_recipe
+from drivetrain.recipe.check_pipeline import derive_memory
 from drivetrain.recipe.check_replicas import derive_replicas
 from drivetrain.recipe.default_recipe import default_layers
 from drivetrain.recipe.fields import default_values
+from drivetrain.recipe.given import Given
 from drivetrain.recipe.layers import Layer, Setting, layer_of, merge_layers
 from drivetrain.recipe.messages import COMMAND_LINE, RUN_DIRECTORY, explain_validation_error
 from drivetrain.recipe.named import file_layers, packaged_layers
@@ -49,10 +51,14 @@ def resolve_recipe(
     if base is None and config is None and config_path is None:
         layers = [*default_layers(layers), *layers]
     merged = merge_layers(layers)
-    recipe = _validated(merged)
     origins = dict(merged.origins)
+    recipe = derive_replicas(_validated(merged), origins)
     warnings = check_recipe(recipe, origins)
-    recipe = derive_replicas(recipe)
+    recipe = derive_memory(Given(recipe, origins))
+    if recipe.devices is not None:
+        # The replicas tell it from now on: a run that goes on with other stages would contradict both.
+        recipe = recipe.model_copy(update={"devices": None})
+        origins["replicas"] = origins["devices"]
     return ResolvedRecipe(recipe, origins, _name(recipe, config, config_path), tuple(warnings))
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from drivetrain.recipe.plain import lower_text, number_as_text
+from drivetrain.recipe.plain import exchange_target, kebab_text, lower_text, number_as_text
 
 OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "lars"], BeforeValidator(lower_text)]
 ScheduleName = Annotated[
@@ -19,6 +19,11 @@ PrecisionName = Annotated[Literal["auto", "32.32", "16.32"], BeforeValidator(num
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
 CompileMode = Annotated[Literal["off", "on"], BeforeValidator(lower_text)]
 Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
+PipelineScheduleName = Annotated[
+    Literal["sequential", "grouped", "interleaved", "gpipe", "zero-bubble"], BeforeValidator(kebab_text)
+]
+SplitBy = Annotated[Literal["cost", "parameters", "time"], BeforeValidator(lower_text)]
+OptimiseFor = Annotated[Literal["speed", "balanced", "memory"], BeforeValidator(exchange_target)]
 WarmupMode = Annotated[Literal["shift", "mask"], BeforeValidator(lower_text)]
 
 OPTIMIZER_KEYS = {

@@ -16,6 +16,26 @@ def lower_text(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
+def split_words(value: Any) -> Any:
+    """Numbers that stand in one text, as YAML and a quoting shell may hand them over."""
+    if isinstance(value, str):
+        return tuple(value.split())
+    if isinstance(value, list | tuple):
+        return tuple(word for item in value for word in (item.split() if isinstance(item, str) else [item]))
+    return value
+
+
+def kebab_text(value: Any) -> Any:
+    """Names of choices of two words, with either kind of dash."""
+    return value.lower().replace("_", "-") if isinstance(value, str) else value
+
+
+def exchange_target(value: Any) -> Any:
+    """Another system's word for the same wish."""
+    lowered = lower_text(value)
+    return "speed" if lowered == "cycles" else lowered
+
+
 def number_as_text(value: Any) -> Any:
     """YAML and Python write a frequency as a number; the field keeps it as exact text."""
     is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)

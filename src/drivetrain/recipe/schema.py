@@ -17,13 +17,16 @@ from drivetrain.recipe.params import (
     HalfType,
     LrScheduleParams,
     LrWarmupParams,
+    OptimiseFor,
     OptimizerName,
     OptimizerParams,
+    PipelineScheduleName,
     Placement,
     PrecisionName,
     Remainder,
     ScheduleName,
     SegmentationLoss,
+    SplitBy,
     Verbosity,
 )
 from drivetrain.recipe.plain import (
@@ -33,7 +36,9 @@ from drivetrain.recipe.plain import (
     number_as_text,
     path_as_text,
     plain_mapping,
+    split_words,
 )
+from drivetrain.recipe.stage_options import plain_stage_options
 
 __all__ = [
     "GROUPS",
@@ -50,7 +55,7 @@ __all__ = [
 
 PathText = Annotated[str, Field(min_length=1), BeforeValidator(path_as_text)]
 
-GROUPS = ("model", "data", "batch", "length", "optimisation", "events", "run")
+GROUPS = ("model", "data", "batch", "pipeline", "length", "optimisation", "events", "run")
 
 
 class _FieldNote:
@@ -304,6 +309,57 @@ class Recipe(BaseModel):
 
     flip_averaging: Annotated[bool, _free("batch")] = Field(
         default=False, description="segmentation: measure and predict by the mean over four flips"
+    )
+
+    # pipeline
+    stages: Annotated[int | None, _free("pipeline")] = Field(
+        default=None,
+        examples=[2],
+        ge=1,
+        description="parts that the model is cut into, each on a device of its own (default: one)",
+    )
+    pipeline_splits: Annotated[tuple[str, ...], _free("pipeline")] = Field(
+        default=(),
+        examples=[("conv3_block1_out",)],
+        description="the first layer of every stage but the first (default: cut as --split-by says)",
+    )
+    split_by: Annotated[SplitBy, _free("pipeline")] = Field(
+        default="cost",
+        description="what automatic cuts balance: operations and sent bytes, weights, or measured time",
+    )
+    device_mapping: Annotated[tuple[int, ...], BeforeValidator(split_words), _free("pipeline")] = Field(
+        default=(),
+        examples=[(0, 1, 1, 0)],
+        description="the device of each stage within a replica (default: 0 1 2 ...)",
+    )
+    pipeline_schedule: Annotated[PipelineScheduleName, _free("pipeline")] = Field(
+        default="interleaved", description="the order in which stages take their micro-batches"
+    )
+    recomputation: Annotated[bool, _free("pipeline")] = Field(
+        default=False,
+        description="keep the inputs of stages (without stages: of blocks) alone and compute the rest again",
+    )
+    optimizer_state_offloading: Annotated[bool, _free("pipeline")] = Field(
+        default=False, description="keep the optimiser's state in host memory"
+    )
+    stage_options: Annotated[
+        tuple[dict[str, Any], ...], BeforeValidator(plain_stage_options), _free("pipeline")
+    ] = Field(
+        default=(),
+        examples=[("{stage: 0, recomputation: true}",)],
+        description="recomputation, precision, compile or offload of single stages, as YAML, one each",
+    )
+    optimise_for: Annotated[OptimiseFor | None, _free("pipeline")] = Field(
+        default=None,
+        examples=["memory"],
+        description="speed, balanced or memory: sets recomputation and offloading where nothing else does",
+    )
+    profile: Annotated[int | None, _free("pipeline")] = Field(
+        default=None,
+        examples=[2],
+        ge=1,
+        description="record a timeline of so many updates as a Chrome trace, profile.json, and a picture; "
+        "an accelerator is waited for after each action of them",
     )
 
     # length

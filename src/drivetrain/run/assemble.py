@@ -1,5 +1,6 @@
 """Puts the parts of a run together: data, model, feed, program."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.rank_groups import RankGroups, split_ranks
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.augment.build import build_augmentation
 from drivetrain.data.augment.chain import AnyAugmentation
@@ -19,16 +21,20 @@ from drivetrain.data.masked_images import pixel_counts
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
+from drivetrain.data.slot_feed import SlotFeed
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.tile_source import masked_of
 from drivetrain.models.prepare import prepare_model
 from drivetrain.models.sizes import padded_size
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
+from drivetrain.pipeline.marks import marked_stages
+from drivetrain.pipeline.stage_plan import StagePlan, plan_stages
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
 from drivetrain.program.build import build_program, probe_output
 from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.layout import devices_per_replica, stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.evaluator import Evaluator, build_evaluator
 from drivetrain.tasks.class_weights import class_weights_of, pixel_class_weights
@@ -57,14 +63,33 @@ def assemble(
     continues: bool = False,
 ) -> Assembly:
     """Builds what a recipe describes; nothing is written. A run that continues has weights already."""
+    groups = split_ranks(group, devices_per_replica=devices_per_replica(recipe))
     preprocess = build_preparation(recipe, data.spec)
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
     totals = summarise_model(
         built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
     )
+    image_shape = (preprocess.channels, preprocess.height, preprocess.width)
+    stage_plan = plan_stages(
+        recipe,
+        built,
+        image_shape=image_shape,
+        micro=plan.batch.micro,
+        accumulation=plan.batch.accumulation,
+        device=device.torch_device,
+        # What is measured differs from rank to rank, and all must cut alike.
+        choose=lambda measure: _from_first(group, measure),
+    )
     order = _sample_order(recipe, data=data, plan=plan)
     feed, feed_warnings = _training_feed(
-        recipe, data=data, order=order, preprocess=preprocess, plan=plan, device=device, group=group
+        recipe,
+        data=data,
+        order=order,
+        preprocess=preprocess,
+        plan=plan,
+        device=device,
+        groups=groups,
+        stage_plan=stage_plan,
     )
     program = build_program(
         recipe,
@@ -74,8 +99,10 @@ def assemble(
         order=order,
         device=device,
         spec=data.spec,
-        group=group,
+        groups=groups,
         class_weights=_class_weights(recipe, data),
+        stage_plan=stage_plan,
+        image_shape=image_shape,
     )
     _check_output(program, data.spec, preprocess)
     check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
@@ -88,11 +115,24 @@ def assemble(
         warnings=[
             *warnings,
             *feed_warnings,
+            *(_unused_marks(recipe, built) if stage_plan is None else stage_plan.warnings),
             *_model_warnings(program),
             *_data_warnings(recipe, data),
             *_size_warnings(recipe, preprocess),
         ],
     )
+
+
+def _unused_marks(recipe: Recipe, model: nn.Module) -> list[str]:
+    stages = marked_stages(model)
+    if stages < 2 or stage_count(recipe) > 1:
+        return []
+    return [f"the modules of --model are marked for {stages} stages; --stages {stages} would cut it so."]
+
+
+def _from_first(group: ReplicaGroup, measure: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    chosen: tuple[str, ...] = group.from_first(measure() if group.is_first else None)
+    return chosen
 
 
 def _sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> SampleOrder:
@@ -115,8 +155,21 @@ def _training_feed(
     preprocess: Preparation,
     plan: TrainingPlan,
     device: Device,
-    group: ReplicaGroup,
+    groups: RankGroups,
+    stage_plan: StagePlan | None,
 ) -> tuple[Feed, list[str]]:
+    replicas = groups.replicas
+    # The same everywhere, so that all ranks choose alike.
+    memory_budget_bytes = min(groups.world.gather(device.free_memory_bytes))
+    if stage_plan is not None and groups.devices.size > 1 and not stage_plan.reads_data(groups.devices.rank):
+        slots = SlotFeed(
+            order=order,
+            micro_batch_size=plan.batch.micro,
+            device=device.torch_device,
+            replica=replicas.rank,
+            replicas=replicas.size,
+        )
+        return slots, []
     return make_feed(
         data.train,
         order=order,
@@ -128,9 +181,8 @@ def _training_feed(
         accelerator_side_preprocess=recipe.accelerator_side_preprocess,
         eight_bit_transfer=recipe.eight_bit_transfer,
         augmentation=_augmentation(recipe, data, preprocess),
-        # The same everywhere, so that all replicas choose alike.
-        memory_budget_bytes=min(group.gather(device.free_memory_bytes)),
-        group=group,
+        memory_budget_bytes=memory_budget_bytes,
+        group=replicas,
     )
 
 
@@ -141,7 +193,7 @@ def _augmentation(recipe: Recipe, data: DataSplits, preprocess: Preparation) -> 
 
 
 def _model_warnings(program: TrainingProgram) -> list[str]:
-    apart = ", and on each replica by its own samples alone" if program.group.size > 1 else ""
+    apart = ", and on each replica by its own samples alone" if program.groups.replicas.size > 1 else ""
     return [
         f"--model's batch norm {name} is of a kind of its own, so its statistics move at every "
         f"micro-batch{apart}."
@@ -182,7 +234,7 @@ def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | No
 
 def _check_output(program: TrainingProgram, spec: DataSpec, preprocess: Preparation) -> None:
     shape = (preprocess.channels, preprocess.height, preprocess.width)
-    output = probe_output(program.model, shape=shape, device=program.device)
+    output = probe_output(program.model, program.forward, shape=shape, device=program.device)
     program.task.check_output(output, batch=2, num_classes=spec.num_classes, size=preprocess.label_size)
 
 
@@ -197,5 +249,7 @@ def _evaluator(
         source=data.validation,
         preprocess=preprocess,
         device=program.device,
-        group=program.group,
+        groups=program.groups,
+        forward=program.forward,
+        counts=program.stages is None or program.stages.last in program.stages.own,
     )

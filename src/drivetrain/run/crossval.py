@@ -1,6 +1,5 @@
 """Cross-validation: one run per fold, as one job that can be stopped and continued."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from drivetrain.cluster.device_names import device_names
+from drivetrain.cluster.threads import cores
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.plan.batch import resolve_batch
@@ -138,7 +139,7 @@ class _Job:
             self._write_recipe()
         try:
             if self.recipe.parallel_folds > 1:
-                return self._carry_out_side_by_side()
+                return self._carry_out_side_by_side(is_fresh=is_fresh)
             for fold in range(self.folds):
                 place = f"fold {fold} ({fold + 1} of {self.folds})"
                 if self._is_finished(fold):
@@ -150,33 +151,61 @@ class _Job:
             self.start.commit()
         return self._finished()
 
-    def _carry_out_side_by_side(self) -> CrossvalResult:
+    def _carry_out_side_by_side(self, *, is_fresh: bool) -> CrossvalResult:
         """Several folds at a time, each in a process that says nothing but keeps its log."""
         left = [fold for fold in range(self.folds) if not self._is_finished(fold)]
         at_once = min(self.recipe.parallel_folds, max(1, len(left)))
-        threads = self.recipe.num_threads or max(1, (os.cpu_count() or 1) // at_once)
         self.reporter.say(f"{len(left)} of {self.folds} folds to train, {at_once} at a time")
-        ended = train_side_by_side(
-            {fold: partial(_train_fold, self._fold_request(fold, num_threads=threads)) for fold in left},
-            at_once=at_once,
-            stop=self.stop,
-            on_end=lambda fold, outcome: self.reporter.say(f"fold {fold}: {outcome.error or outcome.status}"),
-        )
-        self.trained = len(ended)
-        for fold, outcome in ended.items():
-            if outcome.error is not None:
-                raise RunFailedError(f"fold {fold} in {self.directory.path} failed: {outcome.error}")
-            self.stop.make(outcome.exit_status)
+        try:
+            ended = train_side_by_side(
+                left,
+                at_once=at_once,
+                train=partial(self._fold_in_slot, at_once=at_once),
+                # A fold makes its directory once nothing can be wrong any more with what was asked for.
+                may_begin=lambda: not self._is_stopped() and self.directory.fold(left[0]).path.exists(),
+                stop=self.stop,
+                on_end=self._say_end,
+            )
+            self._raise_failure(ended)
+        except BadInputError:
+            self._take_back(left, is_fresh=is_fresh)
+            raise
         done = [fold for fold in range(self.folds) if fold not in left or self._is_whole(ended.get(fold))]
         self.results = [read_fold(self.directory.fold(fold), fold=fold) for fold in done]
         return self._finished() if len(done) == self.folds else self._stopped()
 
+    def _say_end(self, fold: int, outcome: FoldOutcome) -> None:
+        self.trained += 1
+        self.reporter.say(f"fold {fold}: {outcome.error or outcome.status}")
+
+    def _raise_failure(self, ended: dict[int, FoldOutcome]) -> None:
+        none_began = all(outcome.exit_status == BadInputError.exit_status for outcome in ended.values())
+        for fold, outcome in ended.items():
+            if outcome.error is None:
+                self.stop.make(outcome.exit_status)
+            elif none_began:
+                raise BadInputError(outcome.error)
+            else:
+                raise RunFailedError(f"fold {fold} in {self.directory.path} failed: {outcome.error}")
+
+    def _take_back(self, folds: list[int], *, is_fresh: bool) -> None:
+        """What was asked for cannot be done: everything is as it was, unless a fold has begun."""
+        if is_fresh and not any(self.directory.fold(fold).path.exists() for fold in folds):
+            self.start.undo()
+
     def _is_whole(self, outcome: FoldOutcome | None) -> bool:
         return outcome is not None and outcome.status == "finished"
 
-    def _fold_request(self, fold: int, *, num_threads: int) -> "_FoldRequest":
-        recipe = self.recipe.model_copy(update={**self._changes(fold), "num_threads": num_threads})
-        return _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
+    def _fold_in_slot(self, fold: int, slot: int, *, at_once: int) -> Callable[[], FoldOutcome]:
+        """Folds side by side share the cores, and take an accelerator each where there are several."""
+        devices = device_names(self.recipe.device)
+        own = {
+            "num_threads": self.recipe.num_threads or max(1, cores() // at_once),
+            "device": devices[slot % len(devices)],
+        }
+        recipe = self.recipe.model_copy(update={**self._changes(fold), **own})
+        request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
+        return partial(_train_fold, request)
 
     def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
         """Trains one fold; True when it was stopped."""
@@ -186,8 +215,7 @@ class _Job:
         except BadInputError as error:
             if self.trained:
                 raise RunFailedError(f"{place} in {self.directory.path} failed: {error}") from error
-            if is_fresh and not self.directory.fold(fold).path.exists():
-                self.start.undo()
+            self._take_back([fold], is_fresh=is_fresh)
             raise
         except DrivetrainError as error:
             raise RunFailedError(f"{place} in {self.directory.path} failed: {error}") from error

@@ -11,12 +11,11 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import (
     CROSSVAL_RECORD,
     RunDirectory,
-    check_same_identity,
     check_writable,
     default_run_path,
-    identity_of,
 )
 from drivetrain.run.files import read_json, write_json
+from drivetrain.run.identity import check_same_identity, identity_of
 
 __all__ = ["CrossvalDirectory", "FreshStart", "choose_job", "make_directory", "remove_directories"]
 

@@ -1,7 +1,5 @@
 """The run directory: where a run lives, and the interface between the commands."""
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.errors import BadInputError
-from drivetrain.recipe.schema import Recipe, field_note
+from drivetrain.run.identity import identity_hash
 
 DEFAULT_PARENT = Path("runs")
 PYTHON_DATA = "python:data"
@@ -31,6 +29,8 @@ _OWN_NAMES = (
     "wandb",
     "wandb.json",
     "curves.png",
+    "profile.json",
+    "profile.png",
     "bad_samples.json",
     "confusion*.csv",
     "confusion*.png",
@@ -39,13 +39,6 @@ _OWN_NAMES = (
     "README.md",
     "rank-*.log",
 )
-# Derived from the data or from Python objects, so not settings that could be given.
-_FACTS = {
-    "training_samples": "the number of training samples",
-    "class_names": "the list of classes",
-    "own_data": "the content of the data",
-    "own_model": "the architecture of the model",
-}
 
 
 class RunDirectory:
@@ -74,46 +67,9 @@ class RunDirectory:
         return self.recipe.is_file() and self.identity.is_file()
 
 
-def identity_of(recipe: Recipe, *, global_batch: int) -> dict[str, Any]:
-    """What must not change while a run continues; a layout is free as long as the global batch stays."""
-    values = recipe.model_dump(mode="json")
-    fixed = {name: value for name, value in values.items() if not field_note(name).may_change}
-    return {**fixed, "global_batch_size": global_batch}
-
-
-def identity_hash(identity: Mapping[str, Any]) -> str:
-    """Eight characters that stand for an identity."""
-    text = json.dumps(identity, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
 def default_run_path(name: str, identity: Mapping[str, Any]) -> Path:
     """runs/<recipe>-<hash>: the same request finds the same directory."""
     return DEFAULT_PARENT / f"{name}-{identity_hash(identity)}"
-
-
-def check_same_identity(stored: Mapping[str, Any], asked: Mapping[str, Any], *, path: Path) -> None:
-    """Refuses to continue a run as something else; names the first field that differs."""
-    names = sorted(set(stored) | set(asked), key=lambda name: (name in _FACTS, name))
-    for name in names:
-        before, now = stored.get(name), asked.get(name)
-        if before == now:
-            continue
-        remedy = "name another --output-dir, or --overwrite to start afresh."
-        if name in _FACTS:
-            raise BadInputError(f"{_FACTS[name]} is not what the run in {path} was started with; {remedy}")
-        option = "--" + name.replace("_", "-")
-        same = f"leave out {option}" if before is None else f"give {option} {_shown(before)}"
-        raise BadInputError(
-            f"{option} is {_shown(now)} but the run in {path} was started with {_shown(before)}; "
-            f"{same}, {remedy}"
-        )
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "its default"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def check_writable(path: Path, *, option: str = "--output-dir", works: str = "runs/mine") -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from torch import nn
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.rank_groups import ALL_ALONE, RankGroups
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import EvaluationFeed, MicroBatch, fits_on_device
 from drivetrain.data.preprocess import Preparation
@@ -39,6 +40,7 @@ class Evaluator:
     preprocess: Preparation
     device: Device
     group: ReplicaGroup = ALONE
+    counts: bool = True
 
     def __call__(self, *, regions: bool = False, on_batch: Callable[[int], None] | None = None) -> Evaluation:
         """Measures the model as it is now; `regions` also scores objects, which takes the host a while."""
@@ -51,6 +53,7 @@ class Evaluator:
             measure=measure,
             forward=self.forward,
             group=self.group,
+            counts=self.counts,
             on_batch=on_batch,
         )
 
@@ -64,14 +67,21 @@ def build_evaluator(
     device: Device,
     flips: bool | None = None,
     overlap: float | None = None,
-    group: ReplicaGroup = ALONE,
+    groups: RankGroups = ALL_ALONE,
+    forward: Forward | None = None,
+    counts: bool = True,
 ) -> Evaluator:
-    """Images of the size that was trained go through the model in batches; others whole, by tiles."""
+    """Images of the size that was trained go through the model in batches; others whole, by tiles.
+
+    `forward` is the model's way over several ranks, where it has one; `counts` tells whether the logits that
+    arrive here are the model's.
+    """
     spec = preprocess.spec
     flips = recipe.flip_averaging if flips is None else flips
     feed: Iterable[MicroBatch]
-    forward = in_precision(model, choose_precision(recipe, device))
-    share = _own_share(source, group=group, replicas=recipe.validation_replicas or group.size)
+    forward = forward or in_precision(model, choose_precision(recipe, device))
+    replicas = groups.replicas
+    share = _own_share(source, group=replicas, replicas=recipe.validation_replicas or replicas.size)
     if _goes_by_tiles(recipe, source, spec):
         feed = WholeImageFeed(masked_of(share), spec=spec, device=device.torch_device) if len(share) else ()
         forward = whole_image_forward(
@@ -92,7 +102,8 @@ def build_evaluator(
         forward=forward,
         preprocess=preprocess,
         device=device,
-        group=group,
+        group=groups.world,
+        counts=counts,
     )
 
 

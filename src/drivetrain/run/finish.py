@@ -4,8 +4,9 @@ import shutil
 from dataclasses import asdict
 from typing import Any
 
+from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
-from drivetrain.run.assemble import Assembly
+from drivetrain.program.training import TrainingProgram
 from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.files import write_json
 from drivetrain.run.history import save_history
@@ -17,8 +18,18 @@ from drivetrain.run.scaling import Scaling, scaling_of
 from drivetrain.run.time_spent import suggest, time_spent
 
 
-def finish_run(loop: RunLoop, *, update: int, data: DataSplits, assembly: Assembly) -> dict[str, Any]:
-    """Leaves a directory a person enjoys opening; returns the summary event."""
+def finish_run(
+    loop: RunLoop,
+    *,
+    update: int,
+    data: DataSplits,
+    preprocess: Preparation,
+    program: TrainingProgram,
+) -> dict[str, Any]:
+    """Leaves a directory a person enjoys opening; returns the summary event.
+
+    `program` has the whole model, whatever stages it was trained in.
+    """
     save_history(loop.directory.updates, loop.program.records, updates=update)
     spent = time_spent(loop)
     summary = _summary(loop, spent)
@@ -26,7 +37,7 @@ def finish_run(loop: RunLoop, *, update: int, data: DataSplits, assembly: Assemb
         summary["bad_samples"] = len(data.bad_samples)
     loop.log.summary(update, **summary)
     draw_curves(loop.directory)
-    _draw_validation(loop, data=data, assembly=assembly)
+    _draw_validation(loop, data=data, preprocess=preprocess, program=program)
     if loop.last_evaluation is not None and data.validation is not None:
         write_evaluation(
             loop.directory, loop.last_evaluation, source=data.validation, names=data.spec.class_names
@@ -39,17 +50,19 @@ def finish_run(loop: RunLoop, *, update: int, data: DataSplits, assembly: Assemb
     return summary
 
 
-def _draw_validation(loop: RunLoop, *, data: DataSplits, assembly: Assembly) -> None:
+def _draw_validation(
+    loop: RunLoop, *, data: DataSplits, preprocess: Preparation, program: TrainingProgram
+) -> None:
     """predictions/validation.png, with the weights that were measured."""
     if data.validation is None:
         return
-    with loop.program.weights_to_measure():
+    with program.weights_to_measure():
         if data.spec.task == "segmentation":
             draw_mask_predictions(
-                loop.directory, recipe=loop.recipe, program=loop.program, data=data, spec=data.spec
+                loop.directory, recipe=loop.recipe, program=program, data=data, spec=data.spec
             )
         else:
-            draw_predictions(loop.directory, program=loop.program, data=data, preprocess=assembly.preprocess)
+            draw_predictions(loop.directory, program=program, data=data, preprocess=preprocess)
 
 
 def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
@@ -73,6 +86,8 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
     }
     if len(loop.replica_times) > 1:
         summary |= _scaling(loop).to_json()
+    if loop.profile is not None and (profile := loop.profile.summary()) is not None:
+        summary["profile"] = profile
     if loop.early_end.reason is not None:
         summary["ended_by"] = loop.early_end.reason
     if loop.last_evaluation is not None:
@@ -81,7 +96,11 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
 
 
 def _scaling(loop: RunLoop) -> Scaling:
-    return scaling_of(loop.replica_times, images_per_second=loop.images_per_second)
+    return scaling_of(
+        loop.replica_times,
+        images_per_second=loop.images_per_second,
+        devices=loop.program.groups.devices.size,
+    )
 
 
 def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:

@@ -19,15 +19,14 @@ from drivetrain.run.ending import TIME_IS_UP_STATUS, EarlyEnd
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.history import save_history
 from drivetrain.run.loggers import EventLog
+from drivetrain.run.patience import Patience
+from drivetrain.run.profile import RunProfile
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import prune, save_program
-from drivetrain.run.scaling import ReplicaTimes
+from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.watch import watch_run
 from drivetrain.tasks.task import Evaluation
-
-# How long replicas wait for each other: in the middle of an execution all are about equally far.
-EVENT_TIMEOUT_S = 1800.0
-_UPDATE_TIMEOUT_S = 60.0
 
 
 class _ValidationStoppedError(Exception):
@@ -63,7 +62,14 @@ class RunLoop:
     _feed_before: tuple[float, float] = (0.0, 0.0)
     _last_logged: str = "loss: -"
     owes_validation: bool = False
+    profile: RunProfile | None = None
     replica_times: list[ReplicaTimes] = field(default_factory=list)
+    patience: Patience = field(init=False)
+    _sums: SumSeconds = field(default_factory=SumSeconds)
+    _compiling: ReplicaTimes | None = None
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(self.program.group.set_timeout)
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
@@ -72,7 +78,11 @@ class RunLoop:
         self._mark = (first, 0.0)
         self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
         self.program.wants_stop = lambda: self.stop.made
+        self.profile = watch_run(
+            self.program, self.recipe, first=first, total=self.events.total_updates, reporter=self.reporter
+        )
         self.reporter.start_progress("training", done=first, total=self.events.total_updates)
+        self.patience.begin_run()
         if self.owes_validation:
             self._handle_owed_validation(first)
         while update < self.events.total_updates and not self.stops and not self.early_end.reason:
@@ -81,16 +91,24 @@ class RunLoop:
             self._handle_events(update)
         self.reporter.stop_progress()
         self.replica_times = self.program.group.gather(self._own_times())
+        if self.profile is not None:
+            self.profile.finish(self.program.group, directory=self.directory, reporter=self.reporter)
         if self.stops:
             # A signal may have reached only some replicas, but all end with one status.
             self.stop.make(max(self.program.group.gather(self.stop.exit_status)))
         return update
 
     def _own_times(self) -> ReplicaTimes:
+        """Of this replica until now; the first update, which compiles, counts where there is no other."""
+        before = self._compiling if self._updates_run > 1 else None
+        if before is None:
+            return ReplicaTimes(
+                execution_s=self.execution_s or math.inf, data_s=sum(self.feed_seconds), sums=self._sums
+            )
         return ReplicaTimes(
-            execution_s=self.execution_s or math.inf,
-            data_s=sum(self.feed_seconds),
-            sum_s=self.program.gradient_sum.wait_seconds,
+            execution_s=self.execution_s - before.execution_s,
+            data_s=sum(self.feed_seconds) - before.data_s,
+            sums=self._sums.added(before.sums, factor=-1.0),
         )
 
     @property
@@ -130,30 +148,33 @@ class RunLoop:
     def _execute(self, first: int, last: int) -> int:
         self._began = begin = time.perf_counter()
         processor_s = time.process_time()
-        reached = self._first_update(first)
+        sums_before = read_sums(self.program)
+        reached = first
+        if self._updates_run == 0:
+            reached = self._compile(first, sums_before)
         if reached < last and not self.stops:
-            self.program.group.set_timeout(_UPDATE_TIMEOUT_S)
             reached = self.program.execute(reached, last, goes_on=self._goes_on)
         self.program.device.synchronise()
-        self.program.group.set_timeout(EVENT_TIMEOUT_S)
+        self._sums = self._sums.added(read_sums(self.program)).added(sums_before, factor=-1.0)
         self.execution_s += time.perf_counter() - begin
         self._processor_s += time.process_time() - processor_s
         self._updates_run += reached - first
         return reached
 
-    def _first_update(self, update: int) -> int:
-        """The first update of an execution waits for replicas that are still busy with a host event.
-
-        The very first one pays for kernel selection and compilation, too, and is timed apart.
-        """
-        begin = time.perf_counter()
+    def _compile(self, update: int, sums_before: SumSeconds) -> int:
+        """The very first update pays for kernel selection and compilation, and is timed apart."""
         reached = self.program.execute(update, update + 1, goes_on=self._goes_on)
-        if self._updates_run == 0:
-            self.program.device.synchronise()
-            self.compile_s = time.perf_counter() - begin
+        self.program.device.synchronise()
+        self.compile_s = time.perf_counter() - self._began
+        self._compiling = ReplicaTimes(
+            execution_s=self.compile_s,
+            data_s=sum(self.feed_seconds),
+            sums=read_sums(self.program).added(sums_before, factor=-1.0),
+        )
         return reached
 
     def _goes_on(self, finished: int) -> bool:
+        self.patience.end_update()
         if self.max_time_s is not None and self.clock.own_s >= self.max_time_s:
             self.stop.make(TIME_IS_UP_STATUS)
         if self.reporter.progress_due():
@@ -196,21 +217,24 @@ class RunLoop:
 
     def _handle_owed_validation(self, update: int) -> None:
         """What a stop or a kill left undone at the update where the run goes on."""
-        if self._validate(update) and self.recipe.checkpoints and self.program.group.is_first:
+        self.patience.begin_event(validates=True)
+        if self._validate(update) and self.recipe.checkpoints:
             self._checkpoint(update)
 
     def _handle_events(self, update: int) -> None:
+        validates = self.evaluate is not None and self.events.is_evaluation(update)
+        self.patience.begin_event(validates=validates)
         with self.clock.measure("logging"):
             if self.events.is_log(update):
                 self._log_training(update)
         improved = False
         # A run that is asked to stop keeps its weights; it owes the validation, and pays when it goes on.
-        self.owes_validation = self.evaluate is not None and self.events.is_evaluation(update)
+        self.owes_validation = validates
         if self.owes_validation and not self.stops:
             improved = self._validate(update)
         ends = self.stops or self.early_end.reason is not None
         is_due = improved or ends or self.events.is_checkpoint(update)
-        if self.recipe.checkpoints and is_due and self.program.group.is_first:
+        if self.recipe.checkpoints and is_due:
             with self.clock.measure("checkpoint"):
                 self._checkpoint(update)
 
@@ -257,9 +281,15 @@ class RunLoop:
             raise _ValidationStoppedError
 
     def _checkpoint(self, update: int) -> None:
-        save_history(self.directory.updates, self.program.records, updates=update)
+        is_first = self.program.group.is_first
+        if is_first:
+            save_history(self.directory.updates, self.program.records, updates=update)
         state = {"best": self.best.as_json(), "samples": self._samples(update)}
         save_program(self.program, self.directory.checkpoints, update=update, state=state)
+        if is_first:
+            self._prune()
+
+    def _prune(self) -> None:
         prune(
             self.directory.checkpoints, keep_last=self.recipe.keep_checkpoints, best_update=self.best.update
         )

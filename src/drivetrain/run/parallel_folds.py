@@ -2,14 +2,16 @@
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pickle import PicklingError
 
 from drivetrain.cluster.parent_watch import die_with_parent_thread, watch_parent
-from drivetrain.errors import DrivetrainError
+from drivetrain.errors import BadInputError, DrivetrainError
 from drivetrain.run.signals import StopRequest
 
 __all__ = ["FoldOutcome", "train_side_by_side"]
@@ -26,28 +28,38 @@ class FoldOutcome:
     error: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Fold:
     process: BaseProcess
     answers: "Connection[FoldOutcome, FoldOutcome]"
+    slot: int
     is_told: bool = False
 
 
 def train_side_by_side(
-    folds: Mapping[int, Callable[[], FoldOutcome]],
+    folds: Sequence[int],
     *,
     at_once: int,
+    train: Callable[[int, int], Callable[[], FoldOutcome]],
+    may_begin: Callable[[], bool],
     stop: StopRequest,
     on_end: Callable[[int, FoldOutcome], None],
 ) -> dict[int, FoldOutcome]:
-    """Runs the functions, which travel by pickle, at most `at_once` at a time; a failure starts no more."""
-    waiting = dict(folds)
+    """Trains at most `at_once` folds at a time, each in a slot from 0 on; a failure starts no more.
+
+    train(fold, slot) gives what a process shall do, which travels by pickle. The first fold begins alone, and
+    others once `may_begin` says so: what is wrong with all of them is then found by one.
+    """
+    waiting = list(folds)
     running: dict[int, _Fold] = {}
     ended: dict[int, FoldOutcome] = {}
-    while running or (waiting and not stop.made and not _failed(ended)):
-        while waiting and len(running) < at_once and not stop.made and not _failed(ended):
-            fold = min(waiting)
-            running[fold] = _start(waiting.pop(fold))
+    while running or (waiting and not _is_over(stop, ended)):
+        while _has_room(running, at_once) and waiting and not _is_over(stop, ended):
+            if running and not may_begin():
+                break
+            slot = min(set(range(at_once)) - {entry.slot for entry in running.values()})
+            fold = waiting.pop(0)
+            running[fold] = _start(train(fold, slot), slot=slot)
         wait([entry.process.sentinel for entry in running.values()], timeout=_LOOK_S)
         if stop.made:
             _pass_on(running, signal.SIGTERM)
@@ -57,13 +69,27 @@ def train_side_by_side(
     return ended
 
 
-def _start(train: Callable[[], FoldOutcome]) -> _Fold:
+def _has_room(running: Mapping[int, _Fold], at_once: int) -> bool:
+    return len(running) < at_once
+
+
+def _is_over(stop: StopRequest, ended: Mapping[int, FoldOutcome]) -> bool:
+    return stop.made or any(outcome.status == "failed" for outcome in ended.values())
+
+
+def _start(train: Callable[[], FoldOutcome], *, slot: int) -> _Fold:
     context = get_context("spawn")
     answers, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(train, theirs, os.getpid()))
-    process.start()
+    try:
+        process.start()
+    except (PicklingError, AttributeError, TypeError) as error:
+        raise BadInputError(
+            f"--parallel-folds sends data and model to other processes, which is impossible here ({error}); "
+            "leave it out, or define them at the top of a module."
+        ) from error
     theirs.close()
-    return _Fold(process, answers)
+    return _Fold(process=process, answers=answers, slot=slot)
 
 
 def _run(
@@ -81,7 +107,7 @@ def _run(
 
 def _outcome(entry: _Fold) -> FoldOutcome:
     entry.process.join()
-    if entry.answers.poll():
+    with suppress(EOFError):
         return entry.answers.recv()
     code = entry.process.exitcode or 0
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
@@ -93,7 +119,3 @@ def _pass_on(running: Mapping[int, _Fold], number: int) -> None:
         if not entry.is_told and entry.process.pid is not None:
             entry.is_told = True
             os.kill(entry.process.pid, number)
-
-
-def _failed(ended: Mapping[int, FoldOutcome]) -> bool:
-    return any(outcome.status == "failed" for outcome in ended.values())

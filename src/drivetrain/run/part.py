@@ -25,8 +25,9 @@ from drivetrain.run.loggers import EventLog, EventReader, ScreenLog, TimingLog, 
 from drivetrain.run.loop import RunLoop
 from drivetrain.run.metrics import MetricsLog, read_metrics
 from drivetrain.run.prepare import Request
+from drivetrain.run.program_state import ProgramState, in_one_piece, share_parts
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.saver import restore_program
+from drivetrain.run.saver import restore_program, stored_state
 from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.time_spent import time_spent
@@ -69,6 +70,8 @@ class RunPart:
         self.directory: RunDirectory = request.directory
         self.assembly, self.reporter, self.stop = assembly, reporter, stop
         self.group = assembly.program.group
+        self._stored: ProgramState | None = None
+        self._measured_program = assembly.program
 
     def carry_out(self, warnings: list[str]) -> RunResult:
         """Does what is left to do of the run."""
@@ -93,7 +96,9 @@ class RunPart:
         return self._train(checkpoint)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        restore_program(self.assembly.program, checkpoint)
+        self._stored = stored_state(checkpoint)
+        if self.assembly.program.groups.devices.size == 1:
+            restore_program(self.assembly.program, checkpoint)
         records = self.assembly.program.records
         records.restore(load_history(self.directory.updates), updates=checkpoint.update)
         now = {"torch": torch.__version__, "threads": torch.get_num_threads()}
@@ -175,7 +180,14 @@ class RunPart:
             f"device: {device.torch_device} ({device.description}; {device.reason}), "
             f"precision {self.assembly.program.precision.description}"
         )
-        if self.group.size > 1 and self.assembly.program.batch_norms.layers:
+        stages = self.assembly.program.stages
+        if stages is not None and stages.plan.devices > 1:
+            self.reporter.say(
+                f"{stages.plan.stages} stages on {stages.plan.devices} devices of each replica, beginning at "
+                f"{', '.join((stages.plan.traced.layers[0].name, *stages.plan.firsts))}; schedule "
+                f"{stages.plan.schedule_name}"
+            )
+        if self.recipe.replicas > 1 and self.assembly.program.batch_norms.layers:
             together = batch.micro * self.recipe.dbn_replica_group_size
             self.reporter.say(
                 f"batch norm normalises {together} samples together (micro-batch x group); "
@@ -205,9 +217,16 @@ class RunPart:
             loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
             reached = loop.run(first)
+            self._measured_program = in_one_piece(self.assembly.program)
             if loop.is_broken_off:
                 return self._stopped(reached)
-            summary = finish_run(loop, update=reached, data=self.data, assembly=self.assembly)
+            summary = finish_run(
+                loop,
+                update=reached,
+                data=self.data,
+                preprocess=self.assembly.preprocess,
+                program=self._measured_program,
+            )
         finally:
             loop.log.close()
         self._hand_over_average()
@@ -242,14 +261,22 @@ class RunPart:
         """The other replicas learn what is left to do, and get the state to do it from."""
         self.group.from_first(task)
         if task.what != "nothing":
+            self._share()
+
+    def _share(self) -> None:
+        """All ranks get what the first one has; of a cut model each its part."""
+        if self.assembly.program.groups.devices.size > 1:
+            share_parts(self.assembly.program, self._stored)
+        else:
             share_program(self.assembly.program, self.group)
+        self._stored = None
 
     def _follow(self) -> RunResult:
         """What every replica but the first does: the same work, and no word about it."""
         task: _Task = self.group.from_first(None)
         if task.what == "nothing":
             return self._result("finished", self.plan.epochs.total_updates, {})
-        share_program(self.assembly.program, self.group)
+        self._share()
         if task.what == "validate":
             assert self.assembly.evaluate is not None
             with self.assembly.program.weights_to_measure():
@@ -257,6 +284,7 @@ class RunPart:
             return self._result("validated", task.first, metrics)
         loop = self._loop(task, log=EventLog(self._own_readers()))
         reached = loop.run(task.first)
+        in_one_piece(self.assembly.program)
         self._hand_over_average()
         if loop.is_broken_off:
             return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
@@ -268,8 +296,8 @@ class RunPart:
 
     def _hand_over_average(self) -> None:
         """The model given back is the one that was measured."""
-        if self.assembly.program.average is not None:
-            self.assembly.program.average.adopt()
+        if self._measured_program.average is not None:
+            self._measured_program.average.adopt()
 
     def _event_log(self, first: int) -> EventLog:
         return open_event_log(
@@ -321,7 +349,7 @@ class RunPart:
             status=status,
             updates=updates,
             metrics=metrics,
-            model=self.assembly.program.model,
+            model=self._measured_program.model,
             exit_status=exit_status,
         )
 

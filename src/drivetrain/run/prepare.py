@@ -20,15 +20,15 @@ from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import (
     RunDirectory,
-    check_same_identity,
     check_writable,
     clear_directory,
     default_run_path,
     foreign_entries,
-    identity_of,
 )
 from drivetrain.run.ending import check_goal
 from drivetrain.run.files import read_json
+from drivetrain.run.half_precision import prepare_half_precision
+from drivetrain.run.identity import check_same_identity, identity_of
 from drivetrain.run.inputs import expand_inputs
 
 _HASHED_SAMPLES = 256
@@ -83,6 +83,7 @@ def prepare_request(
     """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done."""
     recipe = resolved.recipe
     _check_machine(recipe)
+    prepare_half_precision(recipe)
     expand_inputs(recipe.predict_after, option="--predict-after")
     splits = open_data(recipe) if data is None else data
     check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)

@@ -11,15 +11,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from drivetrain.cluster.devices import check_enough_devices, choose_device
+from drivetrain.cluster.devices import choose_device
 from drivetrain.cluster.environment import find_place
 from drivetrain.cluster.join import joined
 from drivetrain.cluster.launch import launch
+from drivetrain.cluster.rank_device import check_enough_devices
 from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
+from drivetrain.pipeline.stage_plan import check_cut
+from drivetrain.recipe.fields import plain_value
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.part import RunResult
 from drivetrain.run.prepare import Request, prepare_request
@@ -27,6 +31,18 @@ from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import architecture_of, train_request
 
 __all__ = ["launch_training", "train_as_rank"]
+
+# What a run may change when it goes on, but all its ranks together.
+_SAME_LAYOUT = (
+    "replicas",
+    "micro_batch_size",
+    "dbn_replica_group_size",
+    "stages",
+    "pipeline_splits",
+    "split_by",
+    "device_mapping",
+    "pipeline_schedule",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +68,22 @@ class _Outcome:
 def launch_training(
     resolved: ResolvedRecipe,
     *,
+    spec: DataSpec,
     data: DataSplits | None = None,
     model: nn.Module | None = None,
     quiet: bool = False,
 ) -> RunResult:
-    """Trains on as many ranks of this machine as the recipe has replicas."""
+    """Trains on as many ranks of this machine as the recipe's replicas have devices."""
     recipe = resolved.recipe
-    check_enough_devices(choose_device(recipe.device), recipe.replicas)
+    if stage_count(recipe) > 1:
+        check_cut(recipe, model or rebuild_model(recipe, spec))
+    check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica(recipe))
     with tempfile.TemporaryDirectory() as folder:
         job = _Job(resolved=resolved, data=data, model=model, quiet=quiet, outcome=Path(folder) / "outcome")
         result = launch(
             _run_job,
             args=(job,),
-            ranks=recipe.replicas,
+            ranks=rank_count(recipe),
             threads_per_rank=recipe.num_threads,
             max_restarts=recipe.max_restarts,
         )
@@ -91,15 +110,16 @@ def train_as_rank(
     is_silent = quiet or (place.rank > 0 and not recipe.log_all_workers)
     reporter = Reporter(verbosity=recipe.verbosity, quiet=is_silent)
     with joined(place, device=kind) as group, reporter:
-        _require_agreement(request, group)
+        _require_agreement(request, group, device=kind)
         return train_request(request, reporter=reporter, model=model, group=group, on_claimed=on_claimed)
 
 
-def _require_agreement(request: Request, group: ReplicaGroup) -> None:
-    """Ranks that other launchers started may have been asked for different things."""
+def _require_agreement(request: Request, group: ReplicaGroup, *, device: str) -> None:
+    """Ranks that other launchers started may have been asked for different things, or find other devices."""
     own = {
         **request.identity,
-        "replicas": request.recipe.replicas,
+        **{name: plain_value(getattr(request.recipe, name)) for name in _SAME_LAYOUT},
+        "device": device,
         "total_updates": request.plan.epochs.total_updates,
         "validation_samples": 0 if request.data.validation is None else len(request.data.validation),
         "unreadable_samples": [(bad.split, bad.index) for bad in request.data.bad_samples],

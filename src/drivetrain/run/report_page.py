@@ -11,6 +11,8 @@ _FILES = {
     "predictions/validation.png": "validation images and what the model says, mistakes first",
     "images.csv": "every validation image's metrics",
     "confusion.csv": "validation samples by true and predicted class",
+    "profile.png": "an update as a pipeline diagram: one row per device",
+    "profile.json": "the recorded updates as a Chrome trace, for ui.perfetto.dev",
     "metrics.jsonl": "one line per log, validation and the summary",
     "updates.npz": "loss, score and learning rate of every update",
     "recipe.yaml": "everything that was asked for, defaults included",

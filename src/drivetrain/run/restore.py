@@ -12,7 +12,7 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
-from drivetrain.program.build import place_model
+from drivetrain.pipeline.spread_model import spread_over_devices
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.checkpoint import (
@@ -24,6 +24,7 @@ from drivetrain.run.checkpoint import (
 )
 from drivetrain.run.directory import RunDirectory, open_run
 from drivetrain.run.files import read_json
+from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.saver import restore_model
 
 
@@ -51,14 +52,17 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
         spec = DataSpec.from_json(read_json(directory.data))
     except (OSError, ValueError, KeyError) as error:
         raise BadInputError(f"RUN {path} cannot be read: {error}") from error
+    prepare_half_precision(recipe, device=device)
     chosen = choose_device(device)
     built = rebuild_model(recipe, spec) if model is None else model
+    preprocess = build_preparation(recipe, spec)
+    image_shape = (preprocess.channels, preprocess.height, preprocess.width)
     return TrainedRun(
         directory=directory,
         recipe=recipe,
         spec=spec,
-        preprocess=build_preparation(recipe, spec),
-        model=place_model(built, chosen),
+        preprocess=preprocess,
+        model=spread_over_devices(recipe, built, device=chosen, image_shape=image_shape),
         device=chosen,
     )
 

@@ -9,30 +9,38 @@ from torch import Tensor
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run.checkpoint import Checkpoint, prune_checkpoints, save_checkpoint
+from drivetrain.run.program_state import ProgramState, collect_state, optimiser_states
 
 
-def save_program(program: TrainingProgram, parent: Path, *, update: int, state: dict[str, Any]) -> Path:
-    """Writes a checkpoint of a program whose weights are sound."""
-    if not bool(torch.isfinite(program.parameters.values).all()):
+def save_program(program: TrainingProgram, parent: Path, *, update: int, state: dict[str, Any]) -> None:
+    """Writes a checkpoint of a program whose weights are sound, on the first rank.
+
+    Where stages lie on several ranks, all of them must call this.
+    """
+    if not program.group.is_first and program.groups.devices.size == 1:
+        return
+    whole = collect_state(program)
+    if not program.group.is_first:
+        return
+    weights = [value for value in whole.model.values() if value.is_floating_point()]
+    if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
             "try a lower --learning-rate or --clip-norm 1."
         )
-    return save_checkpoint(
+    save_checkpoint(
         parent,
         update=update,
-        model=program.model.state_dict(),
-        optimiser=_named_states(program),
-        averaged=_averaged_weights(program),
+        model=whole.model,
+        optimiser=whole.optimiser,
+        averaged=whole.averaged,
         state=state,
     )
 
 
-def _averaged_weights(program: TrainingProgram) -> dict[str, Tensor]:
-    if program.average is None:
-        return {}
-    with program.average.in_place():
-        return {name: value.clone() for name, value in program.model.state_dict().items()}
+def stored_state(checkpoint: Checkpoint) -> ProgramState:
+    """What a checkpoint holds of a program."""
+    return ProgramState(model=checkpoint.model, optimiser=checkpoint.optimiser, averaged=checkpoint.averaged)
 
 
 def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
@@ -41,7 +49,7 @@ def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
         with program.average.in_place():
             restore_model(program.model, checkpoint)
     _load_state(program.model, checkpoint.model, checkpoint.path)
-    own = _named_states(program)
+    own = optimiser_states(program)
     if set(own) != set(checkpoint.optimiser):
         raise BadInputError(f"{checkpoint.path} holds another optimiser's state; --overwrite starts afresh.")
     with torch.no_grad():
@@ -68,11 +76,3 @@ def prune(parent: Path, *, keep_last: int, best_update: int | None) -> None:
     prune_checkpoints(
         parent, keep_last=keep_last, keep_updates=set() if best_update is None else {best_update}
     )
-
-
-def _named_states(program: TrainingProgram) -> dict[str, Tensor]:
-    return {
-        f"{state}/{name}": view
-        for state, flat in program.optimiser.states.items()
-        for name, view in program.parameters.named_views(flat)
-    }

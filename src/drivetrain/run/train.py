@@ -6,12 +6,16 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import nn
 
-from drivetrain.cluster.devices import Device, choose_device, choose_replica_device
+from drivetrain.cluster.devices import Device, choose_device
+from drivetrain.cluster.rank_device import choose_rank_device
 from drivetrain.cluster.rank_process import keep_log
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.cluster.threads import threads_of_rank
+from drivetrain.data.held_once import hold_once
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import RunFailedError
 from drivetrain.program.allocator import keep_freed_memory
+from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
@@ -20,6 +24,7 @@ from drivetrain.run.directory import make_directory
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.loggers import check_loggers
 from drivetrain.run.part import RunPart, RunResult
+from drivetrain.run.patience import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
 from drivetrain.run.predict_after import predict_after_training
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
@@ -37,11 +42,14 @@ def train_resolved(
     stop: StopRequest | None = None,
 ) -> RunResult:
     """Trains what a recipe describes, or continues it where its directory stands."""
-    if resolved.recipe.replicas > 1:
+    request = prepare_request(resolved, data=data, own_model=architecture_of(model))
+    if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training  # which itself needs this module
 
-        return launch_training(resolved, data=data, model=model, quiet=reporter.is_silent)
-    request = prepare_request(resolved, data=data, own_model=architecture_of(model))
+        spec = request.data.spec
+        # Ranks open the data by themselves.
+        del request
+        return launch_training(resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent)
     return train_request(request, reporter=reporter, model=model, stop=stop)
 
 
@@ -57,7 +65,9 @@ def train_request(
     """Carries out a prepared request, as one of the replicas in `group`; `stop` is a caller's that listens
     for signals itself. `on_claimed` is called once the directory is this run's."""
     check_loggers(request.recipe)
+    group.set_timeout(START_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
     with _set_up_device(request.recipe, group) as device:
+        hold_once(request.data, group=group)
         assembly = assemble(
             request.recipe,
             data=request.data,
@@ -133,12 +143,11 @@ def architecture_of(model: nn.Module | None) -> list[str] | None:
 def _set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
     threads_before = torch.get_num_threads()
     tries_algorithms = torch.backends.cudnn.benchmark
-    if recipe.num_threads is not None:
-        torch.set_num_threads(recipe.num_threads)
+    threads = threads_of_rank(group, asked=recipe.num_threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
     try:
-        device = (
-            choose_replica_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
-        )
+        device = choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
         if device.is_cpu:
             keep_freed_memory()
         # Shapes stay the same over a training, so trying out cuDNN's algorithms once pays.

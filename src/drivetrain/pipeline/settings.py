@@ -1,0 +1,36 @@
+"""What each stage does in its own way: recomputation, precision, compilation, offloading."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["StageSettings", "stage_settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSettings:
+    """How one stage runs; `precision` as `--precision` writes it."""
+
+    recomputes: bool
+    precision: str
+    compiles: bool
+    offloads: bool
+
+
+def stage_settings(recipe: Recipe, *, live: Sequence[int]) -> tuple[StageSettings, ...]:
+    """The settings of all stages; `live` are the micro-batches that each holds at a time.
+
+    A balanced run recomputes where more than one is held: with one there is nothing to win.
+    """
+    options = {option["stage"]: option for option in recipe.stage_options}
+    balanced = recipe.optimise_for == "balanced" and not recipe.recomputation
+    return tuple(
+        StageSettings(
+            recomputes=option.get("recomputation", recipe.recomputation or (balanced and held > 1)),
+            precision=option.get("precision", recipe.precision),
+            compiles=option.get("compile", recipe.compile == "on"),
+            offloads=option.get("offload", recipe.optimizer_state_offloading),
+        )
+        for held, option in ((held, options.get(stage, {})) for stage, held in enumerate(live))
+    )

@@ -1,0 +1,59 @@
+"""What the values between stages look like, found by one pass of zeros that leaves no trace."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.pipeline.actions import Edge
+from drivetrain.pipeline.rank_channel import ValueSpec
+from drivetrain.pipeline.stage_plan import StagePlan
+from drivetrain.pipeline.stage_runner import StageRunner
+
+__all__ = ["find_specs"]
+
+
+def find_specs(
+    plan: StagePlan,
+    runners: Mapping[int, StageRunner],
+    *,
+    edges: Sequence[Edge],
+    images: Tensor,
+    devices: ReplicaGroup,
+) -> dict[str, ValueSpec]:
+    """Shape and type of every value that leaves a stage, the output too; all ranks of a replica take part.
+
+    Each stage runs once, in its own precision, on the device it will run on.
+    """
+    specs: dict[str, ValueSpec] = {}
+    for stage, home in enumerate(plan.device_of):
+        found = None
+        if stage in runners:
+            inputs = {
+                edge.value: _zeros(specs[edge.value], images) for edge in edges if edge.consumer == stage
+            }
+            with _evaluating(runners[stage]):
+                outputs = runners[stage].evaluate(images, inputs)
+            found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
+        specs |= devices.gather(found)[home if devices.size > 1 else 0]
+    return specs
+
+
+def _zeros(spec: ValueSpec, like: Tensor) -> Tensor:
+    zeros = torch.zeros(spec.shape, dtype=spec.dtype, device=like.device)
+    return zeros.contiguous(memory_format=torch.channels_last) if zeros.dim() == 4 else zeros
+
+
+@contextmanager
+def _evaluating(runner: StageRunner) -> Iterator[None]:
+    """Evaluation mode, so that no statistic moves."""
+    before = {module: module.training for module in runner.module.modules()}
+    for module in before:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, flag in before.items():
+            module.training = flag

@@ -1,0 +1,99 @@
+"""The stages of a plan, their schedule and their memory as tables for a person."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from drivetrain.plan.timeline import draw_timeline
+
+__all__ = ["print_memory", "print_stages", "with_unit"]
+
+_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_SAVERS = {
+    "recomputation": "--recomputation",
+    "optimizer_state_offloading": "--optimizer-state-offloading",
+    "mask_free_dropout": "dropout without masks",
+}
+
+
+def print_stages(plan: Mapping[str, Any], *, console: Console) -> None:
+    """A row per stage, the cut that would be chosen, the schedule as a picture and its idle share."""
+    schedule, stages = plan["schedule"], plan["stages"]
+    console.print()
+    console.print(_stage_table(plan), highlight=False)
+    splits = plan["splits"]
+    if splits["used"] != splits["recommended"]:
+        _say(console, "recommended", f"--pipeline-splits {' '.join(splits['recommended'])}")
+    _say(
+        console,
+        "schedule",
+        f"{schedule['name']}, {schedule['micro_batches']} micro-batches per update; devices are idle for "
+        f"{100 * schedule['bubble']:.1f} % of it where {schedule['bubble_assumes']}",
+    )
+    picture = draw_timeline(
+        schedule["name"],
+        micro_batches=schedule["micro_batches"],
+        device_of=[stage["device"] for stage in stages],
+        flops=[stage["flops"] for stage in stages],
+        recomputes=[stage["recomputation"] for stage in stages],
+        width=console.width,
+    )
+    for line in picture:
+        console.print(Text(line), highlight=False, no_wrap=True, crop=True)
+
+
+def print_memory(plan: Mapping[str, Any], *, console: Console) -> None:
+    """A row per device of a replica, and what each way of saving memory gives there."""
+    memory = plan["memory"]
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    columns = ("device", "parameters", "gradients", "states", "activations", "working", "peak")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for device in memory["devices"]:
+        keys = ("parameters", "gradients", "optimiser_states", "activations", "working", "peak")
+        table.add_row(str(device["device"]), *(f"{with_unit(device[key])}B" for key in keys))
+    console.print()
+    console.print(table, highlight=False)
+    for name, title in _SAVERS.items():
+        by_device = [device["savings"].get(name, 0) for device in memory["devices"]]
+        if any(by_device):
+            listed = ", ".join(f"{with_unit(saved)}B" for saved in by_device)
+            _say(console, "saves", f"{title}: {listed}")
+
+
+def with_unit(count: int) -> str:
+    """A number with four digits and the letter of its thousands, for a unit to follow."""
+    for size, unit in _UNITS:
+        if abs(count) >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} "
+
+
+def _stage_table(plan: Mapping[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    for name in ("stage", "device"):
+        table.add_column(name, justify="right")
+    table.add_column("layers", overflow="fold")
+    for name in ("parameters", "FLOP", "sent", "live", "memory"):
+        table.add_column(name, justify="right")
+    for stage in plan["stages"]:
+        table.add_row(
+            str(stage["index"]),
+            str(stage["device"]),
+            f"{stage['first']} .. {stage['last']}",
+            str(stage["parameters"]),
+            with_unit(stage["flops"] * plan["batch"]["micro"]),
+            f"{with_unit(stage['sent_bytes'])}B",
+            str(stage["live_micro_batches"]),
+            f"{with_unit(stage['peak_bytes'])}B" if "peak_bytes" in stage else "",
+        )
+    table.caption = "FLOP forward per micro-batch; sent to other devices per update; live micro-batches"
+    table.caption_justify = "left"
+    return table
+
+
+def _say(console: Console, title: str, text: str) -> None:
+    console.print(Text.assemble((f"{title}: ", "bold"), text), highlight=False)

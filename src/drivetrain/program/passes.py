@@ -1,0 +1,106 @@
+"""The forward and backward passes of one update, over a model in one piece."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from drivetrain.cluster.devices import Device
+from drivetrain.pipeline.actions import Action, Kind
+from drivetrain.pipeline.observer import Observer, observed
+from drivetrain.program.context import UpdateContext
+from drivetrain.program.forward import Forward
+from drivetrain.program.gradient_sum import GradientSum
+from drivetrain.program.loss_head import LossHead
+from drivetrain.program.randomness import stream_key
+from drivetrain.program.update_batches import NumberedBatch, UpdateBatches
+
+__all__ = ["Passes", "PlainPasses", "added_up"]
+
+
+class Passes(Protocol):
+    """Adds up the gradient of an update's micro-batches."""
+
+    @property
+    def wait_seconds(self) -> float | None:
+        """How long other stages were waited for so far; None where nobody can tell."""
+        ...
+
+    def run(self, update: int) -> tuple[Tensor, Tensor]:
+        """All micro-batches of this replica; their part of the update's mean loss and score."""
+        ...
+
+    def watch(self, observer: Observer | None) -> None:
+        """From now on an observer, or nobody, looks on."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class PlainPasses:
+    """One micro-batch after the other, each through the whole model."""
+
+    forward: Forward
+    context: UpdateContext
+    head: LossHead
+    batches: UpdateBatches
+    gradient_sum: GradientSum
+    device: Device
+    seed: int
+    _observer: Observer | None = None
+
+    @property
+    def wait_seconds(self) -> float:
+        return 0.0
+
+    def watch(self, observer: Observer | None) -> None:
+        self._observer = observer
+
+    def run(self, update: int) -> tuple[Tensor, Tensor]:
+        share = self.batches.share(update)
+        last_index = self.batches.accumulation - 1
+        parts = []
+        for numbered in self._batches(update):
+            self.device.seed_generators(stream_key(self.seed, "model", update, numbered.number))
+            if numbered.number // self.batches.replicas == last_index:
+                self.gradient_sum.begin_last_pass()
+            parts.append(self._micro_batch(numbered, share=share))
+        return added_up(parts, device=self.device)
+
+    def _batches(self, update: int) -> Iterator[NumberedBatch]:
+        """The micro-batches of an update; an observer sees how long each was waited for."""
+        coming = self.batches.of(update)
+        if self._observer is not None:
+            for index in range(len(self.batches.numbers(update))):
+                self._observer.begins(0, Action(Kind.FORWARD, 0, index))
+                with self._seen(Kind.FORWARD, index, "data"):
+                    numbered = next(coming)
+                yield numbered
+        # Without an observer all, else what a feed does after its last micro-batch.
+        yield from coming
+
+    def _micro_batch(self, numbered: NumberedBatch, *, share: float) -> tuple[Tensor, Tensor]:
+        batch, index = numbered.batch, numbered.number // self.batches.replicas
+        with self._seen(Kind.FORWARD, index, "forward"):
+            self.context.begin_forward(batch.slots)
+            parts = self.head(self.forward(batch.images), batch, share=share)
+        if self._observer is not None:
+            self._observer.begins(0, Action(Kind.BACKWARD, 0, index))
+        with self._seen(Kind.BACKWARD, index, "backward"):
+            parts.scaled.backward()  # type: ignore[no-untyped-call]
+        return parts.loss, parts.score
+
+    def _seen(self, kind: Kind, index: int, what: str) -> AbstractContextManager[object]:
+        return observed(self._observer, 0, what, Action(kind, 0, index))
+
+
+def added_up(parts: Sequence[tuple[Tensor, Tensor]], *, device: Device) -> tuple[Tensor, Tensor]:
+    """The sums of losses and scores; 0 where nothing ran."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        nothing = torch.zeros((), device=device.torch_device)
+        return nothing, nothing
+    return torch.stack([part[0] for part in parts]).sum(), torch.stack([part[1] for part in parts]).sum()

@@ -1,0 +1,57 @@
+"""`--stage-options`: what single stages do differently from the rest, as plain data."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+__all__ = ["STAGE_KEYS", "plain_stage_options"]
+
+STAGE_KEYS = ("stage", "recomputation", "precision", "compile", "offload")
+_EXAMPLE = "such as '{stage: 0, recomputation: true}'"
+_SWITCHES = {"recomputation", "compile", "offload"}
+_PRECISIONS = ("32.32", "16.32")
+
+
+def plain_stage_options(value: Any) -> Any:
+    """One mapping per stage, each with its `stage`; without that key they count from stage 0."""
+    if not isinstance(value, list | tuple):
+        return value
+    items = [item for entry in value for item in _items(entry)]
+    options = [_checked(item, default_stage=index) for index, item in enumerate(items)]
+    stages = [option["stage"] for option in options]
+    if len(set(stages)) < len(stages):
+        raise ValueError(f"one mapping per stage, {_EXAMPLE}")
+    return tuple(sorted(options, key=lambda option: int(option["stage"])))
+
+
+def _items(entry: Any) -> list[Any]:
+    """The mappings in one word of the command line, which may hold a whole list."""
+    if isinstance(entry, str):
+        try:
+            entry = yaml.safe_load(entry)
+        except yaml.YAMLError:
+            raise ValueError(f"YAML mappings, {_EXAMPLE}") from None
+    return entry if isinstance(entry, list) else [entry]
+
+
+def _checked(item: Any, *, default_stage: int) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        raise ValueError(f"YAML mappings, {_EXAMPLE}")
+    option = {"stage": default_stage, **{str(key).replace("-", "_"): given for key, given in item.items()}}
+    unknown = [key for key in option if key not in STAGE_KEYS]
+    if unknown:
+        raise ValueError(f"mappings of {', '.join(STAGE_KEYS)} ({unknown[0]} is none of them), {_EXAMPLE}")
+    if type(option["stage"]) is not int or option["stage"] < 0:
+        raise ValueError(f"mappings whose stage is a number from 0, {_EXAMPLE}")
+    return {key: _value(key, option[key]) for key in STAGE_KEYS if key in option}
+
+
+def _value(key: str, given: Any) -> Any:
+    if key in _SWITCHES and not isinstance(given, bool):
+        raise ValueError(f"mappings whose {key} is true or false, {_EXAMPLE}")
+    if key == "precision":
+        given = str(given)
+        if given not in _PRECISIONS:
+            raise ValueError(f"mappings whose precision is one of {', '.join(_PRECISIONS)}")
+    return given

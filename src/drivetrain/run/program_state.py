@@ -1,0 +1,131 @@
+"""The state of a training program by name, whatever the ranks it lies on: what a checkpoint holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from drivetrain.cluster.devices import choose_device
+from drivetrain.errors import BadInputError
+from drivetrain.program.forward import Precision
+from drivetrain.program.training import TrainingProgram
+
+__all__ = ["ProgramState", "collect_state", "in_one_piece", "optimiser_states", "share_parts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramState:
+    """Weights and buffers by their names in the model, the optimiser's state as `state/parameter`."""
+
+    model: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    averaged: dict[str, Tensor]
+
+
+def _own_state(program: TrainingProgram) -> ProgramState:
+    """What lives on this rank, as it lies there."""
+    averaged: dict[str, Tensor] = {}
+    if program.average is not None:
+        with program.average.in_place():
+            averaged = {name: value.clone() for name, value in _own_values(program).items()}
+    return ProgramState(model=_own_values(program), optimiser=optimiser_states(program), averaged=averaged)
+
+
+def collect_state(program: TrainingProgram) -> ProgramState:
+    """The whole state, on the first rank; where stages lie on several ranks, all of them must call this."""
+    own = _own_state(program)
+    groups = program.groups
+    if groups.devices.size == 1 or groups.replicas.rank > 0:
+        return own
+    parts = groups.devices.gather(own if groups.devices.is_first else _on_host(own))
+    return ProgramState(
+        model={name: value for part in parts for name, value in part.model.items()},
+        optimiser={name: value for part in parts for name, value in part.optimiser.items()},
+        averaged={name: value for part in parts for name, value in part.averaged.items()},
+    )
+
+
+@torch.no_grad()
+def _load_state(program: TrainingProgram, state: ProgramState) -> None:
+    """Takes over this rank's part of a whole state, in place; without an optimiser's state its own stays."""
+    if program.average is not None:
+        with program.average.in_place():
+            _copy(_own_values(program), state.averaged or state.model)
+    _copy(_own_values(program), state.model)
+    if state.optimiser:
+        _copy(optimiser_states(program), state.optimiser)
+
+
+def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
+    """Every rank takes its part of the first one's whole state, and all of its records.
+
+    Without a state the model starts as the first rank has it, where other ranks' stages lie untouched.
+    """
+    group = program.group
+    sent: list[tuple[ProgramState, dict[str, Tensor]] | None] = [None]
+    if group.is_first:
+        state = state or ProgramState(model=program.model.state_dict(), optimiser={}, averaged={})
+        sent = [(_on_host(state), {name: column.cpu() for name, column in program.records.columns.items()})]
+    dist.broadcast_object_list(sent, src=0, group=group.process_group)
+    assert sent[0] is not None
+    whole, columns = sent[0]
+    _load_state(program, whole)
+    for name, column in columns.items():
+        program.records.columns[name].copy_(column)
+
+
+def in_one_piece(program: TrainingProgram) -> TrainingProgram:
+    """The program with the whole model, the averaged one where there is an average, on the first rank's CPU.
+
+    Where stages lie on several ranks, all of them must call this, and none trains on; else it is as it was.
+    """
+    if program.groups.devices.size == 1:
+        return program
+    whole = collect_state(program)
+    if not program.group.is_first:
+        return program
+    model = program.model.cpu()
+    model.load_state_dict(whole.averaged or whole.model)
+    return replace(
+        program,
+        model=model,
+        forward=model,
+        device=choose_device("cpu"),
+        precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
+        stages=None,
+        average=None,
+    )
+
+
+def optimiser_states(program: TrainingProgram) -> dict[str, Tensor]:
+    """The optimiser's state of every parameter here, by `state/parameter`."""
+    return {
+        f"{state}/{name}": view
+        for state, flat in program.optimiser.states.items()
+        for name, view in program.parameters.named_views(flat)
+    }
+
+
+def _own_values(program: TrainingProgram) -> dict[str, Tensor]:
+    values: dict[str, Tensor] = program.model.state_dict()
+    if program.stages is None:
+        return values
+    names = program.stages.state_names
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _on_host(state: ProgramState) -> ProgramState:
+    return ProgramState(
+        model={name: value.cpu() for name, value in state.model.items()},
+        optimiser={name: value.cpu() for name, value in state.optimiser.items()},
+        averaged={name: value.cpu() for name, value in state.averaged.items()},
+    )
+
+
+def _copy(own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+    for name, value in own.items():
+        if name not in stored or stored[name].shape != value.shape:
+            raise BadInputError(f"the checkpoint has no {name} that fits --model; --overwrite starts afresh.")
+        value.copy_(stored[name])

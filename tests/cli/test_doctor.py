@@ -1,0 +1,37 @@
+import json
+
+import pytest
+
+from drivetrain.cli.main import main
+from drivetrain.doctor import examine as examination
+from drivetrain.doctor.finding import Finding, note, ok, problem
+
+Capture = pytest.CaptureFixture[str]
+SOUND = [ok("python", "Python 3."), note("cores", "few, in [brackets].")]
+
+
+def _find(findings: list[Finding], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "examine", lambda folder: findings)
+
+
+def test_a_fit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    _find(SOUND, monkeypatch)
+    assert main(["doctor"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["cores", "note", "few,", "in", "[brackets]."] in lines
+    assert lines[-1] == ["This", "machine", "is", "fit", "for", "training."]
+
+
+def test_an_unfit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    _find([*SOUND, problem("torch", "none.")], monkeypatch)
+    assert main(["doctor"]) == 1
+    assert "No training runs here" in capsys.readouterr().out
+
+
+def test_json(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    _find([problem("torch", "none.")], monkeypatch)
+    assert main(["doctor", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "fit": False,
+        "findings": [{"topic": "torch", "status": "problem", "sentence": "none."}],
+    }

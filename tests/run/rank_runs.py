@@ -1,0 +1,66 @@
+"""Small runs inside the ranks of a pool, which cost no start of processes."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from drivetrain.cluster.pool import RankPool
+from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.recipe.load import resolve_recipe
+from drivetrain.run import finish
+from drivetrain.run.history import load_history
+from drivetrain.run.prepare import prepare_request
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.train import train_request
+
+GLOBAL_BATCH = 16
+SMALL: dict[str, Any] = {
+    "dataset": "digits",
+    "model": "cifar_resnet8",
+    "limit_train_samples": 36,
+    "limit_validation_samples": 21,
+    "micro_batch_size": 8,
+    "global_batch_size": GLOBAL_BATCH,
+    "num_epochs": 2,
+    "learning_rate": 0.01,
+    "seed": 1,
+    "device": "cpu",
+}
+_PICTURES = ("draw_curves", "draw_predictions", "write_evaluation")
+Ending = tuple[str, int, int, str]
+
+
+def train_rank(group: ReplicaGroup, path: str, options: dict[str, Any]) -> Ending:
+    """One rank's training: how it ended, after how many updates, with which status and weights."""
+    given = {**SMALL, "replicas": group.size, "output_dir": path, **options}
+    request = prepare_request(resolve_recipe(overrides=given))
+    nothing: dict[str, Any] = {name: lambda *_, **__: None for name in _PICTURES}
+    with mock.patch.multiple(finish, **nothing), Reporter(quiet=True) as reporter:
+        result = train_request(request, reporter=reporter, group=group)
+    state = hashlib.sha256()
+    for value in result.model.state_dict().values():
+        state.update(value.numpy().tobytes())
+    return result.status, result.updates, result.exit_status, state.hexdigest()
+
+
+def train_in_ranks(pool: RankPool, path: Path, *, ranks: int, **options: Any) -> Ending:
+    """Trains the small recipe on some ranks, which must all end alike."""
+    endings: list[Ending] = pool.run(train_rank, str(path), options, ranks=ranks)
+    assert len(set(endings)) == 1, endings
+    return endings[0]
+
+
+def losses(path: Path) -> NDArray[np.float64]:
+    """The loss of every update."""
+    return load_history(path / "updates.npz")["loss"]
+
+
+def weights(path: Path, name: str = "model") -> dict[str, NDArray[Any]]:
+    """What the newest checkpoint keeps under a name."""
+    newest = max((path / "checkpoints").glob("[0-9]*"), key=lambda entry: int(entry.name))
+    return load_file(newest / f"{name}.safetensors")

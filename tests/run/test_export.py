@@ -1,0 +1,122 @@
+"""Exports of small runs: what is written runs elsewhere and agrees, and what is refused leaves nothing."""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from drivetrain.errors import BadInputError, RunFailedError
+from drivetrain.program.fold_batch_norm import fold_batch_norm
+from drivetrain.run import export, export_formats
+from drivetrain.run.export import export_run
+from drivetrain.run.reporter import Reporter
+from tests.run.conftest import TrainSmall
+from tests.run.segments import segment
+
+QUIET = Reporter(quiet=True)
+
+
+@pytest.fixture
+def classifier(tmp_path: Path, train_small: TrainSmall, no_pictures: None) -> Path:
+    path = tmp_path / "run"
+    train_small(path, image_size=16, num_epochs=1)
+    return path
+
+
+def _loaded(path: Path) -> Callable[[torch.Tensor], torch.Tensor]:
+    run: Callable[[torch.Tensor], torch.Tensor] = torch.export.load(path).module()
+    return run
+
+
+def test_a_classifier_for_torch(classifier: Path, tmp_path: Path) -> None:
+    result = export_run(classifier, reporter=QUIET, output=tmp_path / "out", formats=("pt2",))
+    assert result.folded == 7
+    assert result.differences["model.pt2"] < 1e-5
+    described = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert described["class_names"] == [str(digit) for digit in range(10)]
+    assert described["input"]["shape"] == ["batch", 8, 8, 1]
+    assert described["preprocessing"] == ["uint8 to float32", "bilinear to 16x16", "normalised: unit"]
+    content = (tmp_path / "out" / "model.pt2").read_bytes()
+    assert described["files"]["model.pt2"]["sha256"] == hashlib.sha256(content).hexdigest()
+    run = _loaded(tmp_path / "out" / "model.pt2")
+    for batch in (1, 5):
+        probabilities = run(torch.randint(0, 256, (batch, 8, 8, 1), dtype=torch.uint8))
+        assert probabilities.shape == (batch, 10)
+        assert torch.allclose(probabilities.sum(1), torch.ones(batch))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["export.json", "model.pt2"]
+
+
+def test_a_class_map_of_scaled_images(tmp_path: Path, no_pictures: None) -> None:
+    path = tmp_path / "run"
+    segment(path, num_epochs=1, dataset_size=4, validation=False)
+    result = export_run(path, reporter=QUIET, formats=("pt2",), gives="classes")
+    assert result.folder == path / "export"
+    assert result.differences == {"model.pt2": 0.0}
+    classes = _loaded(path / "export" / "model.pt2")(torch.zeros(2, 32, 32, 1, dtype=torch.uint8))
+    assert classes.shape == (2, 32, 32)
+    described = json.loads((path / "export" / "export.json").read_text())
+    assert described["output"] == {"gives": "classes", "shape": ["batch", 32, 32]}
+
+
+def test_for_onnx(classifier: Path, tmp_path: Path) -> None:
+    for package in export_formats._ONNX_PACKAGES:
+        pytest.importorskip(package)
+    result = export_run(classifier, reporter=QUIET, output=tmp_path / "out")
+    assert set(result.differences) == {"model.pt2", "model.onnx"}
+    onnxruntime = importlib.import_module("onnxruntime")
+    session: Any = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
+    images: NDArray[np.uint8] = np.zeros((4, 8, 8, 1), dtype=np.uint8)
+    assert session.run(None, {"images": images})[0].shape == (4, 10)
+
+
+def test_a_file_that_does_not_agree_is_not_written(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(model: nn.Module) -> Any:
+        folded = fold_batch_norm(model)
+        with torch.no_grad():
+            for parameter in folded.model.parameters():
+                parameter.mul_(1.01)
+        return folded
+
+    monkeypatch.setattr(export, "fold_batch_norm", spoil)
+    with pytest.raises(RunFailedError, match="nothing was written"):
+        export_run(classifier, reporter=QUIET, output=tmp_path / "out", formats=("pt2",))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"formats": ("tflite",)}, "--format pt2 or onnx works"),
+        ({"formats": ("onnx",)}, "drivetrain\\[onnx\\]"),
+        ({"checkpoint": "all"}, "--checkpoint newest"),
+        ({"checkpoint": "77", "formats": ("pt2",)}, "newest, best, all"),
+        ({"output": __file__}, "is a file"),
+    ],
+)
+def test_bad_input_leaves_nothing(
+    classifier: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str
+) -> None:
+    monkeypatch.setattr(export_formats, "_ONNX_PACKAGES", ("a_package_that_is_not_there",))
+    with pytest.raises(BadInputError, match=said):
+        export_run(classifier, reporter=QUIET, **options)
+    assert not (classifier / "export").exists()
+
+
+def test_a_run_without_a_checkpoint_is_refused(
+    tmp_path: Path, train_small: TrainSmall, no_pictures: None
+) -> None:
+    path = tmp_path / "run"
+    train_small(path, num_epochs=1, checkpoints=False)
+    with pytest.raises(BadInputError, match="holds no checkpoint"):
+        export_run(path, reporter=QUIET, formats=("pt2",))
+    assert not (path / "export").exists()

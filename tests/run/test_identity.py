@@ -1,0 +1,135 @@
+"""What a run may become when it goes on, and what it may not."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivetrain.cluster.pool import RankPool
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.load import resolve_recipe
+from drivetrain.recipe.schema import Recipe, field_note
+from drivetrain.run.identity import check_same_identity, identity_hash, identity_of
+
+from .rank_runs import losses, train_in_ranks
+
+GLOBAL_BATCH = 16
+WHOLE = {"micro_batch_size": 8}
+HALVES = {"micro_batch_size": 4, "dbn_replica_group_size": 2}
+OTHER_SETS = {"micro_batch_size": 4}
+
+
+def _recipe(**options: Any) -> Recipe:
+    recipe = resolve_recipe(overrides={"dataset": "digits", "replicas": 2, **options}).recipe
+    assert isinstance(recipe, Recipe)
+    return recipe
+
+
+def _identity(**options: Any) -> dict[str, Any]:
+    return identity_of(_recipe(**options), global_batch=GLOBAL_BATCH)
+
+
+def _old_identity(**options: Any) -> dict[str, Any]:
+    """As it was written when the settings themselves were part of it."""
+    values = _recipe(**options).model_dump(mode="json")
+    fixed = {name: value for name, value in values.items() if not field_note(name).may_change}
+    settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}
+    return {**fixed, **settings, "global_batch_size": GLOBAL_BATCH}
+
+
+def _write_plan(path: Path, *, buffers: int) -> None:
+    path.mkdir(parents=True)
+    (path / "plan.json").write_text(json.dumps({"model": {"buffers": buffers}}))
+
+
+def test_the_normalised_set_stands_for_the_settings_that_make_it() -> None:
+    assert _identity(**WHOLE) == _identity(**HALVES)
+    assert _identity(**WHOLE)["normalised_set"] == 8
+    assert _identity(**OTHER_SETS) != _identity(**WHOLE)
+    assert "micro_batch_size" not in _identity(**WHOLE)
+
+
+def test_directories_keep_the_names_they_had() -> None:
+    text = json.dumps(_old_identity(**WHOLE), sort_keys=True)
+    assert identity_hash(_identity(**WHOLE)) == hashlib.sha256(text.encode()).hexdigest()[:8]
+    assert identity_hash(_identity(**HALVES)) == identity_hash(_identity(**WHOLE))
+    assert identity_hash(_identity(**OTHER_SETS)) != identity_hash(_identity(**WHOLE))
+
+
+@pytest.mark.parametrize("stored", [_identity(**HALVES), _old_identity(**HALVES), _old_identity(**WHOLE)])
+def test_new_and_old_identities_of_equal_sets_are_the_same(stored: dict[str, Any], tmp_path: Path) -> None:
+    _write_plan(tmp_path / "run", buffers=1)
+    check_same_identity(stored, _identity(**WHOLE), path=tmp_path / "run")
+    with pytest.raises(BadInputError, match="--micro-batch-size x --dbn-replica-group-size lets batch norm"):
+        check_same_identity(stored, _identity(**OTHER_SETS), path=tmp_path / "run")
+    with pytest.raises(BadInputError, match="--seed is 3"):
+        check_same_identity(stored, _identity(seed=3, **WHOLE), path=tmp_path / "run")
+
+
+@pytest.mark.parametrize("folder", ["run", "run/fold-0"])
+def test_without_batch_norm_the_sets_are_free(folder: str, tmp_path: Path) -> None:
+    _write_plan(tmp_path / folder, buffers=0)
+    for stored in (_identity(**WHOLE), _old_identity(**WHOLE)):
+        check_same_identity(stored, _identity(**OTHER_SETS), path=tmp_path / "run")
+
+
+def test_a_run_whose_plan_is_lost_counts_as_one_with_batch_norm(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"give --micro-batch-size 8 --dbn-replica-group-size 1"):
+        check_same_identity(_identity(**WHOLE), _identity(**OTHER_SETS), path=tmp_path)
+
+
+def test_what_an_older_version_did_not_know_was_as_by_default(tmp_path: Path) -> None:
+    older = _old_identity(**WHOLE)
+    del older["stable_norm"], older["dbn_replica_group_size"]
+    check_same_identity(older, _identity(**WHOLE), path=tmp_path)
+    with pytest.raises(BadInputError, match=r"--stable-norm is true but the run in .* with false"):
+        check_same_identity(older, _identity(stable_norm=True, **WHOLE), path=tmp_path)
+
+
+def test_what_became_free_since_is_not_compared(tmp_path: Path) -> None:
+    check_same_identity({**_identity(**WHOLE), "replicas": 7}, _identity(**WHOLE), path=tmp_path)
+
+
+def test_data_made_in_python_stay_what_they_were(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="the content of the data"):
+        check_same_identity({**_identity(**WHOLE), "own_data": "1"}, _identity(**WHOLE), path=tmp_path)
+
+
+CONSTANT: dict[str, Any] = {"num_epochs": 3, "lr_schedule": "const"}
+FIRST = 3
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_group_goes_on_as_one_process_with_all_its_samples(
+    rank_pool: RankPool, tmp_path: Path, is_old: bool
+) -> None:
+    run, straight = tmp_path / "run", tmp_path / "straight"
+    train_in_ranks(rank_pool, straight, ranks=1, **CONSTANT, **WHOLE)
+    train_in_ranks(rank_pool, run, ranks=2, max_updates=FIRST, **CONSTANT, **HALVES)
+    if is_old:
+        _make_old(run / "identity.json", **HALVES)
+    with pytest.raises(BadInputError, match="--micro-batch-size"):
+        train_in_ranks(rank_pool, run, ranks=2, **CONSTANT, **OTHER_SETS)
+    status, *_ = train_in_ranks(rank_pool, run, ranks=1, **CONSTANT, **WHOLE)
+    assert status == "finished"
+    assert np.abs(losses(run) - losses(straight)).max() <= 1e-5
+    assert abs(losses(run)[FIRST] - losses(straight)[FIRST]) <= 1e-6
+
+
+def _make_old(path: Path, **settings: int) -> None:
+    identity = json.loads(path.read_text())
+    del identity["normalised_set"]
+    path.write_text(json.dumps({**identity, **settings}))
+
+
+def test_a_model_without_batch_norm_goes_on_with_any_micro_batch(rank_pool: RankPool, tmp_path: Path) -> None:
+    options = {**CONSTANT, "model": "mnist_cnn", "image_size": 12}
+    run, straight = tmp_path / "run", tmp_path / "straight"
+    train_in_ranks(rank_pool, straight, ranks=1, **options, **WHOLE)
+    train_in_ranks(rank_pool, run, ranks=1, max_updates=FIRST, **options, **WHOLE)
+    train_in_ranks(rank_pool, run, ranks=2, **options, **OTHER_SETS)
+    assert abs(losses(run)[FIRST] - losses(straight)[FIRST]) <= 1e-6
+    assert np.abs(losses(run) - losses(straight)).max() <= 1e-5
