@@ -29,6 +29,7 @@ from drivetrain.models.sizes import padded_size
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.pipeline.marks import marked_stages
+from drivetrain.pipeline.outline import RunOutline, outline_run
 from drivetrain.pipeline.stage_plan import StagePlan, plan_stages
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
@@ -50,6 +51,7 @@ class Assembly:
     totals: ModelTotals
     is_own_model: bool
     warnings: list[str]
+    outline: RunOutline | None = None
 
 
 def assemble(
@@ -61,8 +63,10 @@ def assemble(
     device: Device,
     group: ReplicaGroup = ALONE,
     continues: bool = False,
+    measured_cut: tuple[str, ...] | None = None,
 ) -> Assembly:
-    """Builds what a recipe describes; nothing is written. A run that continues has weights already."""
+    """Builds what a recipe describes; nothing is written. A run that continues has weights already, and may
+    have measured where to cut."""
     groups = split_ranks(group, devices_per_replica=devices_per_replica(recipe))
     preprocess = build_preparation(recipe, data.spec)
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
@@ -78,8 +82,9 @@ def assemble(
         accumulation=plan.batch.accumulation,
         device=device.torch_device,
         # What is measured differs from rank to rank, and all must cut alike.
-        choose=lambda measure: _from_first(group, measure),
+        choose=lambda measure: _from_first(group, measure, known=measured_cut),
     )
+    outline = outline_run(recipe, built, plan=stage_plan, images=(plan.batch.micro, *image_shape))
     order = _sample_order(recipe, data=data, plan=plan)
     feed, feed_warnings = _training_feed(
         recipe,
@@ -112,6 +117,7 @@ def assemble(
         preprocess=preprocess,
         totals=totals,
         is_own_model=model is not None,
+        outline=outline,
         warnings=[
             *warnings,
             *feed_warnings,
@@ -130,8 +136,11 @@ def _unused_marks(recipe: Recipe, model: nn.Module) -> list[str]:
     return [f"the modules of --model are marked for {stages} stages; --stages {stages} would cut it so."]
 
 
-def _from_first(group: ReplicaGroup, measure: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
-    chosen: tuple[str, ...] = group.from_first(measure() if group.is_first else None)
+def _from_first(
+    group: ReplicaGroup, measure: Callable[[], tuple[str, ...]], *, known: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    own = (known or measure()) if group.is_first else None
+    chosen: tuple[str, ...] = group.from_first(own)
     return chosen
 
 

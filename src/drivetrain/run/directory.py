@@ -25,6 +25,7 @@ _OWN_NAMES = (
     "updates.npz",
     "checkpoints",
     "predictions",
+    "export",
     "tensorboard",
     "wandb",
     "wandb.json",

@@ -138,7 +138,12 @@ class RunPart:
     def _write_request(self, warnings: list[str]) -> None:
         """The recipe comes last: with it the directory is a run."""
         plan = plan_to_json(
-            self.recipe, self.plan, shape=self._shape(), totals=self.assembly.totals, warnings=warnings
+            self.recipe,
+            self.plan,
+            shape=self._shape(),
+            totals=self.assembly.totals,
+            warnings=warnings,
+            outline=self.assembly.outline,
         )
         write_json(self.directory.identity, self.request.identity)
         write_json(self.directory.plan, plan)

@@ -14,13 +14,15 @@ from drivetrain.cluster.threads import threads_of_rank
 from drivetrain.data.held_once import hold_once
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import RunFailedError
+from drivetrain.plan.stored_cut import stored_cut
 from drivetrain.program.allocator import keep_freed_memory
-from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.layout import rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.details import show_details
 from drivetrain.run.directory import make_directory
+from drivetrain.run.files import read_json
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.loggers import check_loggers
 from drivetrain.run.part import RunPart, RunResult
@@ -30,7 +32,7 @@ from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
 
-__all__ = ["RunResult", "architecture_of", "train_request", "train_resolved"]
+__all__ = ["RunResult", "architecture_of", "set_up_device", "train_request", "train_resolved"]
 
 
 def train_resolved(
@@ -66,7 +68,7 @@ def train_request(
     for signals itself. `on_claimed` is called once the directory is this run's."""
     check_loggers(request.recipe)
     group.set_timeout(START_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
-    with _set_up_device(request.recipe, group) as device:
+    with set_up_device(request.recipe, group) as device:
         hold_once(request.data, group=group)
         assembly = assemble(
             request.recipe,
@@ -76,6 +78,7 @@ def train_request(
             device=device,
             group=group,
             continues=request.has_weights,
+            measured_cut=_measured_cut(request),
         )
         try:
             result = _run_locked(
@@ -86,6 +89,14 @@ def train_request(
         if group.is_first:
             predict_after_training(request.recipe, result, reporter=reporter, model=model)
         return result
+
+
+def _measured_cut(request: Request) -> tuple[str, ...] | None:
+    """Where the run that goes on has found best to cut, by the time of its layers."""
+    directory = request.directory
+    if request.recipe.overwrite or not directory.holds_run or not directory.plan.is_file():
+        return None
+    return stored_cut(read_json(directory.plan), stages=stage_count(request.recipe))
 
 
 def _run_locked(
@@ -140,7 +151,8 @@ def architecture_of(model: nn.Module | None) -> list[str] | None:
 
 
 @contextmanager
-def _set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
+def set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
+    """The device of this rank for the time of the block, with the threads and algorithms of a training."""
     threads_before = torch.get_num_threads()
     tries_algorithms = torch.backends.cudnn.benchmark
     threads = threads_of_rank(group, asked=recipe.num_threads)

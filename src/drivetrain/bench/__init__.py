@@ -1,0 +1,1 @@
+"""How fast a recipe trains, a model infers and a feed delivers on this machine."""

@@ -1,0 +1,180 @@
+"""Compares results of benchmarks: ratios of what was measured alike; nothing here needs torch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drivetrain.bench.result import FIGURES
+from drivetrain.errors import BadInputError
+
+__all__ = ["Comparison", "Ratio", "compare_files"]
+
+_COMPARED = ("images_per_second", "p50_seconds", "p99_seconds", "peak_memory_bytes")
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """One figure of one entry in all files; `ratios` are those of the others to the first file."""
+
+    entry: str
+    figure: str
+    values: tuple[float, ...]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        return tuple(value / self.values[0] for value in self.values[1:])
+
+    @property
+    def title(self) -> str:
+        return FIGURES[self.figure].title
+
+    @property
+    def shown(self) -> list[str]:
+        """The values as a table shows them."""
+        return [FIGURES[self.figure].text(value) for value in self.values]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What several files say of the same work; the first is what the others are compared with."""
+
+    names: tuple[str, ...]
+    benchmark: str
+    ratios: tuple[Ratio, ...]
+    warnings: tuple[str, ...]
+
+    def rows(self) -> list[list[str]]:
+        """A table: every figure in all files, then the ratios to the first."""
+        first, *others = self.names
+        header = ["benchmark", "figure", *self.names, *(f"{name} / {first}" for name in others)]
+        return [
+            header,
+            *(
+                [ratio.entry, ratio.title, *ratio.shown, *(f"{value:.3f}x" for value in ratio.ratios)]
+                for ratio in self.ratios
+            ),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file."""
+        return {
+            "benchmark": self.benchmark,
+            "files": list(self.names),
+            "ratios": [
+                {
+                    "name": ratio.entry,
+                    "figure": ratio.figure,
+                    "values": list(ratio.values),
+                    "ratios": list(ratio.ratios),
+                }
+                for ratio in self.ratios
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+def compare_files(paths: Sequence[str]) -> Comparison:
+    """The ratios of all figures that every file has; refuses files of different work."""
+    if len(paths) < 2:
+        raise BadInputError("bench compare needs two files or more, as in: bench compare A.json B.json")
+    results = [_read(path) for path in paths]
+    for path, result in zip(paths[1:], results[1:], strict=True):
+        _require_same_work(paths[0], results[0], path, result)
+    ratios = tuple(_ratios(results))
+    if not ratios:
+        raise BadInputError(f"{' and '.join(paths)} have no entry in common; measure the same in both.")
+    return Comparison(
+        names=_distinct_names(paths),
+        benchmark=str(results[0]["benchmark"]),
+        ratios=ratios,
+        warnings=tuple(_warnings(paths, results)),
+    )
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        value = json.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise BadInputError(f"{path} cannot be read: {reason}; name files of --output FILE.json.") from error
+    except ValueError as error:
+        raise BadInputError(f"{path} is not JSON ({error}); name files of --output FILE.json.") from error
+    if not _is_result(value):
+        raise BadInputError(
+            f"{path} is not the result of a benchmark; `bench train --output FILE.json` writes one."
+        )
+    result: dict[str, Any] = value
+    return result
+
+
+def _is_result(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("entries"), list):
+        return False
+    has_parts = all(isinstance(value.get(key), dict) for key in ("machine", "workload", "settings"))
+    return has_parts and "benchmark" in value and all(_is_entry(entry) for entry in value["entries"])
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
+
+
+def _require_same_work(
+    first_path: str, first: Mapping[str, Any], path: str, other: Mapping[str, Any]
+) -> None:
+    if first["benchmark"] != other["benchmark"]:
+        raise BadInputError(
+            f"{first_path} is of bench {first['benchmark']} and {path} of bench {other['benchmark']}; "
+            "compare results of the same benchmark."
+        )
+    differing = _differing(first["workload"], other["workload"])
+    if differing:
+        name = differing[0]
+        raise BadInputError(
+            f"{first_path} and {path} do not match: {name} is {first['workload'].get(name)} in the one and "
+            f"{other['workload'].get(name)} in the other; compare results of the same work."
+        )
+
+
+def _ratios(results: Sequence[Mapping[str, Any]]) -> list[Ratio]:
+    by_name = [{entry["name"]: entry for entry in result["entries"]} for result in results]
+    found = []
+    for name in by_name[0]:
+        if not all(name in entries for entries in by_name):
+            continue
+        for figure in _COMPARED:
+            values = [entries[name].get(figure) for entries in by_name]
+            if all(isinstance(value, int | float) and value > 0 for value in values):
+                found.append(Ratio(entry=name, figure=figure, values=tuple(map(float, values))))
+    return found
+
+
+def _warnings(paths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> list[str]:
+    warnings = []
+    for path, result in zip(paths[1:], results[1:], strict=True):
+        machines = _differing(results[0]["machine"], result["machine"])
+        if machines:
+            told = "; ".join(
+                f"{name} {results[0]['machine'].get(name)} against {result['machine'].get(name)}"
+                for name in machines[:_MOST_NAMED]
+            )
+            warnings.append(f"{paths[0]} and {path} were measured on different machines: {told}.")
+        missing = {entry["name"] for entry in results[0]["entries"]} ^ {
+            entry["name"] for entry in result["entries"]
+        }
+        if missing:
+            warnings.append(f"only one of {paths[0]} and {path} has {', '.join(sorted(missing))}.")
+    return warnings
+
+
+def _differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    names = dict.fromkeys((*first, *other))
+    return [name for name in names if first.get(name) != other.get(name)]
+
+
+def _distinct_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """The files' names without folders and ending, or all of their paths where those are the same."""
+    stems = [Path(path).stem for path in paths]
+    return tuple(stems if len(set(stems)) == len(stems) else paths)

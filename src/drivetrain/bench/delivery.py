@@ -1,0 +1,126 @@
+"""Measures how fast a recipe's data arrive when nobody trains: the feed as it is, and each of its stages."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+from drivetrain.bench.delivery_stages import stage_speeds
+from drivetrain.bench.delivery_subject import Delivery, prepare_delivery
+from drivetrain.bench.machine import describe_machine
+from drivetrain.bench.progress import counting
+from drivetrain.bench.repetition import Repetition
+from drivetrain.bench.result import BenchResult, Entry, median_of
+from drivetrain.bench.subject import asked_values
+from drivetrain.cluster.replica_group import ALONE
+from drivetrain.data.feed import Feed, ResidentFeed
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.train import set_up_device as set_up_device
+
+__all__ = ["keeps_up", "measure_delivery"]
+
+_WITHOUT_AUGMENTATION = {
+    "augment": False,
+    "random_resized_crop": None,
+    **dict.fromkeys(("rand_augment", "mixup", "rotate", "elastic", "gamma", "noise"), 0),
+}
+_STAGES = {"read_per_second": "reading", "preprocess_per_second": "preprocessing"}
+
+
+def measure_delivery(
+    resolved: ResolvedRecipe,
+    repetition: Repetition,
+    *,
+    reporter: Reporter,
+    command: str,
+    needed: float | None = None,
+) -> BenchResult:
+    """The feed of a recipe with its augmentation and without; steps are updates."""
+    with set_up_device(resolved.recipe, ALONE) as device:
+        own = prepare_delivery(resolved, resolved.recipe, device=device)
+        plain_recipe = resolved.recipe.model_copy(update=_WITHOUT_AUGMENTATION)
+        variants = {"data without augmentation": own}
+        if own.changes_samples:
+            plain = prepare_delivery(resolved, plain_recipe, device=device)
+            variants = {"data with augmentation": own, "data without augmentation": plain}
+        reporter.start_progress("bench data", done=0, total=repetition.total * len(variants))
+        entries, placement = [], "stream"
+        for number, (name, delivery) in enumerate(variants.items()):
+            show = counting(reporter, done=number * repetition.total, what=name)
+            entry, is_resident = _measure(delivery, name, repetition, show)
+            entries.append(entry)
+            placement = "resident" if is_resident else placement
+        reporter.stop_progress()
+        return BenchResult(
+            benchmark="data",
+            command=command,
+            machine=describe_machine(str(device.torch_device)),
+            workload=_workload(own),
+            settings={
+                "placement": placement,
+                "num_workers": resolved.recipe.num_workers,
+                "global_batch_size": own.plan.batch.global_batch,
+                "steps": repetition.steps,
+                "repeats": repetition.repeats,
+                **({} if needed is None else {"needed_images_per_second": needed}),
+            },
+            recipe=asked_values(resolved.recipe),
+            entries=entries,
+            notes=["images/s: the feed as `train` has it; stages: one after the other in this process"],
+        )
+
+
+def _workload(delivery: Delivery) -> dict[str, Any]:
+    preprocess = delivery.preprocess
+    return {
+        "dataset": delivery.recipe.dataset,
+        "image": f"{preprocess.channels}x{preprocess.height}x{preprocess.width}",
+        "micro_batch_size": delivery.plan.batch.micro,
+    }
+
+
+def _measure(
+    delivery: Delivery, name: str, repetition: Repetition, show: Callable[[], None]
+) -> tuple[Entry, bool]:
+    feed = delivery.feed()
+    try:
+        updates = count()
+        _deliver(feed, delivery, updates, steps=repetition.warmup_steps, show=show)
+        repeats = [
+            {"images_per_second": _deliver(feed, delivery, updates, steps=repetition.steps, show=show)}
+            for _ in range(repetition.repeats)
+        ]
+    finally:
+        feed.close()
+    stages = stage_speeds(delivery, repetition.steps)
+    figures = {"images_per_second": median_of(repeats, "images_per_second"), **stages}
+    return Entry(name=name, figures=figures, repeats=repeats), isinstance(feed, ResidentFeed)
+
+
+def _deliver(
+    feed: Feed, delivery: Delivery, updates: Iterator[int], *, steps: int, show: Callable[[], None]
+) -> float:
+    """Images per second over some updates, whose batches nobody looks at."""
+    delivery.device.synchronise()
+    started_s = perf_counter()
+    for _ in range(steps):
+        for _batch in feed.micro_batches(next(updates)):
+            pass
+        show()
+    delivery.device.synchronise()
+    return steps * delivery.order.global_batch / (perf_counter() - started_s)
+
+
+def keeps_up(result: BenchResult, *, needed: float) -> str:
+    """One sentence: whether the feed delivers what is needed and, where it does not, what holds it up."""
+    entry = result.entries[0]
+    speed = entry.figures["images_per_second"]
+    if speed >= needed:
+        return f"the feed keeps up: it delivers {speed:.6g} images/s, {needed:g} are needed."
+    stages = {words: entry.figures[name] for name, words in _STAGES.items() if name in entry.figures}
+    slowest = min(stages, key=stages.__getitem__)
+    return (
+        f"the feed does not keep up: it delivers {speed:.6g} images/s, {needed:g} are needed; {slowest} is "
+        f"the slowest stage, {stages[slowest]:.6g} images/s in one process (see --num-workers)."
+    )

@@ -1,0 +1,108 @@
+"""What a benchmark found, as it is kept in a file; nothing here needs torch."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["FIGURES", "BenchResult", "Entry", "Figure", "median_of", "percentiles"]
+
+FORMAT = 1
+PERCENTILES = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """How a number is shown: under `title`, multiplied by `scale`; more of a speed is better."""
+
+    title: str
+    scale: float = 1.0
+    is_speed: bool = False
+
+    def text(self, value: float) -> str:
+        """Four digits, and of a larger number all before its point."""
+        shown = value * self.scale
+        return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
+
+
+FIGURES: Mapping[str, Figure] = {
+    "images_per_second": Figure(title="images/s", is_speed=True),
+    "seconds_per_update": Figure(title="s/update"),
+    "seconds_per_batch": Figure(title="s/batch"),
+    "p50_seconds": Figure(title="p50 ms", scale=1e3),
+    "p90_seconds": Figure(title="p90 ms", scale=1e3),
+    "p95_seconds": Figure(title="p95 ms", scale=1e3),
+    "p99_seconds": Figure(title="p99 ms", scale=1e3),
+    "read_per_second": Figure(title="read, decode /s", is_speed=True),
+    "preprocess_per_second": Figure(title="preprocess /s", is_speed=True),
+    "transfer_per_second": Figure(title="transfer /s", is_speed=True),
+    "peak_memory_bytes": Figure(title="peak MiB", scale=2.0**-20),
+    "tflops": Figure(title="TFLOP/s", is_speed=True),
+    "fraction_of_peak": Figure(title="of peak", is_speed=True),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing that was measured: its medians by the names of `FIGURES`, and every repeat."""
+
+    name: str
+    figures: Mapping[str, float]
+    repeats: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchResult:
+    """A benchmark with everything that is needed to make it again.
+
+    Results of the same `workload` can be compared; `settings` are how it was done. `peak` is what the device
+    can do, measured in the same run.
+    """
+
+    benchmark: str
+    command: str
+    machine: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    entries: Sequence[Entry]
+    peak: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file."""
+        entries = [
+            {"name": entry.name, **entry.figures, "repeats": [dict(repeat) for repeat in entry.repeats]}
+            for entry in self.entries
+        ]
+        parts = {
+            "format": FORMAT,
+            "benchmark": self.benchmark,
+            "command": self.command,
+            "machine": dict(self.machine),
+            "workload": dict(self.workload),
+            "settings": dict(self.settings),
+            "peak": dict(self.peak),
+            "entries": entries,
+            "notes": list(self.notes),
+            "recipe": dict(self.recipe),
+        }
+        return {key: value for key, value in parts.items() if value not in ({}, [])}
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """The times that so many of a hundred steps do not exceed, between neighbours in proportion."""
+    ordered = sorted(seconds)
+    found = {}
+    for percent in PERCENTILES:
+        place = (len(ordered) - 1) * percent / 100
+        below = int(place)
+        above = min(below + 1, len(ordered) - 1)
+        value = ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+        found[f"p{percent}_seconds"] = value
+    return found
+
+
+def median_of(repeats: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The median of a figure over the repeats."""
+    return float(statistics.median(repeat[name] for repeat in repeats))

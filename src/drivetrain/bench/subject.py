@@ -1,0 +1,134 @@
+"""What a benchmark of training is about: a recipe as long as it is measured; nothing here needs torch."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from drivetrain.bench.generated import generated_data
+from drivetrain.bench.repetition import Repetition
+from drivetrain.data.info import dataset_info, is_external_dataset
+from drivetrain.data.source import DataSplits
+from drivetrain.data.splits import open_data
+from drivetrain.errors import BadInputError
+from drivetrain.plan.batch import resolve_batch
+from drivetrain.recipe.check_task import check_task_options
+from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe, field_note
+
+__all__ = ["DataKind", "Subject", "WantedData", "asked_values", "idle_warnings", "prepare_subject"]
+
+DataKind = Literal["real", "host", "device"]
+WantedData = Literal["auto", "real", "host", "device"]
+
+_IDLE_GROUPS = ("length", "events", "run")
+_IDLE_FIELDS = frozenset({"init_from", "flip_averaging", "profile", "validation_micro_batch_size"})
+_USED_FIELDS = frozenset({"device", "num_threads", "seed", "verbosity"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """All that another process needs to measure the training of a recipe."""
+
+    resolved: ResolvedRecipe
+    data_kind: DataKind
+    repetition: Repetition
+    asked: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.resolved.recipe
+
+    def open_data(self) -> DataSplits:
+        """The samples: the recipe's own, or noise."""
+        if self.data_kind == "real":
+            return open_data(self.recipe)
+        return generated_data(self.resolved, samples=_global_batch(self.recipe))
+
+
+def prepare_subject(
+    resolved: ResolvedRecipe, *, data: WantedData, repetition: Repetition
+) -> tuple[Subject, DataSplits]:
+    """The recipe as it is measured, and its data; raises for whatever cannot be done."""
+    given = Given(resolved.recipe, resolved.origins)
+    opened, kind, note = _open(resolved, data)
+    changed = replace(resolved, recipe=_as_long(resolved.recipe, repetition, kind=kind))
+    subject = Subject(
+        resolved=changed,
+        data_kind=kind,
+        repetition=repetition,
+        asked=asked_values(resolved.recipe),
+        warnings=(*resolved.warnings, *note, *idle_warnings(given, command="bench train")),
+    )
+    splits = subject.open_data() if opened is None else opened
+    check_task_options(given, task=splits.spec.task)
+    return subject, splits
+
+
+def _open(resolved: ResolvedRecipe, data: WantedData) -> tuple[DataSplits | None, DataKind, tuple[str, ...]]:
+    """The data, of what kind they are, and what should be said about it."""
+    if data in ("host", "device"):
+        return None, "host" if data == "host" else "device", ()
+    try:
+        return open_data(resolved.recipe), "real", ()
+    except BadInputError as error:
+        if data == "real" or not _may_stand_in(resolved):
+            raise
+        reason = str(error).rstrip(".")
+        said = (
+            f"the data cannot be opened ({reason}), so the batches are noise on the device (--data device)."
+        )
+        return None, "device", (said,)
+
+
+def _may_stand_in(resolved: ResolvedRecipe) -> bool:
+    """Whether files are missing that nobody said were there."""
+    dataset = resolved.recipe.dataset
+    if is_external_dataset(dataset) or Given(resolved.recipe, resolved.origins).is_typed("data_dir"):
+        return False
+    return dataset_info(dataset).needs_files
+
+
+def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recipe:
+    changes: dict[str, Any] = {
+        "max_updates": repetition.total,
+        # An epoch may be a small part of an update.
+        "num_epochs": repetition.total * _global_batch(recipe),
+        "validation": False,
+        "checkpoints": False,
+        "logs_per_epoch": "1",
+        "init_from": None,
+        **dict.fromkeys(("log_every", "steps_per_execution", "evaluate_every", "checkpoint_every")),
+    }
+    if kind != "real":
+        changes |= {"data_placement": "stream", "weight_updates_per_epoch": None, "class_weights": ()}
+        changes |= {"folds": None, "fold": None, "random_resized_crop": None}
+    return recipe.model_copy(update=changes)
+
+
+def _global_batch(recipe: Recipe) -> int:
+    return resolve_batch(
+        micro=recipe.micro_batch_size,
+        replicas=recipe.replicas,
+        accumulation=recipe.gradient_accumulation_count,
+        global_batch=recipe.global_batch_size,
+    ).global_batch
+
+
+def idle_warnings(given: Given, *, command: str) -> list[str]:
+    """Says which typed options do nothing in a benchmark."""
+    return [
+        f"{option_name(field)} {written_value(given.value(field))} has no effect on {command}."
+        for field in Recipe.model_fields
+        if given.is_typed(field) and _is_idle(field)
+    ]
+
+
+def _is_idle(field: str) -> bool:
+    return field in _IDLE_FIELDS or (field_note(field).group in _IDLE_GROUPS and field not in _USED_FIELDS)
+
+
+def asked_values(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe sets differently from the defaults."""
+    return {field: value for field, value in plain_values(recipe).items() if value != default_values()[field]}

@@ -1,0 +1,263 @@
+"""`drivetrain bench`: throughput, latency and memory of training, inference and data on this machine."""
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.bench.repetition import Repetition
+from drivetrain.bench.shown import check_output, result_lines, write_result
+from drivetrain.bench.subject import WantedData, idle_warnings, prepare_subject
+from drivetrain.cli.launched import resolve_for_ranks
+from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
+from drivetrain.cli.switch import add_switch
+from drivetrain.cluster.environment import find_place
+from drivetrain.cluster.launched_rank import launched_rank
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.aliases import require_target
+from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
+from drivetrain.run.directory import open_run
+
+if TYPE_CHECKING:
+    from drivetrain.bench.result import BenchResult
+    from drivetrain.bench.train import TrainMeasurement
+    from drivetrain.run.reporter import Reporter
+
+_DATA_KINDS = ("auto", "real", "host", "device")
+_OPTIONS_OF_RUNS = frozenset({"precision", "half_type", "compile", "device", "num_threads", "verbosity"})
+_OWN_OPTIONS = (
+    "data",
+    "warmup_steps",
+    "steps",
+    "repeats",
+    "batch_sizes",
+    "checkpoint",
+    "fold_batch_norm",
+    "needed",
+    "output",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`train`, `infer`, `data` and `compare`."""
+    actions = parser.add_subparsers(dest="action", metavar="train|infer|data|compare", required=True)
+    train = actions.add_parser("train", help="throughput of a recipe's training")
+    train.add_argument(
+        "--data",
+        choices=_DATA_KINDS,
+        default="auto",
+        help="real: the recipe's data; host: noise made on the host and moved at every step; device: noise "
+        "that lies on the device (auto: real where it can be opened, else device)",
+    )
+    _add_repetition(train, warmup_steps=10, steps=20)
+    infer = actions.add_parser("infer", help="latency and throughput of a run's or a recipe's model")
+    infer.add_argument("run", metavar="RUN", nargs="?", help="a run directory (default: the recipe's model)")
+    infer.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16], metavar="N", help="(1 16)")
+    infer.add_argument(
+        "--checkpoint", default="newest", metavar="WHICH", help="of RUN: newest, best, a number"
+    )
+    add_switch(infer, "--fold-batch-norm", "take batch norms into the convolutions (default: True)")
+    _add_repetition(infer, warmup_steps=5, steps=20)
+    data = actions.add_parser("data", help="how fast a recipe's data arrive when nobody trains")
+    data.add_argument("--needed", type=float, metavar="N", help="images per second to keep up with")
+    _add_repetition(data, warmup_steps=2, steps=10)
+    for action in (train, infer, data):
+        action.add_argument(
+            "--output", metavar="FILE", help="keep the result: FILE.json, FILE.csv or FILE.md"
+        )
+        add_recipe_options(action)
+    _add_compare(actions.add_parser("compare", help="ratios of results, as a table and a picture"))
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    compare.add_argument(
+        "files", metavar="FILE.json", nargs="+", help="the first is what others are compared to"
+    )
+    compare.add_argument(
+        "--picture", metavar="FILE.png", default="bench-compare.png", help="(default: bench-compare.png)"
+    )
+    compare.add_argument("--output", metavar="FILE.json", help="keep the ratios")
+
+
+def _add_repetition(parser: argparse.ArgumentParser, *, warmup_steps: int, steps: int) -> None:
+    parser.add_argument(
+        "--warmup-steps", type=int, default=warmup_steps, metavar="N", help=f"not counted ({warmup_steps})"
+    )
+    parser.add_argument("--steps", type=int, default=steps, metavar="N", help=f"in each repeat ({steps})")
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="of which the median counts (default: 3)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures what was asked for, or compares what was measured."""
+    actions = {"train": _train, "infer": _infer, "data": _data, "compare": _compare}
+    return actions[args.action](args)
+
+
+def _train(args: argparse.Namespace) -> int:
+    repetition = Repetition(warmup_steps=args.warmup_steps, steps=args.steps, repeats=args.repeats)
+    return bench_training(
+        args, repetition, data=args.data, output=args.output, command=_command("train", args)
+    )
+
+
+def bench_training(
+    args: argparse.Namespace,
+    repetition: Repetition,
+    *,
+    data: WantedData = "auto",
+    output: str | None = None,
+    command: str,
+) -> int:
+    """`bench train` of the recipe that the arguments ask for; `train --benchmark` comes here too."""
+    path = check_output(output)
+    place = find_place(os.environ)
+    resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
+    subject, splits = prepare_subject(resolved, data=data, repetition=repetition)
+    from drivetrain.bench.train import measure_training, training_result
+    from drivetrain.bench.train_ranks import launch_measurement, measure_as_rank
+    from drivetrain.run.reporter import Reporter
+
+    measured: TrainMeasurement
+    with Reporter(
+        verbosity=resolved.recipe.verbosity, quiet=place is not None and place.rank > 0
+    ) as reporter:
+        for warning in subject.warnings:
+            reporter.warn(warning)
+        if place is not None:
+            with launched_rank(place):
+                measured = measure_as_rank(place, subject)
+        elif rank_count(resolved.recipe) > 1:
+            spec = splits.spec
+            # Ranks open the data by themselves.
+            del splits
+            measured = launch_measurement(subject, spec=spec)
+        else:
+            measured = measure_training(subject, reporter=reporter, data=splits)
+        if place is None or place.rank == 0:
+            for warning in measured.warnings:
+                reporter.warn(warning)
+            _finish(training_result(subject, measured, command=command), path, reporter)
+    return 0
+
+
+def _infer(args: argparse.Namespace) -> int:
+    repetition = Repetition(warmup_steps=args.warmup_steps, steps=args.steps, repeats=args.repeats)
+    path = check_output(args.output)
+    for size in args.batch_sizes:
+        if size < 1:
+            raise BadInputError(f"--batch-sizes {size} must be at least 1; --batch-sizes 1 16 works.")
+    resolved = _recipe_for_inference(args)
+    from drivetrain.bench.infer import InferSettings, measure_inference
+    from drivetrain.run.reporter import Reporter
+
+    settings = InferSettings(
+        batch_sizes=tuple(dict.fromkeys(args.batch_sizes)),
+        repetition=repetition,
+        folds=args.fold_batch_norm is not False,
+        run=None if args.run is None else Path(args.run),
+        checkpoint=args.checkpoint,
+    )
+    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
+        for warning in resolved.warnings:
+            reporter.warn(warning)
+        result = measure_inference(resolved, settings, reporter=reporter, command=_command("infer", args))
+        _finish(result, path, reporter)
+    return 0
+
+
+def _recipe_for_inference(args: argparse.Namespace) -> ResolvedRecipe:
+    """The recipe that was typed, or that of RUN with how it is to be computed."""
+    if args.run is None:
+        if args.checkpoint != "newest":
+            raise BadInputError(f"--checkpoint {args.checkpoint} is of a RUN; name one, or leave it out.")
+        return recipe_from_args(args)
+    directory = open_run(args.run)
+    for name in ("config", "config_path"):
+        if getattr(args, name) is not None:
+            raise BadInputError(f"{option_name(name)} has no effect: RUN {args.run} has its own recipe.")
+    for key in typed_overrides(args):
+        if require_target(key).field not in _OPTIONS_OF_RUNS:
+            raise BadInputError(
+                f"{option_name(key)} has no effect on RUN {args.run}, which has its own recipe; "
+                "--precision, --compile and --device say how to compute it."
+            )
+    return recipe_from_args(args, base=read_recipe_yaml(directory.recipe))
+
+
+def _data(args: argparse.Namespace) -> int:
+    repetition = Repetition(warmup_steps=args.warmup_steps, steps=args.steps, repeats=args.repeats)
+    path = check_output(args.output)
+    if args.needed is not None and not args.needed > 0:
+        raise BadInputError(f"--needed {args.needed:g} must be more than 0; --needed 500 works.")
+    resolved = recipe_from_args(args)
+    from drivetrain.bench.delivery import keeps_up, measure_delivery
+    from drivetrain.run.reporter import Reporter
+
+    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
+        given = Given(resolved.recipe, resolved.origins)
+        for warning in (*resolved.warnings, *idle_warnings(given, command="bench data")):
+            reporter.warn(warning)
+        result = measure_delivery(
+            resolved, repetition, reporter=reporter, command=_command("data", args), needed=args.needed
+        )
+        _finish(result, path, reporter)
+        if args.needed is not None:
+            reporter.result(keeps_up(result, needed=args.needed))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    picture = check_output(args.picture, option="--picture", suffixes=(".png",))
+    output = check_output(args.output, suffixes=(".json",))
+    from drivetrain.bench.compare import compare_files
+
+    comparison = compare_files(args.files)
+    from drivetrain.bench.compare_picture import draw_comparison
+    from drivetrain.run.files import write_json
+    from drivetrain.run.reporter import Reporter
+    from drivetrain.run.text_table import text_table
+
+    with Reporter() as reporter:
+        for warning in comparison.warnings:
+            reporter.warn(warning)
+        for line in text_table(comparison.rows()):
+            reporter.result(line)
+        assert picture is not None
+        draw_comparison(comparison, picture)
+        if output is not None:
+            write_json(output, comparison.to_json())
+        written = ", ".join(str(path) for path in (picture, output) if path is not None)
+        reporter.say(f"written: {written}")
+    return 0
+
+
+def _finish(result: "BenchResult", path: Path | None, reporter: "Reporter") -> None:
+    for line in result_lines(result):
+        reporter.result(line)
+    if path is not None:
+        write_result(result, path)
+        reporter.say(f"written: {path}")
+
+
+def _command(action: str, args: argparse.Namespace) -> str:
+    words = ["drivetrain", "bench", action, *([args.run] if getattr(args, "run", None) is not None else [])]
+    return written_command(words, args, own={name: getattr(args, name, None) for name in _OWN_OPTIONS})
+
+
+def written_command(words: Sequence[str], args: argparse.Namespace, *, own: Mapping[str, Any]) -> str:
+    """A command line that does the same: the recipe's options as they were typed, then a command's own."""
+    values: dict[str, Any] = {"config": args.config, "config_path": args.config_path, **typed_overrides(args)}
+    options = [
+        [option_name(name), *map(str, value if isinstance(value, list | tuple) else [value])]
+        for name, value in {**values, **own}.items()
+        if value is not None
+    ]
+    return shlex.join([*words, *chain.from_iterable(options)])

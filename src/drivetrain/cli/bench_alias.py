@@ -1,0 +1,64 @@
+"""`train --benchmark --warmup-steps N`: how other systems spell `bench train`."""
+
+import argparse
+
+from drivetrain.bench.repetition import Repetition
+from drivetrain.cli.bench import bench_training, written_command
+from drivetrain.cli.options import replace_overrides, typed_overrides
+from drivetrain.cli.switch import add_switch
+from drivetrain.errors import BadInputError
+from drivetrain.recipe.aliases import require_target
+
+__all__ = ["add_benchmark_options", "bench_instead", "is_benchmark"]
+
+_WARMUP_STEPS = 10
+_STEPS, _REPEATS = 20, 3
+
+
+def add_benchmark_options(parser: argparse.ArgumentParser) -> None:
+    """The two options of `train` that measure instead of training."""
+    group = parser.add_argument_group("benchmark", "see also `drivetrain bench train --help`")
+    add_switch(group, "--benchmark", "measure the training and leave no run behind, as `bench train` does")
+    group.add_argument(
+        "--warmup-steps",
+        type=int,
+        metavar="N",
+        help=f"updates of a benchmark that are not counted; --max-updates counts them ({_WARMUP_STEPS})",
+    )
+
+
+def is_benchmark(args: argparse.Namespace) -> bool:
+    """Whether to measure; refuses a warm-up of nothing."""
+    if args.warmup_steps is not None and not args.benchmark:
+        raise BadInputError(
+            f"--warmup-steps {args.warmup_steps} is for --benchmark, and nothing is measured; leave it out."
+        )
+    return bool(args.benchmark)
+
+
+def bench_instead(args: argparse.Namespace) -> int:
+    """Measures once what is left of --max-updates after the warm-up, or as `bench train` does without it."""
+    warmup_steps = _WARMUP_STEPS if args.warmup_steps is None else args.warmup_steps
+    typed = typed_overrides(args)
+    lengths = {key: value for key, value in typed.items() if require_target(key).field == "max_updates"}
+    replace_overrides(args, {key: value for key, value in typed.items() if key not in lengths})
+    if lengths:
+        steps = _whole(next(iter(lengths.values()))) - warmup_steps
+        if steps < 1:
+            raise BadInputError(
+                f"--max-updates must be more than the {warmup_steps} of --warmup-steps; --max-updates "
+                f"{warmup_steps + _STEPS} works."
+            )
+        repetition = Repetition(warmup_steps=warmup_steps, steps=steps, repeats=1)
+    else:
+        repetition = Repetition(warmup_steps=warmup_steps, steps=_STEPS, repeats=_REPEATS)
+    own = {"warmup_steps": warmup_steps, **lengths}
+    command = written_command(["drivetrain", "train", "--benchmark"], args, own=own)
+    return bench_training(args, repetition, command=command)
+
+
+def _whole(text: object) -> int:
+    try:
+        return int(str(text))
+    except ValueError:
+        raise BadInputError(f"--max-updates {text} is not a whole number; --max-updates 30 works.") from None

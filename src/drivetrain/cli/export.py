@@ -1,0 +1,66 @@
+"""`drivetrain export RUN`: a run's model as files that other programs run."""
+
+import argparse
+
+from drivetrain.cli.switch import add_switch
+from drivetrain.errors import BadInputError
+from drivetrain.run.directory import open_run
+
+_DEFAULT_TOLERANCE = 1e-4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("--output", metavar="DIR", help="folder for the files (default: RUN/export)")
+    parser.add_argument(
+        "--format",
+        nargs="+",
+        metavar="NAME",
+        help="pt2 (torch.export), onnx (default: both, where the packages of the extra `onnx` are installed)",
+    )
+    parser.add_argument(
+        "--checkpoint", default="newest", metavar="WHICH", help="newest, best, or an update's number"
+    )
+    parser.add_argument(
+        "--gives",
+        choices=("probabilities", "classes"),
+        default="probabilities",
+        help="what comes out: probabilities of all classes, or the most likely class (of each pixel)",
+    )
+    add_switch(parser, "--fold-batch-norm", "take batch norms into the convolutions (default: True)")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=_DEFAULT_TOLERANCE,
+        metavar="X",
+        help="largest allowed difference from the run's own output, of classes the share of them "
+        f"(default: {_DEFAULT_TOLERANCE:g})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    open_run(args.run)
+    if not args.tolerance >= 0:
+        raise BadInputError(f"--tolerance {args.tolerance:g} must be at least 0; --tolerance 1e-4 works.")
+    from drivetrain.run.export import export_run
+    from drivetrain.run.export_formats import available_formats
+    from drivetrain.run.reporter import Reporter
+
+    formats = None if args.format is None else tuple(args.format)
+    with Reporter() as reporter:
+        result = export_run(
+            args.run,
+            reporter=reporter,
+            output=args.output,
+            formats=formats,
+            checkpoint=args.checkpoint,
+            gives=args.gives,
+            folds=args.fold_batch_norm is not False,
+            tolerance=args.tolerance,
+        )
+        for file, difference in result.differences.items():
+            reporter.say(f"{result.folder / file}: largest difference from the run {difference:.3g}")
+        if formats is None and "onnx" not in available_formats():
+            reporter.say("model.onnx was left out; pip install 'drivetrain[onnx]' brings what it needs.")
+        reporter.say(f"{result.folder / 'export.json'} describes input, output and classes")
+    return 0

@@ -1,0 +1,116 @@
+"""Batch norms of a trained model taken into the convolutions before them, for inference."""
+
+import copy
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.fx import Node
+
+from drivetrain.errors import BadInputError
+from drivetrain.models.layers import Conv2dSame
+from drivetrain.pipeline.trace import TracedModel, trace_model
+
+__all__ = ["FoldedModel", "find_pairs", "fold_batch_norm"]
+
+# A kind of its own may do more than convolve, a ReLU for instance, and is left alone.
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv2dSame)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedModel:
+    """A copy in evaluation mode, and the names of the batch norms that are gone from it."""
+
+    model: nn.Module
+    folded: tuple[str, ...]
+
+
+def fold_batch_norm(model: nn.Module) -> FoldedModel:
+    """A copy without the batch norms that directly follow a convolution whose output nobody else reads.
+
+    The model itself stays as it is; one that cannot be traced is copied unchanged.
+    """
+    pairs = find_pairs(model)
+    folded = copy.deepcopy(model).eval()
+    for convolution_name, norm_name in pairs:
+        convolution, norm = folded.get_submodule(convolution_name), folded.get_submodule(norm_name)
+        assert isinstance(convolution, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        assert isinstance(norm, _NORMS)
+        _fold_into(convolution, norm)
+        parent, _, own_name = norm_name.rpartition(".")
+        setattr(folded.get_submodule(parent), own_name, nn.Identity())
+    return FoldedModel(model=folded, folded=tuple(norm for _, norm in pairs))
+
+
+def find_pairs(model: nn.Module) -> list[tuple[str, str]]:
+    """The convolutions and the batch norms to take into them, by name."""
+    try:
+        traced = trace_model(model)
+    except BadInputError:
+        return []
+    calls = Counter(layer.module_path for layer in traced.layers if layer.module_path is not None)
+    shared = _shared_modules(model)
+    pairs = []
+    for layer in traced.layers:
+        pair = _pair_at(traced, layer.node)
+        if pair is not None and all(calls[name] == 1 and name not in shared for name in pair):
+            pairs.append(pair)
+    return pairs
+
+
+def _pair_at(traced: TracedModel, node: Node) -> tuple[str, str] | None:
+    """Convolution and batch norm where `node` is a batch norm that can go."""
+    norm = traced.module_of(node)
+    if type(norm) not in _NORMS or not isinstance(norm, nn.modules.batchnorm._BatchNorm):
+        return None
+    if norm.running_mean is None or len(node.all_input_nodes) != 1:
+        return None
+    before = node.all_input_nodes[0]
+    convolution = traced.module_of(before)
+    if type(convolution) not in _CONVOLUTIONS or len(before.users) != 1:
+        return None
+    return str(before.target), str(node.target)
+
+
+def _shared_modules(model: nn.Module) -> set[str]:
+    """Names of modules, or owners of parameters, that the model has under several names."""
+    modules = [*model.named_modules(remove_duplicate=False)]
+    by_module = Counter(id(module) for _, module in modules)
+    by_parameter = Counter(
+        id(parameter)
+        for _, module in model.named_modules()
+        for _, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+    )
+    return {
+        name
+        for name, module in modules
+        if by_module[id(module)] > 1
+        or any(by_parameter[id(parameter)] > 1 for parameter in module.parameters(recurse=False))
+    }
+
+
+@torch.no_grad()
+def _fold_into(
+    convolution: nn.Conv1d | nn.Conv2d | nn.Conv3d, norm: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+) -> None:
+    """norm(W x + b) = (s W) x + s (b - mean) + shift, worked out in float64."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    mean, variance = norm.running_mean.double(), norm.running_var.double()
+    scale = (variance + norm.eps).rsqrt()
+    if norm.weight is not None:
+        scale = scale * norm.weight.double()
+    bias = torch.zeros_like(mean) if convolution.bias is None else convolution.bias.double()
+    shifted = (bias - mean) * scale
+    if norm.bias is not None:
+        shifted = shifted + norm.bias.double()
+    weight = convolution.weight
+    per_channel = scale.view(-1, *(1 for _ in weight.shape[1:]))
+    convolution.weight = _like(weight, weight.double() * per_channel)
+    convolution.bias = _like(weight, shifted)
+
+
+def _like(model_weight: Tensor, values: Tensor) -> nn.Parameter:
+    return nn.Parameter(values.to(model_weight.dtype), requires_grad=model_weight.requires_grad)

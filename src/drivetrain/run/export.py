@@ -1,0 +1,193 @@
+"""Exports a run's model, with its preprocessing, to files that other programs run."""
+
+import hashlib
+import platform
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.data.dense_normalise import normalise_dense
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.errors import BadInputError, RunFailedError
+from drivetrain.models.registry import output_margin_of
+from drivetrain.program.fold_batch_norm import fold_batch_norm
+from drivetrain.program.whole_images import whole_image_forward
+from drivetrain.run.directory import check_writable, open_run
+from drivetrain.run.export_formats import FILE_OF, Runner, available_formats, check_formats, write_format
+from drivetrain.run.export_module import ExportModule, OutputKind
+from drivetrain.run.files import write_json
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+from drivetrain.tasks.build import build_task
+
+__all__ = ["ExportResult", "export_run"]
+
+DESCRIPTION = "export.json"
+_CHECKED_BATCHES = (1, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What was written, and how far each file's output is from the run's own."""
+
+    folder: Path
+    differences: dict[str, float]
+    folded: int
+
+
+def export_run(
+    path: str | Path,
+    *,
+    reporter: Reporter,
+    output: str | Path | None = None,
+    formats: tuple[str, ...] | None = None,
+    checkpoint: str = "newest",
+    gives: OutputKind = "probabilities",
+    folds: bool = True,
+    tolerance: float = 1e-4,
+    model: nn.Module | None = None,
+) -> ExportResult:
+    """Writes a run's model and a description of it; nothing where a file does not agree with the run."""
+    chosen = available_formats() if formats is None else tuple(dict.fromkeys(formats))
+    check_formats(chosen)
+    folder = Path(output) if output is not None else open_run(path).path / "export"
+    check_writable(folder, option="--output", works="exported")
+    if checkpoint == "all":
+        raise BadInputError("--checkpoint all is for evaluate; export takes one: --checkpoint newest.")
+    run = open_trained_run(path, device="cpu", model=model)
+    found = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0]
+    run.load(found)
+    run.model.eval()
+    with tempfile.TemporaryDirectory() as scratch:
+        exporter = _Exporter(run, folder=Path(scratch), gives=gives, folds=folds, tolerance=tolerance)
+        for name in chosen:
+            reporter.say(f"exporting {FILE_OF[name]} ...")
+            exporter.write(name)
+        exporter.describe(update=found.update)
+        _move(Path(scratch), folder)
+    return ExportResult(folder=folder, differences=exporter.differences, folded=len(exporter.folded))
+
+
+class _Exporter:
+    """Writes the formats of one run's model into a folder, and checks each against the run."""
+
+    def __init__(
+        self, run: TrainedRun, *, folder: Path, gives: OutputKind, folds: bool, tolerance: float
+    ) -> None:
+        self._run, self._folder, self._gives, self._tolerance = run, folder, gives, tolerance
+        self._task = build_task(run.recipe, run.spec)
+        folded = fold_batch_norm(run.model) if folds else None
+        self.folded = () if folded is None else folded.folded
+        ready = run.model if folded is None else folded.model
+        self._module = ExportModule(ready, preprocess=run.preprocess, task=self._task, output=gives).eval()
+        self.differences: dict[str, float] = {}
+
+    def write(self, name: str) -> None:
+        """One format; refused where its output is too far from the run's own."""
+        file = FILE_OF[name]
+        runner = write_format(self._module, name, self._folder / file)
+        difference = self._difference(runner)
+        if not difference <= self._tolerance:
+            raise RunFailedError(
+                f"{file} differs from the run by up to {difference:.3g}, more than --tolerance "
+                f"{self._tolerance:g}; nothing was written."
+            )
+        self.differences[file] = difference
+
+    @torch.no_grad()
+    def _difference(self, runner: Runner) -> float:
+        """The largest difference of probabilities or, of classes, the largest share of other ones."""
+        found = []
+        for seed, batch in enumerate(_CHECKED_BATCHES):
+            images = self._module.example(batch, seed=seed)
+            found.append(_largest_difference(self._own_output(images), runner(images)))
+        return max(found)
+
+    def _own_output(self, images: Tensor) -> Tensor:
+        """What `predict` makes of images; of tiles, which it cuts out of larger ones, what the model does."""
+        run = self._run
+        if run.spec.task == "classification" or run.spec.tile is not None:
+            logits = run.model(run.preprocess(channels_last_view(images)))
+        else:
+            forward = whole_image_forward(
+                run.recipe, run.spec, run.model, margin=output_margin_of(run.recipe.model)
+            )
+            logits = forward(normalise_dense(channels_last_view(images), run.spec))
+        return logits.argmax(1) if self._gives == "classes" else self._task.probabilities(logits)
+
+    def describe(self, *, update: int) -> None:
+        """The small file beside the models."""
+        spec, preprocess = self._run.spec, self._run.preprocess
+        height, width, channels = self._module.input_shape
+        files = {
+            file: {
+                "sha256": hashlib.sha256((self._folder / file).read_bytes()).hexdigest(),
+                "bytes": (self._folder / file).stat().st_size,
+                "max_difference": difference,
+            }
+            for file, difference in self.differences.items()
+        }
+        description: dict[str, Any] = {
+            "model": self._run.recipe.model,
+            "task": spec.task,
+            "class_names": list(spec.class_names),
+            "checkpoint": update,
+            "input": {
+                "name": "images",
+                "shape": ["batch", height, width, channels],
+                "dtype": spec.image_dtype,
+                "tile_margin": (height - spec.tile) // 2 if spec.tile is not None else 0,
+                "file_short_side": spec.short_side,
+            },
+            "preprocessing": _preprocessing_words(preprocess),
+            "output": {"gives": self._gives, "shape": self._output_shape()},
+            "folded_batch_norms": len(self.folded),
+            "files": files,
+            "versions": {"torch": torch.__version__, "python": platform.python_version()},
+        }
+        write_json(self._folder / DESCRIPTION, description)
+
+    @torch.no_grad()
+    def _output_shape(self) -> list[int | str]:
+        return ["batch", *self._module(self._module.example(1)).shape[1:]]
+
+
+def _largest_difference(own: Tensor, found: Tensor) -> float:
+    if own.shape != found.shape:
+        return float("inf")
+    if own.dtype.is_floating_point:
+        return float((own - found).abs().max())
+    return float((own != found).float().mean())
+
+
+def _preprocessing_words(preprocess: Preparation) -> list[str]:
+    """What the exported model does to images, in its order; nobody has to do it again."""
+    spec = preprocess.spec
+    resized = f"bilinear to {preprocess.label_size[0]}x{preprocess.label_size[1]}"
+    if spec.task == "classification":
+        resized = f"bilinear to {preprocess.height}x{preprocess.width}"
+    words = [f"{spec.image_dtype} to float32"]
+    if spec.tile is None and resized != f"bilinear to {spec.height}x{spec.width}":
+        words.append(resized)
+    if spec.image_dtype == "uint8":
+        words.append(f"normalised: {spec.normalisation}")
+    padded = spec.task == "segmentation" and spec.tile is None
+    if padded and preprocess.height > preprocess.label_size[0]:
+        words.append(f"{(preprocess.height - preprocess.label_size[0]) // 2} zeros on each side")
+    return words
+
+
+def _move(scratch: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in scratch.iterdir():
+            beside = folder / f".{file.name}.partial"
+            shutil.copyfile(file, beside)
+            beside.replace(folder / file.name)
+    except OSError as error:
+        raise RunFailedError(f"--output {folder} could not be written: {error.strerror or error}.") from error

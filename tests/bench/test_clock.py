@@ -1,0 +1,35 @@
+"""Times of steps, and what a device can do."""
+
+import time
+
+import pytest
+import torch
+
+from drivetrain.bench import peak
+from drivetrain.bench.clock import StepClock
+from drivetrain.bench.machine import describe_machine
+from drivetrain.cluster.devices import choose_device
+
+
+def test_steps_are_timed_singly() -> None:
+    clock = StepClock(choose_device("cpu"))
+    for seconds in (0.02, 0.0):
+        time.sleep(seconds)
+        clock.note()
+    first, second = clock.stop()
+    assert first >= 0.02 > second >= 0
+    assert clock.total_s >= 0.02
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_the_peak_of_a_device() -> None:
+    found = peak.measure_peak(choose_device("cpu"), dtype=torch.float32)
+    assert found.tflops > 0
+    assert found.copy_gb_per_second > 0
+    assert found.to_json()["dtype"] == "float32"
+
+
+def test_the_machine_is_described() -> None:
+    found = describe_machine("cpu")
+    assert found["torch"] == torch.__version__
+    assert set(found) == {"cpu", "cores", "torch", "python"}

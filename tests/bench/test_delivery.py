@@ -1,0 +1,49 @@
+"""How fast a feed delivers, with augmentation and without, and whether that is enough."""
+
+from typing import Any
+
+import pytest
+
+from drivetrain.bench.delivery import keeps_up, measure_delivery
+from drivetrain.bench.repetition import Repetition
+from drivetrain.bench.result import BenchResult
+from drivetrain.recipe.load import resolve_recipe
+from drivetrain.run.reporter import Reporter
+
+SMALL = {"dataset": "digits", "model": "cifar_resnet8", "micro_batch_size": "8", "device": "cpu"}
+
+
+def _measure(**overrides: Any) -> BenchResult:
+    resolved = resolve_recipe(overrides={**SMALL, "num_threads": "1", **overrides})
+    repetition = Repetition(warmup_steps=1, steps=2, repeats=2)
+    return measure_delivery(resolved, repetition, reporter=Reporter(quiet=True), command="x")
+
+
+@pytest.mark.parametrize("placement", ["resident", "stream"])
+def test_with_and_without_augmentation(placement: str) -> None:
+    workers = {"num_workers": "0"} if placement == "stream" else {}
+    found = _measure(augment="True", mixup="0.2", data_placement=placement, **workers)
+    assert [entry.name for entry in found.entries] == ["data with augmentation", "data without augmentation"]
+    assert found.settings["placement"] == placement
+    for entry in found.entries:
+        assert set(entry.figures) == {"images_per_second", "read_per_second", "preprocess_per_second"}
+        assert min(entry.figures.values()) > 0
+
+
+def test_without_augmentation_there_is_one_entry() -> None:
+    (entry,) = _measure().entries
+    assert entry.name == "data without augmentation"
+
+
+def test_images_with_masks() -> None:
+    dense = {"dataset": "synthetic-em", "model": "unet_same", "image_size": "16", "dataset_size": "8"}
+    found = _measure(**dense)
+    assert len(found.entries) == 2
+
+
+def test_whether_it_keeps_up() -> None:
+    found = _measure()
+    assert keeps_up(found, needed=1e-3).startswith("the feed keeps up")
+    said = keeps_up(found, needed=1e12)
+    assert said.startswith("the feed does not keep up")
+    assert "is the slowest stage" in said

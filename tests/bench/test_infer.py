@@ -1,0 +1,55 @@
+"""Inference of a recipe's model and of a run's, at several batch sizes."""
+
+from pathlib import Path
+
+import pytest
+
+import drivetrain
+from drivetrain.bench.infer import InferSettings, measure_inference
+from drivetrain.bench.repetition import Repetition
+from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
+from drivetrain.run.reporter import Reporter
+
+REPETITION = Repetition(warmup_steps=1, steps=2, repeats=2)
+
+
+@pytest.mark.usefixtures("small_peak")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"dataset": "digits", "model": "cifar_resnet8"},
+        {"model": "unet_same", "image_size": "16", "model_width": "2", "model_params": "{depth: 1}"},
+    ],
+    ids=["classifier", "segmentation"],
+)
+def test_a_recipe(overrides: dict[str, str]) -> None:
+    resolved = resolve_recipe(overrides={**overrides, "device": "cpu", "num_threads": "1"})
+    settings = InferSettings(batch_sizes=(1, 3), repetition=REPETITION)
+    found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
+    assert [entry.name for entry in found.entries] == ["infer batch 1", "infer batch 3"]
+    for entry in found.entries:
+        assert len(entry.repeats) == 2
+        assert entry.figures["p99_seconds"] >= entry.figures["p50_seconds"] > 0
+        assert entry.figures["images_per_second"] > 0
+    assert found.settings["folded_batch_norm"] is True
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    drivetrain.train(
+        dataset="digits",
+        model="mnist_cnn",
+        image_size=28,
+        limit_train_samples=16,
+        micro_batch_size=8,
+        num_epochs=1,
+        validation=False,
+        device="cpu",
+        output_dir=str(path),
+        quiet=True,
+    )
+    resolved = resolve_recipe(base=read_recipe_yaml(path / "recipe.yaml"), overrides={"num_threads": "1"})
+    settings = InferSettings(batch_sizes=(2,), repetition=REPETITION, run=path, folds=False)
+    found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
+    assert found.workload["image"] == "1x28x28"
