@@ -12,7 +12,7 @@ from drivetrain.pipeline.divisibility import check_accumulation
 )
 def test_grouped_needs_whole_groups(accumulation: int, works: str) -> None:
     with pytest.raises(
-        BadInputError, match=rf"--gradient-accumulation-count {accumulation} .* {works} works"
+        BadInputError, match=rf"accumulation of {accumulation} .*--gradient-accumulation-count {works} works"
     ):
         check_accumulation("grouped", stages=4, accumulation=accumulation)
 
@@ -21,10 +21,14 @@ def test_the_refusal_is_one_sentence() -> None:
     with pytest.raises(BadInputError) as refusal:
         check_accumulation("grouped", stages=4, accumulation=12)
     assert str(refusal.value) == (
-        "--gradient-accumulation-count 12 does not suit the grouped schedule of 4 stages, which takes "
-        "multiples of 8: --gradient-accumulation-count 8 or 16 works, and then "
-        "--global-batch-size is not needed."
+        "an accumulation of 12 micro-batches (--gradient-accumulation-count) does not suit the grouped "
+        "schedule of 4 stages, which takes multiples of 8; --gradient-accumulation-count 8 or 16 works."
     )
+
+
+def test_a_global_batch_that_was_asked_for_is_what_has_to_change() -> None:
+    with pytest.raises(BadInputError, match=r"; --global-batch-size 32 or 64 works\.$"):
+        check_accumulation("grouped", stages=4, accumulation=6, samples_each=4)
 
 
 def test_interleaved_warns_with_the_idle_share() -> None:

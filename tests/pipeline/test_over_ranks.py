@@ -11,12 +11,15 @@ from safetensors.numpy import load_file
 
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ALONE
+from drivetrain.pipeline.stage_report import report_run
 from tests.pipeline.rank_programs import (
     GLOBAL_BATCH,
     Job,
     Measured,
+    build,
     carry_on,
     cut_options,
+    measure,
     measure_alone,
     measure_over_ranks,
     poison,
@@ -78,6 +81,20 @@ def test_ranks_compute_what_one_process_does(
     _check(expected, found, dtype=dtype)
     spoilt = {name: value * 1.001 for name, value in found.gradients.items()}
     assert worst_error(expected.gradients, spoilt) > TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize(("kind", "replicas", "device_of"), [("unet_same", 1, FOUR), ("unet", 2, (0, 1))])
+def test_every_rank_sends_as_many_bytes_as_the_plan_says(
+    rank_pool: RankPool, kind: str, replicas: int, device_of: tuple[int, ...]
+) -> None:
+    options = cut_options(kind, device_of=device_of, replicas=replicas)
+    job = Job(kind=kind, options=options, dtype=torch.float32, updates=1)
+    outline = build(ALONE, job).outline
+    assert outline is not None
+    stages = report_run(outline)["stages"]
+    sent: list[Measured] = rank_pool.run(measure, job, ranks=replicas * len(device_of))
+    assert [part.bytes_sent for part in sent] == [stage["sent_bytes"] for stage in stages] * replicas
+    assert all(part.bytes_sent > 0 for part in sent)
 
 
 @pytest.mark.parametrize(("schedule", "recomputes"), [("interleaved", False), ("zero-bubble", True)])

@@ -111,3 +111,27 @@ def test_a_message_says_what_it_is() -> None:
     message = _message("image", 3)
     assert str(message) == "image of micro-batch 3 from stage 0 to 1"
     assert str(replace(message, is_gradient=True)).startswith("the gradient of image")
+
+
+class _SlowWork:
+    """A send that is over once somebody has waited for it."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def is_completed(self) -> bool:
+        return self.is_over
+
+    def wait(self) -> None:
+        self.is_over = True
+
+
+def test_the_oldest_sends_are_waited_for_where_too_many_are_under_way() -> None:
+    channel = RankChannel(
+        devices=ReplicaGroup(), device=torch.device("cpu"), spec_of=lambda _: ValueSpec((1,), torch.float32)
+    )
+    works = [_SlowWork() for _ in range(5)]
+    channel._sending = [(work, torch.zeros(1)) for work in works]  # type: ignore[misc]
+    channel.hold_back(2)
+    assert [work.is_over for work in works] == [True, True, True, False, False]
+    assert len(channel._sending) == 2

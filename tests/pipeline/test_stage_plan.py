@@ -36,7 +36,7 @@ def test_devices_stages_and_tables() -> None:
     assert plan.schedule().micro_batches == 8
     assert plan.schedule(3).micro_batches == 3
     assert plan.schedule().name == "gpipe"
-    assert plan.warnings == ()
+    assert plan.other_cut is None
     assert plan.firsts == plan.recommended
     assert {layer.name for layer in plan.traced.layers} >= set(plan.firsts)
 
@@ -44,13 +44,10 @@ def test_devices_stages_and_tables() -> None:
 def test_the_recommended_cut_is_told_beside_another() -> None:
     plan = _plan(pipeline_splits=["conv2_block1_add"])
     assert plan is not None
-    (warning,) = plan.warnings
-    assert warning == (
-        f"--pipeline-splits conv2_block1_add is not what --split-by would choose: {plan.recommended[0]}."
-    )
+    assert plan.other_cut == f"--pipeline-splits {plan.recommended[0]}"
     again = _plan(pipeline_splits=list(plan.recommended))
     assert again is not None
-    assert again.warnings == ()
+    assert again.other_cut is None
 
 
 def test_the_same_recipe_is_cut_the_same_way() -> None:
@@ -93,7 +90,7 @@ def test_marks_in_the_model_are_a_cut() -> None:
     plan = _plan(_Marked(), stages=2)
     assert plan is not None
     assert plan.firsts == ("second",)
-    assert plan.warnings == ()
+    assert plan.other_cut is None
     with pytest.raises(
         BadInputError, match=r"--stages 3 does not fit the model.*marked for 2 stages; --stages 2 works"
     ):

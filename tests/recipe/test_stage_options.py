@@ -44,6 +44,7 @@ def test_every_key() -> None:
         (["{compile: 'on'}"], "compile is true or false"),
         (["{offload: maybe}"], "offload is true or false"),
         (["{precision: 64.64}"], "precision is one of 32.32, 16.32"),
+        (["{recomputation: true}"], "names its stage"),
         (["recomputation"], "YAML mappings"),
         (["{stage: 0"], "YAML mappings"),
         (["{stage: 0, compile: true}", "{stage: 0, offload: true}"], "one mapping per stage"),

@@ -1,18 +1,17 @@
-"""A stage's process is killed: all end, the launcher names the stage and its action, and a rerun goes on."""
+"""A stage's process is killed: all end, the launcher names the stage and its action, and the run goes on."""
 
 import time
 from pathlib import Path
 from typing import Any
 
 from drivetrain.cluster.activity_note import Doing
-from drivetrain.cluster.launch import LaunchResult, launch
+from drivetrain.cluster.launch import launch
 from drivetrain.cluster.pool import RankPool
 from tests.cluster.ranks import lives, pids_in
-from tests.run.killed_ranks import Moment, train_and_die
-from tests.run.rank_runs import train_rank
+from tests.run.killed_ranks import Death, train_and_die
+from tests.run.rank_runs import losses, train_rank, weights
 
 SOON_S = 10.0
-UPDATE = 2
 OPTIONS: dict[str, Any] = {
     "stages": 2,
     "replicas": 1,
@@ -21,44 +20,66 @@ OPTIONS: dict[str, Any] = {
     "checkpoint_every": 1,
     "num_threads": 1,
 }
+ZERO_BUBBLE = {**OPTIONS, "pipeline_schedule": "zero-bubble", "evaluate_every": 3}
+
+# At every start the next of these comes, and each leaves the run a little further.
+DEATHS = [
+    (Death(1, Doing.FORWARD, 1, 3), "during the forward pass of micro-batch 3 of update 1"),
+    (Death(0, Doing.INPUT, 1, 2), "during the backward pass (inputs) of micro-batch 2 of update 1"),
+    (Death(1, Doing.WEIGHT, 1, 1), "during the backward pass (weights) of micro-batch 1 of update 1"),
+    (Death(0, Doing.GRADIENT_SUM, 2), "during the gradient sum of update 2"),
+    (Death(1, Doing.OPTIMISER, 2), "during the optimiser's part of update 2"),
+    (Death(1, Doing.VALIDATION, 3), "during the validation after update 3"),
+    (Death(0, Doing.CHECKPOINT, 3), "during the checkpoint after update 3"),
+]
 
 
-def _kill(folder: Path, *, ranks: int, dying: int, at: Moment, **options: Any) -> LaunchResult:
-    path = folder / "run"
-    result = launch(
-        train_and_die,
-        args=(path, {**OPTIONS, **options}, dying, at, UPDATE),
-        ranks=ranks,
-        threads_per_rank=1,
-        grace_s=5.0,
-    )
+def _check_all_ended(folder: Path, *, ranks: int) -> None:
+    """Soon after the latest kill."""
     assert time.time() - float((folder / "killed").read_text()) < SOON_S
-    assert not any(map(lives, pids_in(folder)))
     assert len(pids_in(folder)) == ranks
-    assert result.exit_status == 1
-    return result
+    assert not any(map(lives, pids_in(folder)))
+    (folder / "killed").unlink()
 
 
-def _sentence(result: LaunchResult) -> str:
-    assert result.failed is not None
-    return result.failed.sentence
-
-
-def test_killed_in_a_forward_pass_and_continued_with_the_same_bits(
+def test_killed_at_any_action_all_end_and_the_run_goes_on_with_the_same_bits(
     rank_pool: RankPool, tmp_path: Path
 ) -> None:
-    undisturbed = rank_pool.run(train_rank, str(tmp_path / "undisturbed"), OPTIONS, ranks=2)[0]
-    sentence = _sentence(_kill(tmp_path, ranks=2, dying=1, at=(Doing.FORWARD, 3)))
-    assert sentence.startswith("rank 1 on ")
-    assert " (stage 1 of replica 0) was ended by SIGKILL during the forward pass of " in sentence
-    assert f"micro-batch 3 of update {UPDATE}; " in sentence
-    newest = max(int(entry.name) for entry in (tmp_path / "run" / "checkpoints").glob("[0-9]*"))
-    assert newest == UPDATE
-    rerun = rank_pool.run(train_rank, str(tmp_path / "run"), OPTIONS, ranks=2)[0]
-    assert rerun == undisturbed
+    path, sentences = tmp_path / "run", []
+
+    def hear(sentence: str) -> None:
+        _check_all_ended(tmp_path, ranks=2)
+        sentences.append(sentence)
+
+    result = launch(
+        train_and_die,
+        args=(path, ZERO_BUBBLE, [death for death, _ in DEATHS]),
+        ranks=2,
+        threads_per_rank=1,
+        max_restarts=len(DEATHS),
+        say=hear,
+    )
+    assert result.exit_status == 0, (result.failed, sentences)
+    for (death, words), sentence in zip(DEATHS, sentences, strict=True):
+        assert sentence.startswith(f"rank {death.rank} on ")
+        assert f" (stage {death.rank} of replica 0) was ended by SIGKILL {words}; " in sentence
+    undisturbed = tmp_path / "undisturbed"
+    rank_pool.run(train_rank, str(undisturbed), ZERO_BUBBLE, ranks=2)
+    assert losses(path).tobytes() == losses(undisturbed).tobytes()
+    for name in ("model", "optimizer"):
+        found, expected = weights(path, name), weights(undisturbed, name)
+        assert found.keys() == expected.keys()
+        assert all(found[key].tobytes() == expected[key].tobytes() for key in expected)
 
 
 def test_killed_in_a_backward_pass_with_replicas_beside_it(tmp_path: Path) -> None:
-    sentence = _sentence(_kill(tmp_path, ranks=4, dying=2, at=(Doing.BACKWARD, 1), replicas=2))
-    assert " (stage 0 of replica 1) was ended by SIGKILL during the backward pass of " in sentence
-    assert f"micro-batch 1 of update {UPDATE}; " in sentence
+    deaths = [Death(2, Doing.BACKWARD, 2, 1)]
+    options = {**OPTIONS, "replicas": 2}
+    result = launch(train_and_die, args=(tmp_path / "run", options, deaths), ranks=4, threads_per_rank=1)
+    assert result.failed is not None
+    _check_all_ended(tmp_path, ranks=4)
+    assert result.exit_status == 1
+    words = "was ended by SIGKILL during the backward pass of micro-batch 1 of update 2; "
+    assert f" (stage 0 of replica 1) {words}" in result.failed.sentence
+    newest = max(int(entry.name) for entry in (tmp_path / "run" / "checkpoints").glob("[0-9]*"))
+    assert newest == 2

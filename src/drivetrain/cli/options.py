@@ -172,7 +172,7 @@ def _metavar(info: FieldInfo) -> str:
 def _help_text(field: str) -> str:
     description = Recipe.model_fields[field].description or ""
     default = default_values()[field]
-    shown = "" if default is None or default == {} else f" (default: {written_value(default)})"
+    shown = "" if default in (None, {}, ()) else f" (default: {written_value(default)})"
     return (description + shown).replace("%", "%%")
 
 

@@ -22,6 +22,8 @@ class Doing(IntEnum):
     GRADIENT_SUM = 7
     OPTIMISER = 8
     AFTER_UPDATE = 9
+    VALIDATION = 10
+    CHECKPOINT = 11
 
 
 _PHRASES = {
@@ -34,6 +36,8 @@ _PHRASES = {
     Doing.GRADIENT_SUM: "during the gradient sum of update {update}",
     Doing.OPTIMISER: "during the optimiser's part of update {update}",
     Doing.AFTER_UPDATE: "after update {update}",
+    Doing.VALIDATION: "during the validation after update {update}",
+    Doing.CHECKPOINT: "during the checkpoint after update {update}",
 }
 _PASSES = (Doing.FORWARD, Doing.BACKWARD, Doing.INPUT, Doing.WEIGHT)
 # The update; the action in one word, so that nobody sees a half of it; stages held; length of the place.
@@ -58,7 +62,7 @@ class ActivityNote:
         self._words[1] = Doing.READY
 
     def turn_to(self, doing: Doing, *, update: int) -> None:
-        """From now on this rank is at a part of an update."""
+        """From now on this rank is at a part of an update, or at what comes after so many updates."""
         self._words[0] = update
         self._words[1] = doing
 

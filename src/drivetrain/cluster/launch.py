@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -55,7 +56,7 @@ def launch(
     `grace_s` seconds later by SIGKILL, and all are started again up to `max_restarts` times. Rank 0 owns the
     terminal; what the others print is lost unless they call `keep_log`.
     """
-    _refuse_start_from_import()
+    _require_importable_script()
     with _listening() as signals:
         for restart in range(max_restarts + 1):
             with RankJob(target, args=args, ranks=ranks, restart=restart, threads=threads_per_rank) as job:
@@ -165,12 +166,23 @@ def _listening() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _refuse_start_from_import() -> None:
-    """A script without a guard would start ranks in every rank that imports it."""
+def _require_importable_script() -> None:
+    """Every rank imports the script that starts it; one without a guard would start ranks again in each."""
+    guard = "Ranks start from a script only under `if __name__ == '__main__':`; put the call there."
     if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise BadInputError(guard)
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or getattr(main, "__spec__", None) is not None:
+        return
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
         raise BadInputError(
-            "Replicas start from a script only under `if __name__ == '__main__':`; put the call there."
-        )
+            f"Ranks import the script that starts them, and {file} is no file; save it as one."
+        ) from None
+    if "__name__" not in text:
+        raise BadInputError(guard)
 
 
 def _show_details(failed: RankFailure) -> None:

@@ -15,7 +15,7 @@ from drivetrain.pipeline.passes import PipelinePasses
 from drivetrain.pipeline.rank_channel import RankChannel
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.pipeline.stage_runner import StageRunner
-from drivetrain.pipeline.staged_forward import StagedForward
+from drivetrain.pipeline.staged_forward import StagedForward, forward_in_turn
 from drivetrain.pipeline.value_specs import find_specs
 from drivetrain.program.batch_norm import BatchNormOwner
 from drivetrain.program.context import UpdateContext
@@ -155,8 +155,10 @@ def build_passes(
 
 def build_forward_only(
     stages: PlacedStages, runners: Mapping[int, StageRunner], *, groups: RankGroups, device: Device
-) -> StagedForward:
-    """The way of images through stages on several ranks, without training."""
+) -> Callable[[Tensor], Tensor]:
+    """The way of images through the stages, without training."""
+    if groups.devices.size == 1:
+        return forward_in_turn(runners, output=stages.cut.output)
     return StagedForward(
         plan=stages.plan,
         edges=stages.cut.edges,

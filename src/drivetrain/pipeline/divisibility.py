@@ -7,12 +7,17 @@ from drivetrain.pipeline.simulator import simulate
 __all__ = ["check_accumulation"]
 
 
-def check_accumulation(schedule_name: str, *, stages: int, accumulation: int) -> str | None:
-    """A warning with the idle share it costs, or None; BadInputError where the schedule cannot take it."""
+def check_accumulation(
+    schedule_name: str, *, stages: int, accumulation: int, samples_each: int | None = None
+) -> str | None:
+    """A warning with the idle share it costs, or None; BadInputError where the schedule cannot take it.
+
+    `samples_each` is what one accumulated micro-batch adds to the global batch, where that was asked for.
+    """
     if stages < 2:
         return None
     if schedule_name == "grouped":
-        _check_whole_groups(stages, accumulation)
+        _check_whole_groups(stages, accumulation, samples_each)
     better = _better_accumulation(schedule_name, stages=stages, accumulation=accumulation)
     if better is None:
         return None
@@ -24,15 +29,17 @@ def check_accumulation(schedule_name: str, *, stages: int, accumulation: int) ->
     )
 
 
-def _check_whole_groups(stages: int, accumulation: int) -> None:
+def _check_whole_groups(stages: int, accumulation: int, samples_each: int | None) -> None:
     group = 2 * stages
     if accumulation % group == 0:
         return
     below = max(accumulation // group * group, group)
+    works = f"--gradient-accumulation-count {below} or {below + group} works"
+    if samples_each is not None:
+        works = f"--global-batch-size {below * samples_each} or {(below + group) * samples_each} works"
     raise BadInputError(
-        f"--gradient-accumulation-count {accumulation} does not suit the grouped schedule of {stages} "
-        f"stages, which takes multiples of {group}: --gradient-accumulation-count {below} or "
-        f"{below + group} works, and then --global-batch-size is not needed."
+        f"an accumulation of {accumulation} micro-batches (--gradient-accumulation-count) does not suit the "
+        f"grouped schedule of {stages} stages, which takes multiples of {group}; {works}."
     )
 
 

@@ -91,6 +91,12 @@ class RankChannel:
             if len(pool) < _LARGEST_POOL:
                 pool.append(wire)
 
+    def hold_back(self, most: int) -> None:
+        """Waits for the oldest sends until at most so many are under way."""
+        self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
+        while len(self._sending) > most:
+            self._sending.pop(0)[0].wait()
+
     def finish(self) -> None:
         started = time.perf_counter()
         for work, _ in self._sending:

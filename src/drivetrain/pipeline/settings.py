@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["StageSettings", "stage_settings"]
+__all__ = ["StageSettings", "has_own_precisions", "stage_settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +34,8 @@ def stage_settings(recipe: Recipe, *, live: Sequence[int]) -> tuple[StageSetting
         )
         for held, option in ((held, options.get(stage, {})) for stage, held in enumerate(live))
     )
+
+
+def has_own_precisions(recipe: Recipe) -> bool:
+    """Whether single stages compute in another precision than the rest."""
+    return any("precision" in option for option in recipe.stage_options)

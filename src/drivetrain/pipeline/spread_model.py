@@ -1,6 +1,7 @@
 """A trained model over several devices of one process, for predictions: each stage on the device it had."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -8,7 +9,9 @@ from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
 from drivetrain.pipeline.cut import Cut
+from drivetrain.pipeline.settings import has_own_precisions
 from drivetrain.pipeline.stage_plan import plan_stages
+from drivetrain.program.forward import Precision, choose_precision
 from drivetrain.recipe.layout import devices_per_replica
 from drivetrain.recipe.schema import Recipe
 
@@ -18,21 +21,28 @@ __all__ = ["SpreadModel", "spread_over_devices"]
 class SpreadModel(nn.Module):
     """Stands in for `model`: has its weights and its state, and gives its output on the images' device."""
 
-    def __init__(self, model: nn.Module, cut: Cut, *, devices: Sequence[torch.device]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        cut: Cut,
+        *,
+        devices: Sequence[torch.device],
+        precisions: Sequence[Precision | None],
+    ) -> None:
         super().__init__()
         self.whole = model
-        self._stages, self._devices = cut.stages, devices
+        self._stages, self._devices, self._precisions = cut.stages, devices, precisions
         self._images, self._output = cut.input, cut.output
         for stage, device in zip(cut.stages, devices, strict=True):
             stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         values = {self._images: images}
-        for stage, device in zip(self._stages, self._devices, strict=True):
-            outputs = stage(
-                *(values[name].to(device, non_blocking=True) for name in stage.stage_facts.inputs)
-            )
-            values.update(zip(stage.stage_facts.outputs, outputs, strict=True))
+        for stage, device, precision in zip(self._stages, self._devices, self._precisions, strict=True):
+            facts = stage.stage_facts
+            with _only_in(precision):
+                outputs = stage(*(values[name].to(device, non_blocking=True) for name in facts.inputs))
+            values.update(zip(facts.outputs, outputs, strict=True))
         return values[self._output].to(images.device)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
@@ -45,6 +55,16 @@ class SpreadModel(nn.Module):
         return self.whole.load_state_dict(*args, **kwargs)
 
 
+def _only_in(precision: Precision | None) -> AbstractContextManager[object]:
+    """A stage's own precision, whatever is computed in around it; None is just that."""
+    if precision is None:
+        return nullcontext()
+    is_half = precision.compute_dtype != torch.float32
+    return torch.autocast(
+        precision.device_type, dtype=precision.compute_dtype if is_half else None, enabled=is_half
+    )
+
+
 def spread_over_devices(
     recipe: Recipe,
     model: nn.Module,
@@ -52,19 +72,37 @@ def spread_over_devices(
     device: Device,
     image_shape: tuple[int, int, int],
     devices: Sequence[torch.device] | None = None,
+    measured_cut: tuple[str, ...] | None = None,
 ) -> nn.Module:
     """The model on as many devices as a replica had, where there are so many; else on `device` in one piece.
 
-    `devices` names them, one for each device of a replica.
+    `devices` names them, one for each device of a replica; `measured_cut` is where its training measured that
+    it is cut best. Stages that compute in a precision of their own do so here.
     """
     wanted = devices_per_replica(recipe)
     if devices is None:
         count = 0 if device.is_cpu else torch.accelerator.device_count()
         devices = [torch.device(device.torch_device.type, index) for index in range(min(count, wanted))]
-    if wanted == 1 or len(devices) < wanted:
+    is_spread = wanted > 1 and len(devices) >= wanted
+    if not is_spread and not has_own_precisions(recipe):
         return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
     # The order of micro-batches says nothing here, only where the stages lie.
-    cost_recipe = recipe.model_copy(update={"pipeline_schedule": "sequential"})
-    plan = plan_stages(cost_recipe, model, image_shape=image_shape, micro=1, accumulation=1)
-    assert plan is not None, "more than one device means more than one stage"
-    return SpreadModel(model, plan.cut(), devices=[devices[home] for home in plan.device_of])
+    in_order = recipe.model_copy(update={"pipeline_schedule": "sequential"})
+    plan = plan_stages(
+        in_order,
+        model,
+        image_shape=image_shape,
+        micro=1,
+        accumulation=1,
+        choose=lambda measure: measured_cut or measure(),
+    )
+    assert plan is not None, "devices and precisions of stages mean that there are some"
+    places = [devices[home] if is_spread else device.torch_device for home in plan.device_of]
+    options = {option["stage"]: option for option in recipe.stage_options}
+    precisions = [
+        choose_precision(recipe.model_copy(update={"precision": options[stage]["precision"]}), device)
+        if "precision" in options.get(stage, {})
+        else None
+        for stage in range(plan.stages)
+    ]
+    return SpreadModel(model, plan.cut(), devices=places, precisions=precisions)

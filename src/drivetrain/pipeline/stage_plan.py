@@ -57,14 +57,11 @@ class StagePlan:
         return max(self.device_of) + 1
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a user who cut the model himself should know."""
+    def other_cut(self) -> str | None:
+        """What would have been chosen, where a user has cut the model himself in another way."""
         if self.firsts == self.recommended:
-            return ()
-        return (
-            f"--pipeline-splits {' '.join(self.firsts)} is not what --split-by would choose: "
-            f"{' '.join(self.recommended)}.",
-        )
+            return None
+        return f"--pipeline-splits {' '.join(self.recommended)}"
 
     def schedule(self, micro_batches: int | None = None) -> Schedule:
         """The table of an update of so many micro-batches on each replica."""

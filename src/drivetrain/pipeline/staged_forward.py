@@ -3,7 +3,7 @@
 A rank sends and goes on to its next images, so that several batches are under way at a time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +16,21 @@ from drivetrain.pipeline.stage_runner import StageRunner
 from drivetrain.pipeline.traffic import Message, messages
 from drivetrain.pipeline.value_specs import find_specs
 
-__all__ = ["StagedForward"]
+__all__ = ["StagedForward", "forward_in_turn"]
+
+_BATCHES_UNDER_WAY = 2
+
+
+def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Callable[[Tensor], Tensor]:
+    """From images to logits through all stages of one process, each in its own precision."""
+
+    def forward(images: Tensor) -> Tensor:
+        values: dict[str, Tensor] = {}
+        for stage in sorted(runners):
+            values |= runners[stage].evaluate(images, values)
+        return values[output]
+
+    return forward
 
 
 class StagedForward:
@@ -42,6 +56,8 @@ class StagedForward:
         self._now: dict[str, ValueSpec] = {}
         self._channel = RankChannel(devices=devices, device=device, spec_of=self._spec_of)
         self._traffic = messages(_forward_table(plan), edges)
+        own = range(len(plan.stages_on(devices.rank)))
+        self._messages = sum(len(self._traffic.after(devices.rank, index)) for index in own)
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
@@ -56,6 +72,8 @@ class StagedForward:
             values |= self._runners[stage].evaluate(images, values)
             for message in self._traffic.after(device, index):
                 self._channel.send(message, values[message.value])
+        # A stage that is faster than those after it must not pile up what they have not taken yet.
+        self._channel.hold_back(_BATCHES_UNDER_WAY * self._messages)
         if self._output in values:
             return values[self._output]
         return images.new_zeros(()).expand(self._now[self._output].shape)

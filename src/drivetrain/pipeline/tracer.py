@@ -112,6 +112,9 @@ class LayerTracer(fx.Tracer):
         with self._recording(path, record):
             result = super().call_module(m, forward, args, kwargs)
             record.result = repr(result)
+            if not record.steps:
+                # It may count, check or print: what leaves no step must not vanish.
+                raise UntraceableError("does nothing that could be recorded")
         calls = sum(1 for known, _ in self.records if known == path)
         self.records[path, calls] = record
         return result

@@ -74,7 +74,10 @@ def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
         events=events,
         learning_rate=learning_rate,
         pipeline_warning=check_accumulation(
-            recipe.pipeline_schedule, stages=stage_count(recipe), accumulation=batch.accumulation
+            recipe.pipeline_schedule,
+            stages=stage_count(recipe),
+            accumulation=batch.accumulation,
+            samples_each=None if recipe.global_batch_size is None else batch.micro * batch.replicas,
         ),
     )
 
@@ -233,9 +236,9 @@ def _outlined_model(
     stages = plan_stages(
         planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
     )
-    warnings = () if stages is None else stages.warnings
+    warnings: tuple[str, ...] = ()
     if recipe.split_by == "time":
-        warnings = (*warnings, "--split-by time measures when the training starts; here it is by cost.")
+        warnings = ("--split-by time measures when the training starts; here it is by cost.",)
     return totals, outline_run(recipe, model, plan=stages, images=(batch.micro, *images)), warnings
 
 

@@ -61,7 +61,7 @@ def print_memory(plan: Mapping[str, Any], *, console: Console) -> None:
         by_device = [device["savings"].get(name, 0) for device in memory["devices"]]
         if any(by_device):
             listed = ", ".join(f"{with_unit(saved)}B" for saved in by_device)
-            _say(console, "saves", f"{title}: {listed}")
+            _say(console, f"{title} lowers the peaks", f"{listed} (on against off, below 0 it costs)")
 
 
 def with_unit(count: int) -> str:
@@ -83,7 +83,7 @@ def _stage_table(plan: Mapping[str, Any]) -> Table:
         table.add_row(
             str(stage["index"]),
             str(stage["device"]),
-            f"{stage['first']} .. {stage['last']}",
+            _layers(stage),
             str(stage["parameters"]),
             with_unit(stage["flops"] * plan["batch"]["micro"]),
             f"{with_unit(stage['sent_bytes'])}B",
@@ -93,6 +93,14 @@ def _stage_table(plan: Mapping[str, Any]) -> Table:
     table.caption = "FLOP forward per micro-batch; sent to other devices per update; live micro-batches"
     table.caption_justify = "left"
     return table
+
+
+def _layers(stage: Mapping[str, Any]) -> str:
+    """First and last layer, each on a line that can be copied, and what the stage does for memory."""
+    names = [stage["first"]] if stage["first"] == stage["last"] else [f"{stage['first']} ..", stage["last"]]
+    switches = {"recomputes": "recomputation", "states in host memory": "optimizer_state_offloading"}
+    does = ", ".join(word for word, key in switches.items() if stage.get(key))
+    return "\n".join([*names, f"({does})"] if does else names)
 
 
 def _say(console: Console, title: str, text: str) -> None:

@@ -28,6 +28,7 @@ from drivetrain.pipeline.build import (
     build_runners,
     place_stages,
 )
+from drivetrain.pipeline.settings import has_own_precisions
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.averaging import WeightAverage
@@ -132,7 +133,7 @@ def build_program(
             gradient_sum=gradient_sum,
             image_shape=image_shape,
         )
-        if groups.devices.size > 1:
+        if groups.devices.size > 1 or has_own_precisions(recipe):
             forward = build_forward_only(stages, runners, groups=groups, device=device)
     return TrainingProgram(
         model=model,

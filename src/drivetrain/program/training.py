@@ -159,7 +159,6 @@ class TrainingProgram:
     def _add_up_stages(self, update: int, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
         """As `_add_up`, where each rank has the gradient of some stages: all learn of a bad one at once."""
         self.gradient_sum.finish()
-        self._commit_statistics()
         is_bad = ~torch.isfinite(self.parameters.gradients).all()
         own = torch.stack([loss, score]).to(self.device.wide_dtype)
         flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
@@ -171,6 +170,7 @@ class TrainingProgram:
                 f"the gradient is not finite at update {update}, on {int(sums[3])} of {self.group.size} "
                 "ranks; no weight was moved; try a lower --learning-rate or --clip-norm 1."
             )
+        self._commit_statistics()
         # An accelerator is not waited for: nothing moves far, and the next host event sees the loss.
         self.parameters.gradients.masked_fill_(sums[3] > 0, 0.0)
         return torch.where(sums[3] > 0, torch.nan, sums[0]), sums[1]

@@ -10,13 +10,19 @@ __all__ = ["check_pipeline", "derive_memory"]
 
 
 def derive_memory(given: Given) -> Recipe:
-    """The recipe with what `--optimise-for` means for recomputation and offloading, unless others say."""
+    """The recipe with what `--optimise-for` means for recomputation and offloading, unless others say.
+
+    What was typed for speed also overrules what a recipe says for memory.
+    """
     recipe = given.recipe
-    wishes: dict[str, tuple[str, ...]] = {"memory": ("recomputation", "optimizer_state_offloading")}
-    if stage_count(recipe) == 1:
-        wishes["balanced"] = ("recomputation",)
-    fields = wishes.get(recipe.optimise_for or "", ())
-    changes = {field: True for field in fields if not given.is_asked(field) and not given.is_typed(field)}
+    savers = ("recomputation", "optimizer_state_offloading")
+    changes: dict[str, bool] = {}
+    if recipe.optimise_for == "memory":
+        changes = {field: True for field in savers if not given.is_typed(field)}
+    elif recipe.optimise_for == "balanced" and stage_count(recipe) == 1:
+        changes = {"recomputation": True} if not given.is_typed("recomputation") else {}
+    elif recipe.optimise_for == "speed":
+        changes = {field: False for field in savers if not given.is_typed(field)}
     return recipe.model_copy(update=changes) if changes else recipe
 
 

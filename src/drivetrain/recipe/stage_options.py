@@ -14,11 +14,13 @@ _PRECISIONS = ("32.32", "16.32")
 
 
 def plain_stage_options(value: Any) -> Any:
-    """One mapping per stage, each with its `stage`; without that key they count from stage 0."""
+    """One mapping per stage, each with its `stage`; a list without that key counts from stage 0."""
     if not isinstance(value, list | tuple):
         return value
     items = [item for entry in value for item in _items(entry)]
     options = [_checked(item, default_stage=index) for index, item in enumerate(items)]
+    if len(items) == 1 and "stage" not in items[0]:
+        raise ValueError(f"a mapping that names its stage, {_EXAMPLE}, or one mapping for each stage")
     stages = [option["stage"] for option in options]
     if len(set(stages)) < len(stages):
         raise ValueError(f"one mapping per stage, {_EXAMPLE}")

@@ -121,7 +121,7 @@ def assemble(
         warnings=[
             *warnings,
             *feed_warnings,
-            *(_unused_marks(recipe, built) if stage_plan is None else stage_plan.warnings),
+            *_unused_marks(recipe, built),
             *_model_warnings(program),
             *_data_warnings(recipe, data),
             *_size_warnings(recipe, preprocess),
@@ -131,7 +131,7 @@ def assemble(
 
 def _unused_marks(recipe: Recipe, model: nn.Module) -> list[str]:
     stages = marked_stages(model)
-    if stages < 2 or stage_count(recipe) > 1:
+    if stages < 2 or recipe.stages is not None or stage_count(recipe) > 1:
         return []
     return [f"the modules of --model are marked for {stages} stages; --stages {stages} would cut it so."]
 

@@ -85,7 +85,10 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         "suggestion": suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share),
     }
     if len(loop.replica_times) > 1:
-        summary |= _scaling(loop).to_json()
+        scaling = _scaling(loop)
+        summary |= scaling.to_json()
+        if scaling.advice is not None:
+            summary["suggestion"] = f"ranks mostly wait for {scaling.advice}."
     if loop.profile is not None and (profile := loop.profile.summary()) is not None:
         summary["profile"] = profile
     if loop.early_end.reason is not None:

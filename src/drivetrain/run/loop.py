@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from drivetrain.cluster.activity_note import Doing
 from drivetrain.errors import RunFailedError
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.plan.events import HostEvents
@@ -25,7 +26,7 @@ from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import prune, save_program
 from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
-from drivetrain.run.watch import watch_run
+from drivetrain.run.watch import noted, watch_run
 from drivetrain.tasks.task import Evaluation
 
 
@@ -256,7 +257,11 @@ class RunLoop:
         """Measures the weights; True when they are the best so far. A request to stop breaks it off."""
         if self.evaluate is None:
             return False
-        with self.clock.measure("validation"), self.program.weights_to_measure():
+        with (
+            noted(Doing.VALIDATION, update=update),
+            self.clock.measure("validation"),
+            self.program.weights_to_measure(),
+        ):
             try:
                 # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
                 found = self._measured(regions=update == self.events.total_updates)
@@ -285,7 +290,8 @@ class RunLoop:
         if is_first:
             save_history(self.directory.updates, self.program.records, updates=update)
         state = {"best": self.best.as_json(), "samples": self._samples(update)}
-        save_program(self.program, self.directory.checkpoints, update=update, state=state)
+        with noted(Doing.CHECKPOINT, update=update):
+            save_program(self.program, self.directory.checkpoints, update=update, state=state)
         if is_first:
             self._prune()
 

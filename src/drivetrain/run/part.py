@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from drivetrain.errors import BadInputError
+from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.plan.batch import BatchArithmetic
 from drivetrain.plan.build import InputShape, plan_to_json
+from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.assemble import Assembly
 from drivetrain.run.best import Best
@@ -25,7 +27,7 @@ from drivetrain.run.loggers import EventLog, EventReader, ScreenLog, TimingLog, 
 from drivetrain.run.loop import RunLoop
 from drivetrain.run.metrics import MetricsLog, read_metrics
 from drivetrain.run.prepare import Request
-from drivetrain.run.program_state import ProgramState, in_one_piece, share_parts
+from drivetrain.run.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import restore_program, stored_state
 from drivetrain.run.share_state import share_program
@@ -132,6 +134,9 @@ class RunPart:
             f"{self.directory.path} is finished: {summary['update']} updates are done{why}; "
             f"{more} would continue it, --overwrite start afresh."
         )
+        program = self.assembly.program
+        if program.groups.devices.size > 1 and self._stored is not None:
+            self._measured_program = with_whole_model(program, self._stored)
         self._hand_over_average()
         return self._result("finished", int(summary["update"]), summary)
 
@@ -186,12 +191,8 @@ class RunPart:
             f"precision {self.assembly.program.precision.description}"
         )
         stages = self.assembly.program.stages
-        if stages is not None and stages.plan.devices > 1:
-            self.reporter.say(
-                f"{stages.plan.stages} stages on {stages.plan.devices} devices of each replica, beginning at "
-                f"{', '.join((stages.plan.traced.layers[0].name, *stages.plan.firsts))}; schedule "
-                f"{stages.plan.schedule_name}"
-            )
+        if stages is not None and stage_count(self.recipe) > 1:
+            self.reporter.say(_stages_in_words(stages.plan))
         if self.recipe.replicas > 1 and self.assembly.program.batch_norms.layers:
             together = batch.micro * self.recipe.dbn_replica_group_size
             self.reporter.say(
@@ -286,6 +287,7 @@ class RunPart:
             assert self.assembly.evaluate is not None
             with self.assembly.program.weights_to_measure():
                 metrics = self.assembly.evaluate(regions=True).as_metrics()
+            in_one_piece(self.assembly.program)
             return self._result("validated", task.first, metrics)
         loop = self._loop(task, log=EventLog(self._own_readers()))
         reached = loop.run(task.first)
@@ -333,6 +335,7 @@ class RunPart:
             self.reporter.warn("there is no checkpoint, so fresh, untrained weights are validated.")
         with self.assembly.program.weights_to_measure():
             found = self.assembly.evaluate(regions=True)
+        self._measured_program = in_one_piece(self.assembly.program)
         metrics = found.as_metrics()
         update = 0 if checkpoint is None else checkpoint.update
         self.reporter.result(
@@ -357,6 +360,13 @@ class RunPart:
             model=self._measured_program.model,
             exit_status=exit_status,
         )
+
+
+def _stages_in_words(plan: StagePlan) -> str:
+    firsts = ", ".join((plan.traced.layers[0].name, *plan.firsts))
+    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} of each replica"
+    other = "" if plan.other_cut is None else f"; by itself it would be cut by {plan.other_cut}"
+    return f"{plan.stages} stages on {devices}, beginning at {firsts}; schedule {plan.schedule_name}{other}"
 
 
 def _cut(batch: BatchArithmetic) -> str:

@@ -54,10 +54,14 @@ class Request:
         return [*self.resolved.warnings, *self.data.warnings, *self.plan.warnings]
 
     @property
+    def goes_on(self) -> bool:
+        """Whether a run is there that this one continues."""
+        return self.directory.holds_run and not self.recipe.overwrite
+
+    @property
     def has_weights(self) -> bool:
         """Whether a run is there that goes on from a checkpoint."""
-        is_there = self.directory.holds_run and not self.recipe.overwrite
-        return is_there and any(self.directory.checkpoints.glob("[0-9]*"))
+        return self.goes_on and any(self.directory.checkpoints.glob("[0-9]*"))
 
     def check_directory(self) -> None:
         """Refuses a directory that holds another run, or something that is none."""

@@ -12,7 +12,14 @@ from drivetrain.errors import BadInputError
 from drivetrain.program.forward import Precision
 from drivetrain.program.training import TrainingProgram
 
-__all__ = ["ProgramState", "collect_state", "in_one_piece", "optimiser_states", "share_parts"]
+__all__ = [
+    "ProgramState",
+    "collect_state",
+    "in_one_piece",
+    "optimiser_states",
+    "share_parts",
+    "with_whole_model",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +93,13 @@ def in_one_piece(program: TrainingProgram) -> TrainingProgram:
     whole = collect_state(program)
     if not program.group.is_first:
         return program
+    return with_whole_model(program, whole)
+
+
+def with_whole_model(program: TrainingProgram, state: ProgramState) -> TrainingProgram:
+    """The program with a stored whole model, for whoever only looks at it; other ranks take no part."""
     model = program.model.cpu()
-    model.load_state_dict(whole.averaged or whole.model)
+    model.load_state_dict(state.averaged or state.model)
     return replace(
         program,
         model=model,

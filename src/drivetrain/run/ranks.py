@@ -22,9 +22,10 @@ from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.pipeline.stage_plan import check_cut
-from drivetrain.recipe.fields import plain_value
+from drivetrain.recipe.fields import plain_values
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe
 from drivetrain.run.part import RunResult
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
@@ -32,16 +33,20 @@ from drivetrain.run.train import architecture_of, train_request
 
 __all__ = ["launch_training", "train_as_rank"]
 
-# What a run may change when it goes on, but all its ranks together.
-_SAME_LAYOUT = (
-    "replicas",
-    "micro_batch_size",
-    "dbn_replica_group_size",
-    "stages",
-    "pipeline_splits",
-    "split_by",
-    "device_mapping",
-    "pipeline_schedule",
+# What each host may have in its own way; in everything else ranks must be alike, or they would wait in vain.
+_OF_A_HOST = frozenset(
+    {
+        "data_dir",
+        "device",
+        "log_all_workers",
+        "log_dir",
+        "num_threads",
+        "num_workers",
+        "output_dir",
+        "tensorboard",
+        "verbosity",
+        "wandb",
+    }
 )
 
 
@@ -78,6 +83,7 @@ def launch_training(
     if stage_count(recipe) > 1:
         check_cut(recipe, model or rebuild_model(recipe, spec))
     check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica(recipe))
+    _say(f"starting {_ranks_in_words(recipe)}", recipe, quiet=quiet)
     with tempfile.TemporaryDirectory() as folder:
         job = _Job(resolved=resolved, data=data, model=model, quiet=quiet, outcome=Path(folder) / "outcome")
         result = launch(
@@ -89,11 +95,24 @@ def launch_training(
         )
         status = result.settle()
         if not job.outcome.is_file():
+            _say("stopped before the first update: nothing was kept.", recipe, quiet=quiet)
             return _stopped_at_the_start(resolved, model=model, exit_status=status)
         outcome: _Outcome = pickle.loads(job.outcome.read_bytes())
     trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
     trained.load_state_dict(outcome.weights)
     return RunResult(model=trained, exit_status=status, **outcome.values)
+
+
+def _ranks_in_words(recipe: Recipe) -> str:
+    ranks, stages = rank_count(recipe), stage_count(recipe)
+    replicas = f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}"
+    return f"{ranks} ranks ({replicas}{f' of {stages} stages' if stages > 1 else ''})"
+
+
+def _say(text: str, recipe: Recipe, *, quiet: bool) -> None:
+    """A line of the launching process, while no rank has the terminal."""
+    with Reporter(verbosity=recipe.verbosity, quiet=quiet) as reporter:
+        reporter.say(text)
 
 
 def train_as_rank(
@@ -118,7 +137,7 @@ def _require_agreement(request: Request, group: ReplicaGroup, *, device: str) ->
     """Ranks that other launchers started may have been asked for different things, or find other devices."""
     own = {
         **request.identity,
-        **{name: plain_value(getattr(request.recipe, name)) for name in _SAME_LAYOUT},
+        **{name: value for name, value in plain_values(request.recipe).items() if name not in _OF_A_HOST},
         "device": device,
         "total_updates": request.plan.epochs.total_updates,
         "validation_samples": 0 if request.data.validation is None else len(request.data.validation),

@@ -13,6 +13,8 @@ from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.pipeline.spread_model import spread_over_devices
+from drivetrain.plan.stored_cut import stored_cut
+from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.checkpoint import (
@@ -62,9 +64,22 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
         recipe=recipe,
         spec=spec,
         preprocess=preprocess,
-        model=spread_over_devices(recipe, built, device=chosen, image_shape=image_shape),
+        model=spread_over_devices(
+            recipe,
+            built,
+            device=chosen,
+            image_shape=image_shape,
+            measured_cut=measured_cut(directory, recipe),
+        ),
         device=chosen,
     )
+
+
+def measured_cut(directory: RunDirectory, recipe: Recipe) -> tuple[str, ...] | None:
+    """Where a run has found best to cut its model, by the time of its layers."""
+    if not directory.plan.is_file():
+        return None
+    return stored_cut(read_json(directory.plan), stages=stage_count(recipe))
 
 
 def find_checkpoints(

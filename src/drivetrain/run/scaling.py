@@ -87,6 +87,12 @@ class Scaling:
         """What took most of the time that was not computing."""
         return max(self.losses, key=lambda name: self.losses[name])
 
+    @property
+    def advice(self) -> str | None:
+        """What would help most, where replicas mostly wait."""
+        is_poor = self.computing is not None and self.computing <= _POOR
+        return _ADVICE[self.main_loss] if is_poor else None
+
     def to_json(self) -> dict[str, Any]:
         """For the summary event."""
         measured: dict[str, Any] = {}
@@ -110,7 +116,7 @@ class Scaling:
             return f"{speed}; they waited {self.data:.0%} of the time for data, and for sums nobody knows"
         waits = [f"{share:.0%} for {_WORDS[name]}" for name, share in self.losses.items() if share]
         text = f"{speed}; they computed {self.computing:.0%} of the time and waited {', '.join(waits)}"
-        return text if self.computing > _POOR else f"{text}: mostly {_ADVICE[self.main_loss]}"
+        return text if self.advice is None else f"{text}: mostly {self.advice}"
 
 
 _POOR = 0.7

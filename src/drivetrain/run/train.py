@@ -14,15 +14,13 @@ from drivetrain.cluster.threads import threads_of_rank
 from drivetrain.data.held_once import hold_once
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import RunFailedError
-from drivetrain.plan.stored_cut import stored_cut
 from drivetrain.program.allocator import keep_freed_memory
-from drivetrain.recipe.layout import rank_count, stage_count
+from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.details import show_details
 from drivetrain.run.directory import make_directory
-from drivetrain.run.files import read_json
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.loggers import check_loggers
 from drivetrain.run.part import RunPart, RunResult
@@ -30,6 +28,7 @@ from drivetrain.run.patience import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
 from drivetrain.run.predict_after import predict_after_training
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import measured_cut
 from drivetrain.run.signals import StopRequest, listen_for_stop
 
 __all__ = ["RunResult", "architecture_of", "set_up_device", "train_request", "train_resolved"]
@@ -78,7 +77,7 @@ def train_request(
             device=device,
             group=group,
             continues=request.has_weights,
-            measured_cut=_measured_cut(request),
+            measured_cut=measured_cut(request.directory, request.recipe) if request.goes_on else None,
         )
         try:
             result = _run_locked(
@@ -89,14 +88,6 @@ def train_request(
         if group.is_first:
             predict_after_training(request.recipe, result, reporter=reporter, model=model)
         return result
-
-
-def _measured_cut(request: Request) -> tuple[str, ...] | None:
-    """Where the run that goes on has found best to cut, by the time of its layers."""
-    directory = request.directory
-    if request.recipe.overwrite or not directory.holds_run or not directory.plan.is_file():
-        return None
-    return stored_cut(read_json(directory.plan), stages=stage_count(request.recipe))
 
 
 def _run_locked(

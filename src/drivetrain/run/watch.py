@@ -1,5 +1,8 @@
 """Who looks on at the updates of a run: its profile, and the note that is read when a rank dies."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from drivetrain.cluster.activity_note import ActivityNote, Doing, own_note
 from drivetrain.pipeline.actions import Action, Kind
 from drivetrain.pipeline.observer import Observer, Part, all_of
@@ -8,7 +11,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.profile import RunProfile, plan_profile
 from drivetrain.run.reporter import Reporter
 
-__all__ = ["NotingObserver", "watch_run"]
+__all__ = ["NotingObserver", "noted", "watch_run"]
 
 _OF_KIND = {kind: Doing[kind.name] for kind in Kind}
 _OF_PART = {
@@ -37,7 +40,20 @@ class NotingObserver:
 
     def part_ended(self, update: int, part: Part, *, start_s: float) -> None:  # noqa: ARG002
         if part is Part.OPTIMISER:
-            self._note.turn_to(Doing.AFTER_UPDATE, update=update)
+            # What follows belongs to the updates that are done, which count from 1.
+            self._note.turn_to(Doing.AFTER_UPDATE, update=update + 1)
+
+
+@contextmanager
+def noted(doing: Doing, *, update: int) -> Iterator[None]:
+    """This rank's note, where it has one, tells of an event after `update` updates."""
+    note = own_note()
+    if note is None:
+        yield
+        return
+    note.turn_to(doing, update=update)
+    yield
+    note.turn_to(Doing.AFTER_UPDATE, update=update)
 
 
 def watch_run(
