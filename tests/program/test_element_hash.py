@@ -1,5 +1,8 @@
 """Random numbers per element."""
 
+import subprocess
+import sys
+
 import numpy as np
 import torch
 from scipy.stats import kstest
@@ -40,3 +43,8 @@ def test_gaussian_numbers_are_normal() -> None:
     assert numbers.abs().max() < 4.4
     neighbours = torch.corrcoef(torch.stack([numbers[:, :-1].flatten(), numbers[:, 1:].flatten()]))
     assert abs(neighbours[0, 1].item()) < 0.01
+
+
+def test_a_run_starts_without_importing_the_compiler() -> None:
+    check = "import sys, drivetrain.run.train; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False, timeout=60).returncode == 0
