@@ -1,5 +1,6 @@
 """Arrays of sources lie once per host in memory, whatever the number of ranks; measured in bytes."""
 
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,9 @@ SPEC = DataSpec(
 
 def _large_splits() -> DataSplits:
     """64 MiB of images, of which some are for validation."""
-    images = np.full((SAMPLES, SIDE, SIDE, 1), 7, dtype=np.uint8)
+    # Fresh pages: what a long-lived rank allocates may be memory that it has kept from before.
+    images = np.frombuffer(mmap.mmap(-1, SAMPLES * SIDE * SIDE), dtype=np.uint8).reshape(-1, SIDE, SIDE, 1)
+    images[:] = 7
     images[:, 0, 0, 0] = np.arange(SAMPLES) % 251
     source = ArraySource(images=images, labels=np.arange(SAMPLES, dtype=np.int64) % 10)
     train, validation = np.arange(SAMPLES - 100), np.arange(SAMPLES - 100, SAMPLES)

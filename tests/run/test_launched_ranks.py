@@ -35,7 +35,7 @@ def test_two_hosts_train_together(alone: Path, tmp_path: Path) -> None:
         pytest.skip(reason)
     path, port = tmp_path / "run", 29400
     commands = [_torchrun(rank, address=ADDRESSES[0], port=port, path=path) for rank in (0, 1)]
-    status, received_bytes = run_on_two_hosts(*commands, folder=tmp_path, timeout_s=TIMEOUT_S)
+    status, received_bytes = run_on_two_hosts(*commands, folder=tmp_path, timeout_s=2 * TIMEOUT_S)
     outputs = [(tmp_path / f"output-{rank}").read_text() for rank in (0, 1)]
     assert status == 0, outputs
     assert "validation_accuracy" in outputs[0]

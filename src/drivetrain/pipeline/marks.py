@@ -1,7 +1,7 @@
 """Marks on modules that say which stage they belong to, put there where the model is built or afterwards."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,14 +14,14 @@ __all__ = ["assign_stages", "has_marks", "mark_of", "marked_stages", "stage"]
 
 _ATTRIBUTE = "_drivetrain_stage"
 
-_plain_init = nn.Module.__init__
+_former_init: Callable[..., None] = nn.Module.__init__
 _lock = threading.Lock()
 _num_open = 0
 _of_thread = threading.local()
 
 
 def _marking_init(self: nn.Module, *args: Any, **kwargs: Any) -> None:
-    _plain_init(self, *args, **kwargs)
+    _former_init(self, *args, **kwargs)
     stages: list[int] = getattr(_of_thread, "stages", [])
     if stages:
         _set_mark(self, stages[-1])
@@ -41,11 +41,15 @@ def stage(index: int) -> Iterator[None]:
 
 
 def _count_open(change: int) -> None:
-    """Module construction is watched only while somebody marks."""
-    global _num_open
+    """Module construction is watched only while somebody marks; others may have changed it, too."""
+    global _num_open, _former_init
     with _lock:
+        if _num_open == 0:
+            _former_init = nn.Module.__init__
+            nn.Module.__init__ = _marking_init  # type: ignore[method-assign]
         _num_open += change
-        nn.Module.__init__ = _marking_init if _num_open else _plain_init  # type: ignore[method-assign]
+        if _num_open == 0:
+            nn.Module.__init__ = _former_init  # type: ignore[method-assign]
 
 
 def assign_stages(stages: Mapping[Any, int], model: nn.Module) -> None:

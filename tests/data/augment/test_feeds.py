@@ -61,10 +61,10 @@ class PassSource:
 
 
 class PretendedGroup(ReplicaGroup):
-    """One of several replicas whose others are not there: it gathers its own word alone."""
+    """One of several replicas whose others are not there: they seem to say something else, elsewhere."""
 
     def gather(self, item: Any) -> list[Any]:
-        return [item]
+        return [item if rank == self.rank else (rank, item) for rank in range(self.size)]
 
 
 def feed_of(
