@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine
-
 import drivetrain
+from drivetrain.bench.machine import describe_machine
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import read_metrics
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from machine import describe_machine
+
+from drivetrain.bench.machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results"
 OPTIONS = [

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine
+from drivetrain.bench.machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results"
 CONTENDERS = ("drivetrain", "plain", "lightning")

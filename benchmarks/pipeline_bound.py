@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import describe_machine
 from torch import Tensor, nn
 
+from drivetrain.bench.machine import describe_machine
 from drivetrain.cluster.devices import choose_device
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ReplicaGroup

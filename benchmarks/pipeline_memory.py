@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import describe_machine
 from torch import Tensor
 
 import drivetrain
+from drivetrain.bench.machine import describe_machine
 from drivetrain.cluster.devices import choose_device
 from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
 from drivetrain.program.training import TrainingProgram

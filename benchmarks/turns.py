@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine
+from drivetrain.bench.machine import describe_machine
 
 WARM_UP = 2
 

@@ -20,6 +20,17 @@ if "amx_bf16" in read_processor().features and "bfloat16" in usable_half_names()
     make_half_safe("bfloat16")
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Equal bits need equal threads, and the test machine may be busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def rank_pool() -> Iterator["RankPool"]:
     """Four ranks that serve every test which asks for them; they start at the first work."""

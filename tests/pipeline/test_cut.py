@@ -1,7 +1,7 @@
 """A cut model computes bit for bit what the uncut one does, and sends each value straight and once."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -21,15 +21,6 @@ from drivetrain.program.dropout import install_counter_dropout
 from tests.pipeline.small_models import Everything, even_stages, train_stages
 
 CONTEXT = UpdateContext(torch.device("cpu"))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums of convolutions depend on the number of threads, and threads on how busy the machine is."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _unet_same() -> nn.Module:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import drivetrain
 from drivetrain.program.training import TrainingProgram
@@ -28,12 +27,8 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Equal bits need equal threads, and the test machine may be busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def always_one_thread(one_thread: None) -> None:
+    """Equal bits need equal threads."""
 
 
 @pytest.fixture

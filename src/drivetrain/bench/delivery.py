@@ -16,7 +16,7 @@ from drivetrain.cluster.replica_group import ALONE
 from drivetrain.data.feed import Feed, ResidentFeed
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.train import set_up_device as set_up_device
+from drivetrain.run.train import set_up_device
 
 __all__ = ["keeps_up", "measure_delivery"]
 

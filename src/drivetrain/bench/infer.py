@@ -31,7 +31,7 @@ from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import find_checkpoints, open_trained_run
-from drivetrain.run.train import set_up_device as set_up_device
+from drivetrain.run.train import set_up_device
 
 __all__ = ["InferSettings", "measure_inference"]
 

@@ -9,21 +9,20 @@ from drivetrain.data.info import dataset_info, is_external_dataset
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
-from drivetrain.plan.batch import resolve_batch
+from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_task import check_task_options
-from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
+from drivetrain.recipe.fields import default_values, plain_values
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.recipe.schema import Recipe, field_note
+from drivetrain.recipe.schema import Recipe
 
-__all__ = ["DataKind", "Subject", "WantedData", "asked_values", "idle_warnings", "prepare_subject"]
+__all__ = ["IDLE_FIELDS", "DataKind", "Subject", "WantedData", "asked_values", "prepare_subject"]
 
 DataKind = Literal["real", "host", "device"]
 WantedData = Literal["auto", "real", "host", "device"]
 
-_IDLE_GROUPS = ("length", "events", "run")
-_IDLE_FIELDS = frozenset({"init_from", "flip_averaging", "profile", "validation_micro_batch_size"})
-_USED_FIELDS = frozenset({"device", "num_threads", "seed", "verbosity"})
+IDLE_FIELDS = frozenset({"init_from", "flip_averaging", "profile", "validation_micro_batch_size"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +51,7 @@ def prepare_subject(
 ) -> tuple[Subject, DataSplits]:
     """The recipe as it is measured, and its data; raises for whatever cannot be done."""
     given = Given(resolved.recipe, resolved.origins)
+    idle = idle_warnings(given, command="bench train", fields=IDLE_FIELDS)
     opened, kind, note = _open(resolved, data)
     changed = replace(resolved, recipe=_as_long(resolved.recipe, repetition, kind=kind))
     subject = Subject(
@@ -59,7 +59,7 @@ def prepare_subject(
         data_kind=kind,
         repetition=repetition,
         asked=asked_values(resolved.recipe),
-        warnings=(*resolved.warnings, *note, *idle_warnings(given, command="bench train")),
+        warnings=(*resolved.warnings, *note, *idle),
     )
     splits = subject.open_data() if opened is None else opened
     check_task_options(given, task=splits.spec.task)
@@ -108,25 +108,7 @@ def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recip
 
 
 def _global_batch(recipe: Recipe) -> int:
-    return resolve_batch(
-        micro=recipe.micro_batch_size,
-        replicas=recipe.replicas,
-        accumulation=recipe.gradient_accumulation_count,
-        global_batch=recipe.global_batch_size,
-    ).global_batch
-
-
-def idle_warnings(given: Given, *, command: str) -> list[str]:
-    """Says which typed options do nothing in a benchmark."""
-    return [
-        f"{option_name(field)} {written_value(given.value(field))} has no effect on {command}."
-        for field in Recipe.model_fields
-        if given.is_typed(field) and _is_idle(field)
-    ]
-
-
-def _is_idle(field: str) -> bool:
-    return field in _IDLE_FIELDS or (field_note(field).group in _IDLE_GROUPS and field not in _USED_FIELDS)
+    return batch_of(recipe).global_batch
 
 
 def asked_values(recipe: Recipe) -> dict[str, Any]:

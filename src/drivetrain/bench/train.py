@@ -23,7 +23,7 @@ from drivetrain.recipe.layout import stage_count
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.patience import START_TIMEOUT_S
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.train import set_up_device as set_up_device
+from drivetrain.run.train import set_up_device
 
 __all__ = ["TrainMeasurement", "measure_training", "training_result"]
 

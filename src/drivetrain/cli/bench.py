@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.shown import check_output, result_lines, write_result
-from drivetrain.bench.subject import WantedData, idle_warnings, prepare_subject
+from drivetrain.bench.subject import IDLE_FIELDS, WantedData, prepare_subject
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
 from drivetrain.cli.switch import add_switch
@@ -20,6 +20,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.fields import option_name
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
 from drivetrain.run.directory import open_run
@@ -203,7 +204,7 @@ def _data(args: argparse.Namespace) -> int:
 
     with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
         given = Given(resolved.recipe, resolved.origins)
-        for warning in (*resolved.warnings, *idle_warnings(given, command="bench data")):
+        for warning in (*resolved.warnings, *idle_warnings(given, command="bench data", fields=IDLE_FIELDS)):
             reporter.warn(warning)
         result = measure_delivery(
             resolved, repetition, reporter=reporter, command=_command("data", args), needed=args.needed

@@ -5,8 +5,6 @@ Rank = replica x devices per replica + device.
 
 from dataclasses import dataclass
 
-import torch.distributed as dist
-
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 
 __all__ = ["ALL_ALONE", "RankGroups", "split_ranks"]
@@ -30,16 +28,6 @@ def split_ranks(world: ReplicaGroup, *, devices_per_replica: int) -> RankGroups:
         return RankGroups(world=world, replicas=world)
     return RankGroups(
         world=world,
-        replicas=_every(world, step=devices_per_replica),
+        replicas=world.every(devices_per_replica),
         devices=world.parts_of(devices_per_replica),
     )
-
-
-def _every(world: ReplicaGroup, *, step: int) -> ReplicaGroup:
-    """The members whose rank leaves the same remainder as this one's."""
-    size = world.size // step
-    if size == 1:
-        return ALONE
-    ranks = [world._global_rank(rank) for rank in range(world.rank % step, world.size, step)]
-    group = dist.new_group(ranks, timeout=world._timeout, use_local_synchronization=True)
-    return ReplicaGroup(rank=world.rank // step, size=size, process_group=group).counted_by_host()

@@ -1,6 +1,6 @@
 """The replicas of a training, as one of them sees them: who it is, and what all do together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -75,10 +75,19 @@ class ReplicaGroup:
         if size == self.size:
             return self.timed_apart()
         first = self.rank - self.rank % size
-        ranks = [self._global_rank(rank) for rank in range(first, first + size)]
+        return self._part(range(first, first + size))
+
+    def every(self, step: int) -> "ReplicaGroup":
+        """The part of all members whose rank leaves the same remainder as this one's; a collective too."""
+        members = range(self.rank % step, self.size, step)
+        return ALONE if len(members) == 1 else self._part(members)
+
+    def _part(self, members: Sequence[int]) -> "ReplicaGroup":
+        ranks = [self._global_rank(member) for member in members]
         # Only the part's own members meet, so that a part can be cut again.
         group = dist.new_group(ranks, timeout=self._timeout, use_local_synchronization=True)
-        return ReplicaGroup(rank=self.rank % size, size=size, process_group=group).counted_by_host()
+        own = members.index(self.rank)
+        return ReplicaGroup(rank=own, size=len(members), process_group=group).counted_by_host()
 
     def timed_apart(self) -> "ReplicaGroup":
         """The same members, whose waits are counted apart from this group's."""

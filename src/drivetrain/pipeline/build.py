@@ -94,13 +94,12 @@ def build_runners(
     runners = {}
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
-        own_recipe = recipe.model_copy(update={"precision": settings.precision})
         call: Callable[..., tuple[Tensor, ...]] = module
         runners[stage] = StageRunner(
             index=stage,
             module=module,
             call=torch.compile(call, dynamic=False) if settings.compiles else call,
-            precision=choose_precision(own_recipe, device),
+            precision=choose_precision(recipe, device, of_stage=settings.precision),
             context=context,
             batch_norms=batch_norms,
             device=device,

@@ -9,6 +9,7 @@ from torch import Tensor
 from drivetrain.errors import RunFailedError
 from drivetrain.pipeline.actions import Action, Edge, Kind, Schedule
 from drivetrain.pipeline.channels import Channel
+from drivetrain.pipeline.dependencies import Dependencies
 from drivetrain.pipeline.observer import Observer, observed
 from drivetrain.pipeline.stage_runner import Pass, StageRunner
 from drivetrain.pipeline.traffic import Message, Traffic
@@ -72,7 +73,9 @@ class Executor:
         self.largest_live = dict.fromkeys(runners, 0)
         self.observer: Observer | None = None
         self.channel = channel
-        self._runners, self._edges = runners, edges
+        self._runners = runners
+        stages = 1 + max([*runners, *(edge.consumer for edge in edges)])
+        self._dependencies = Dependencies(edges, stages=stages)
         self._on_stage_done = on_stage_done
         self._begun: dict[int, int] = {}
         self._ended = dict.fromkeys(runners, 0)
@@ -181,9 +184,9 @@ class Executor:
     def _collected(self, action: Action) -> dict[str, list[Tensor]]:
         """The gradients of a stage's outputs, from the last reader of each to the first."""
         gradients: dict[str, list[Tensor]] = {}
-        for edge in reversed(self._edges):
+        for edge in reversed(self._dependencies.readers(action.stage)):
             key = (edge.value, action.micro_batch, edge.consumer)
-            if edge.producer == action.stage and key in self._gradients:
+            if key in self._gradients:
                 gradients.setdefault(edge.value, []).append(self._gradients.pop(key))
         return gradients
 
@@ -191,10 +194,10 @@ class Executor:
         """Gives what was computed to the other stages of the same device."""
         is_forward = action.kind is Kind.FORWARD
         store = self._values if is_forward else self._gradients
-        for edge in self._edges:
-            own, other = (edge.producer, edge.consumer) if is_forward else (edge.consumer, edge.producer)
-            is_local = schedule.device_of[own] == schedule.device_of[other]
-            if own == action.stage and is_local and edge.value in values:
+        edges = self._dependencies.readers if is_forward else self._dependencies.sources
+        for edge in edges(action.stage):
+            is_local = schedule.device_of[edge.producer] == schedule.device_of[edge.consumer]
+            if is_local and edge.value in values:
                 store[edge.value, action.micro_batch, edge.consumer] = values[edge.value]
 
     def _end(self, action: Action, work: UpdateWork) -> None:

@@ -1,7 +1,7 @@
 """A trained model over several devices of one process, for predictions: each stage on the device it had."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ class SpreadModel(nn.Module):
         cut: Cut,
         *,
         devices: Sequence[torch.device],
-        precisions: Sequence[Precision | None],
+        precisions: Sequence[Precision],
     ) -> None:
         super().__init__()
         self.whole = model
@@ -55,10 +55,8 @@ class SpreadModel(nn.Module):
         return self.whole.load_state_dict(*args, **kwargs)
 
 
-def _only_in(precision: Precision | None) -> AbstractContextManager[object]:
-    """A stage's own precision, whatever is computed in around it; None is just that."""
-    if precision is None:
-        return nullcontext()
+def _only_in(precision: Precision) -> AbstractContextManager[object]:
+    """A stage's own precision, whatever is computed in around it."""
     is_half = precision.compute_dtype != torch.float32
     return torch.autocast(
         precision.device_type, dtype=precision.compute_dtype if is_half else None, enabled=is_half
@@ -98,11 +96,5 @@ def spread_over_devices(
     )
     assert plan is not None, "devices and precisions of stages mean that there are some"
     places = [devices[home] if is_spread else device.torch_device for home in plan.device_of]
-    options = {option["stage"]: option for option in recipe.stage_options}
-    precisions = [
-        choose_precision(recipe.model_copy(update={"precision": options[stage]["precision"]}), device)
-        if "precision" in options.get(stage, {})
-        else None
-        for stage in range(plan.stages)
-    ]
+    precisions = [choose_precision(recipe, device, of_stage=one.precision) for one in plan.settings]
     return SpreadModel(model, plan.cut(), devices=places, precisions=precisions)

@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
 from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.optim.offloading import OffloadedOptimiser
-from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
+from drivetrain.optim.optimiser import BuildOptimiser
 from drivetrain.pipeline.live_bytes import LiveBytes, storage_key
+from drivetrain.pipeline.weight_memory import states_and_update_bytes
 from drivetrain.program.dropout import CounterDropout
 from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import Precision
@@ -71,6 +71,7 @@ def stage_activation_bytes(
     is wanted. Both they and the stage may be on the meta device.
     """
     with _fake_twin(stage, inputs) as (twin, arguments):
+        _flat_parameters(twin)
         return _run_passes(twin, arguments, compute_dtype=compute_dtype)
 
 
@@ -90,7 +91,9 @@ def stage_memory(
     """
     with _fake_twin(stage, inputs) as (twin, arguments):
         flat = _flat_parameters(twin)
-        states, update = _run_update(flat, build_optimiser, offloads_states=offloads_states)
+        states, update = (0, 0)
+        if flat is not None:
+            states, update = states_and_update_bytes(flat, build_optimiser, offloads_states=offloads_states)
         each = _run_passes(twin, arguments, compute_dtype=compute_dtype)
         parameters = _distinct_bytes(_own_tensors(twin))
     gradients = flat.gradients.nbytes if flat else 0
@@ -107,14 +110,13 @@ def stage_memory(
 
 
 def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torch.dtype) -> ActivationBytes:
-    """A forward and a backward pass, and what they held."""
+    """A forward and a backward pass over weights that are laid out, and what they held."""
     saved: set[int] = set()
 
     def note(tensor: Tensor) -> Tensor:
         saved.add(storage_key(tensor))
         return tensor
 
-    _flat_parameters(twin)
     with LiveBytes(before=[*_own_tensors(twin), *_gradients(twin), *arguments]) as live:
         with (
             saved_tensors_hooks(note, _unchanged),
@@ -136,28 +138,6 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
         largest_bytes=live.largest_bytes,
         working_bytes=live.peak_bytes - saved_bytes,
     )
-
-
-def _run_update(
-    flat: FlatParameters | None, build_optimiser: BuildOptimiser, *, offloads_states: bool
-) -> tuple[int, int]:
-    """The bytes of the optimiser's states on the device, and those that an update takes for a moment."""
-    if flat is None:
-        return 0, 0
-    # Like the flat vectors, but on the CPU: what is counted is the same, and no stream is needed.
-    values, gradients = (torch.empty_like(part, device="cpu") for part in (flat.values, flat.gradients))
-    rate, update = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
-    optimiser: Optimiser
-    if offloads_states:
-        optimiser = OffloadedOptimiser(build_optimiser, values=values, segments=flat.segments)
-        on_device = optimiser.buffers
-    else:
-        optimiser = build_optimiser(values=values, segments=flat.segments)
-        on_device = list(optimiser.states.values())
-    known = [values, gradients, rate, update, *optimiser.states.values(), *on_device]
-    with LiveBytes(before=known) as live:
-        optimiser.step(values=values, gradients=gradients, rate=rate, update=update)
-    return _distinct_bytes(on_device), live.peak_bytes
 
 
 @contextmanager

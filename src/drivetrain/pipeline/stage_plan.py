@@ -21,6 +21,7 @@ from drivetrain.pipeline.schedules.build import build_schedule
 from drivetrain.pipeline.settings import StageSettings, stage_settings
 from drivetrain.pipeline.shapes import ModelShapes, find_shapes
 from drivetrain.pipeline.splits import resolve_names, stages_by_marks, stages_by_names
+from drivetrain.pipeline.stage_values import node_stages, values_needed
 from drivetrain.pipeline.trace import TracedModel, trace_model
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
@@ -80,10 +81,10 @@ class StagePlan:
 
     def reads_data(self, device: int) -> bool:
         """Whether a device's stages see the images, or compute the loss."""
-        own, stages = self.stages_on(device), self.cut().stages
-        return self.stages - 1 in own or any(
-            self.traced.input in stages[stage].stage_facts.inputs for stage in own
-        )
+        own = self.stages_on(device)
+        needed = values_needed(self.traced, node_stages(self.traced, self.stage_of))
+        images = self.traced.nodes[self.traced.input]
+        return self.stages - 1 in own or any(images in needed[stage] for stage in own)
 
     def stages_on(self, device: int) -> tuple[int, ...]:
         """The stages that a device of a replica holds."""

@@ -14,6 +14,7 @@ from torch.fx.proxy import TraceError
 from drivetrain.errors import BadInputError
 from drivetrain.pipeline.node_kinds import find_reads, mutated_input
 from drivetrain.pipeline.tracer import CallRecord, LayerTracer, UntraceableError, user_line
+from drivetrain.program.modules import in_mode
 
 __all__ = ["Layer", "TracedModel", "trace_model"]
 
@@ -101,24 +102,11 @@ def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph
     recorded = []
     for training in (False, True):
         tracer = LayerTracer(whole=frozenset(whole))
-        with _mode(model, training=training), _without_constants(model) as constants:
+        with in_mode(model, training=training), _without_constants(model) as constants:
             graph = tracer.record(model)
         recorded.append(tracer.records)
     _compare_modes(*recorded)
     return graph, constants
-
-
-@contextmanager
-def _mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """Sets the flag of every module by hand: a model's own `train` might do more."""
-    before = {module: module.training for module in model.modules()}
-    for module in before:
-        module.training = training
-    try:
-        yield
-    finally:
-        for module, flag in before.items():
-            module.training = flag
 
 
 @contextmanager

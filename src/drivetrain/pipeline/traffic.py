@@ -39,6 +39,7 @@ class Traffic:
 
     arriving: _PerAction
     leaving: _PerAction
+    _incoming: tuple[dict[int, tuple[Message, ...]], ...]
 
     def before(self, device: int, index: int) -> tuple[Message, ...]:
         """What must have arrived before a device starts the action at this index of its row."""
@@ -50,11 +51,7 @@ class Traffic:
 
     def incoming(self, device: int) -> dict[int, tuple[Message, ...]]:
         """For each device that sends to this one, its messages in the order in which they arrive."""
-        by_sender: dict[int, list[Message]] = {}
-        for message in self._sent():
-            if message.to_device == device:
-                by_sender.setdefault(message.from_device, []).append(message)
-        return {sender: tuple(sent) for sender, sent in by_sender.items()}
+        return self._incoming[device]
 
     def bytes_between(self, bytes_of: Mapping[str, int]) -> dict[tuple[int, int], int]:
         """Bytes of one update for each (sending device, receiving device); `bytes_of` is per micro-batch."""
@@ -69,18 +66,31 @@ class Traffic:
         return sum(bytes_of[message.value] for message in self._sent() if message.from_stage == stage)
 
     def _sent(self) -> Iterator[Message]:
-        for row in self.leaving:
-            for sent in row:
-                yield from sent
+        return _in_order(self.leaving)
 
 
 def messages(schedule: Schedule, edges: Sequence[Edge]) -> Traffic:
     """The messages of a table whose stages are joined by these edges."""
     between = _Between(Dependencies(edges, stages=schedule.stages), device_of=schedule.device_of)
+    leaving = tuple(tuple(between.after(action) for action in row) for row in schedule.table)
     return Traffic(
-        arriving=tuple(tuple(between.before(action) for action in row) for row in schedule.table),
-        leaving=tuple(tuple(between.after(action) for action in row) for row in schedule.table),
+        tuple(tuple(between.before(action) for action in row) for row in schedule.table),
+        leaving,
+        tuple(_by_sender(leaving, device) for device in range(schedule.devices)),
     )
+
+
+def _in_order(leaving: _PerAction) -> Iterator[Message]:
+    return (message for row in leaving for sent in row for message in sent)
+
+
+def _by_sender(leaving: _PerAction, device: int) -> dict[int, tuple[Message, ...]]:
+    """What each other device sends to one, in the order of its sending."""
+    by_sender: dict[int, list[Message]] = {}
+    for message in _in_order(leaving):
+        if message.to_device == device:
+            by_sender.setdefault(message.from_device, []).append(message)
+    return {sender: tuple(sent) for sender, sent in by_sender.items()}
 
 
 class _Between:

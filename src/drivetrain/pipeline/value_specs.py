@@ -1,7 +1,6 @@
 """What the values between stages look like, found by one pass of zeros that leaves no trace."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from drivetrain.pipeline.actions import Edge
 from drivetrain.pipeline.rank_channel import ValueSpec
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.pipeline.stage_runner import StageRunner
+from drivetrain.program.modules import in_mode
 
 __all__ = ["find_specs"]
 
@@ -34,7 +34,8 @@ def find_specs(
             inputs = {
                 edge.value: _zeros(specs[edge.value], images) for edge in edges if edge.consumer == stage
             }
-            with _evaluating(runners[stage]):
+            # In evaluation, so that no statistic moves.
+            with in_mode(runners[stage].module, training=False):
                 outputs = runners[stage].evaluate(images, inputs)
             found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]
@@ -44,16 +45,3 @@ def find_specs(
 def _zeros(spec: ValueSpec, like: Tensor) -> Tensor:
     zeros = torch.zeros(spec.shape, dtype=spec.dtype, device=like.device)
     return zeros.contiguous(memory_format=torch.channels_last) if zeros.dim() == 4 else zeros
-
-
-@contextmanager
-def _evaluating(runner: StageRunner) -> Iterator[None]:
-    """Evaluation mode, so that no statistic moves."""
-    before = {module: module.training for module in runner.module.modules()}
-    for module in before:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module, flag in before.items():
-            module.training = flag

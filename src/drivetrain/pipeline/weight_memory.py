@@ -13,7 +13,7 @@ from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
 from drivetrain.pipeline.live_bytes import LiveBytes
 from drivetrain.program.flat_parameters import FlatParameters
 
-__all__ = ["WeightBytes", "weight_bytes"]
+__all__ = ["WeightBytes", "states_and_update_bytes", "weight_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,8 @@ def weight_bytes(
     if not len(trained):
         return WeightBytes(parameters=resting, gradients=0, optimiser_states=0, update=0)
     flat = FlatParameters(trained)
-    states, update = _states_and_update(flat, build_optimiser, offloads_states=offloads_states)
+    with FakeTensorMode():
+        states, update = states_and_update_bytes(flat, build_optimiser, offloads_states=offloads_states)
     return WeightBytes(
         parameters=flat.values.nbytes + resting,
         gradients=flat.gradients.nbytes,
@@ -57,20 +58,24 @@ def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
     return list({id(tensor): tensor for tensor in tensors}.values())
 
 
-def _states_and_update(
+def states_and_update_bytes(
     flat: FlatParameters, build_optimiser: BuildOptimiser, *, offloads_states: bool
 ) -> tuple[int, int]:
+    """The bytes of the optimiser's states on the device, and those that an update takes for a moment.
+
+    Called among tensors without contents: a step is made. They are the CPU's, as what is counted is the same
+    everywhere, and no stream is needed.
+    """
+    values, gradients = (torch.empty(len(flat.values), dtype=flat.values.dtype) for _ in range(2))
+    rate, update = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
     optimiser: Optimiser
-    with FakeTensorMode():
-        values, gradients = (torch.empty(len(flat.values), dtype=flat.values.dtype) for _ in range(2))
-        rate, update = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
-        if offloads_states:
-            optimiser = OffloadedOptimiser(build_optimiser, values=values, segments=flat.segments)
-            on_device = optimiser.buffers
-        else:
-            optimiser = build_optimiser(values=values, segments=flat.segments)
-            on_device = list(optimiser.states.values())
-        known = [values, gradients, rate, update, *optimiser.states.values(), *on_device]
-        with LiveBytes(before=known) as live:
-            optimiser.step(values=values, gradients=gradients, rate=rate, update=update)
+    if offloads_states:
+        optimiser = OffloadedOptimiser(build_optimiser, values=values, segments=flat.segments)
+        on_device = optimiser.buffers
+    else:
+        optimiser = build_optimiser(values=values, segments=flat.segments)
+        on_device = list(optimiser.states.values())
+    known = [values, gradients, rate, update, *optimiser.states.values(), *on_device]
+    with LiveBytes(before=known) as live:
+        optimiser.step(values=values, gradients=gradients, rate=rate, update=update)
     return sum(state.nbytes for state in on_device), live.peak_bytes

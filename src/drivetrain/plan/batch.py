@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +27,20 @@ class BatchArithmetic:
         return self.accumulation * self.replicas
 
 
+def batch_of(recipe: Recipe) -> BatchArithmetic:
+    """The batch a recipe asks for."""
+    return resolve_batch(
+        micro=recipe.micro_batch_size,
+        replicas=recipe.replicas,
+        accumulation=recipe.gradient_accumulation_count,
+        global_batch=recipe.global_batch_size,
+    )
+
+
 def resolve_batch(
     *, micro: int, replicas: int, accumulation: int | None, global_batch: int | None
 ) -> BatchArithmetic:
-    """The batch a recipe asks for, by its accumulation or by its global batch."""
+    """The batch by its accumulation, or by its global batch."""
     if global_batch is None:
         return BatchArithmetic(micro=micro, replicas=replicas, accumulation=accumulation or 1)
     if accumulation is not None:

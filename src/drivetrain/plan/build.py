@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from drivetrain.errors import BadInputError
 from drivetrain.optim.schedule import LearningRate, build_learning_rate
 from drivetrain.pipeline.divisibility import check_accumulation
-from drivetrain.plan.batch import BatchArithmetic, resolve_batch
+from drivetrain.plan.batch import BatchArithmetic, batch_of
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
 from drivetrain.plan.inputs import planned_inputs
@@ -39,12 +39,7 @@ class TrainingPlan:
 
 def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
     """The course of a training on `samples` training samples, after splits and limits."""
-    batch = resolve_batch(
-        micro=recipe.micro_batch_size,
-        replicas=recipe.replicas,
-        accumulation=recipe.gradient_accumulation_count,
-        global_batch=recipe.global_batch_size,
-    )
+    batch = batch_of(recipe)
     epochs = plan_epochs(
         samples=samples,
         batch=batch,

@@ -37,13 +37,14 @@ class Precision:
         return torch.autocast(self.device_type, dtype=self.compute_dtype, cache_enabled=False)
 
 
-def choose_precision(recipe: Recipe, device: Device) -> Precision:
+def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = None) -> Precision:
     """What `--precision` says; `auto` is bfloat16 on accelerators that have it, float32 elsewhere.
 
-    Called before anything is computed, it also makes half precision safe on a CPU.
+    `of_stage` is what one stage says instead. Called before anything is computed, it also makes half
+    precision safe on a CPU.
     """
     kind = device.torch_device.type
-    asked = recipe.precision
+    named = asked = of_stage or recipe.precision
     if asked == "auto":
         asked = "32.32" if device.is_cpu or torch.bfloat16 not in device.usable_half_types() else "16.32"
     if asked == "32.32":
@@ -51,7 +52,7 @@ def choose_precision(recipe: Recipe, device: Device) -> Precision:
     wanted: torch.dtype = getattr(torch, recipe.half_type)
     if wanted not in device.usable_half_types():
         raise BadInputError(
-            f"--precision {recipe.precision} with --half-type {recipe.half_type} does not run on this "
+            f"--precision {named} with --half-type {recipe.half_type} does not run on this "
             f"{kind} device; --precision 32.32 works."
         )
     device.prepare_half(wanted)

@@ -1,6 +1,7 @@
 """Changing a model from outside: its layers are replaced, its file is not touched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from torch import nn
 
@@ -25,3 +26,16 @@ def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn
 
 def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, child) for name, child in parent._modules.items() if child is not None]
+
+
+@contextmanager
+def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Sets the flag of every module by hand, as a model's own `train` might do more, and back."""
+    before = {module: module.training for module in model.modules()}
+    for module in before:
+        module.training = training
+    try:
+        yield
+    finally:
+        for module, flag in before.items():
+            module.training = flag

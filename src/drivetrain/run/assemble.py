@@ -8,20 +8,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.cluster.devices import Device
-from drivetrain.cluster.rank_groups import RankGroups, split_ranks
+from drivetrain.cluster.rank_groups import split_ranks
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.data.augment.build import build_augmentation
-from drivetrain.data.augment.chain import AnyAugmentation
-from drivetrain.data.augment.dense_build import build_dense_augmentation
-from drivetrain.data.bad_samples import bad_indices
-from drivetrain.data.dense_preprocess import DensePreprocess
-from drivetrain.data.feed import Feed, make_feed
 from drivetrain.data.labels import labels_of
 from drivetrain.data.masked_images import pixel_counts
-from drivetrain.data.order import SampleOrder
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
-from drivetrain.data.slot_feed import SlotFeed
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.tile_source import masked_of
 from drivetrain.models.prepare import prepare_model
@@ -30,7 +22,7 @@ from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.pipeline.marks import marked_stages
 from drivetrain.pipeline.outline import RunOutline, outline_run
-from drivetrain.pipeline.stage_plan import StagePlan, plan_stages
+from drivetrain.pipeline.stage_plan import plan_stages
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
 from drivetrain.program.build import build_program, probe_output
@@ -38,6 +30,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.layout import devices_per_replica, stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.evaluator import Evaluator, build_evaluator
+from drivetrain.run.training_feed import augmentation_of, sample_order, training_feed
 from drivetrain.tasks.class_weights import class_weights_of, pixel_class_weights
 
 
@@ -84,14 +77,18 @@ def assemble(
         # What is measured differs from rank to rank, and all must cut alike.
         choose=lambda measure: _from_first(group, measure, known=measured_cut),
     )
-    outline = outline_run(recipe, built, plan=stage_plan, images=(plan.batch.micro, *image_shape))
-    order = _sample_order(recipe, data=data, plan=plan)
-    feed, feed_warnings = _training_feed(
+    outline = None
+    if group.is_first:
+        # For the plan that the first rank writes.
+        outline = outline_run(recipe, built, plan=stage_plan, images=(plan.batch.micro, *image_shape))
+    order = sample_order(recipe, data=data, plan=plan)
+    feed, feed_warnings = training_feed(
         recipe,
         data=data,
         order=order,
         preprocess=preprocess,
-        plan=plan,
+        augmentation=augmentation_of(recipe, data, preprocess),
+        micro_batch_size=plan.batch.micro,
         device=device,
         groups=groups,
         stage_plan=stage_plan,
@@ -142,63 +139,6 @@ def _from_first(
     own = (known or measure()) if group.is_first else None
     chosen: tuple[str, ...] = group.from_first(own)
     return chosen
-
-
-def _sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> SampleOrder:
-    return SampleOrder(
-        seed=recipe.seed,
-        samples=len(data.train),
-        global_batch=plan.batch.global_batch,
-        updates_per_epoch=plan.epochs.updates_per_epoch,
-        remainder=recipe.remainder,
-        shuffle=recipe.shuffle,
-        bad=tuple(bad_indices(data.train).tolist()),
-    )
-
-
-def _training_feed(
-    recipe: Recipe,
-    *,
-    data: DataSplits,
-    order: SampleOrder,
-    preprocess: Preparation,
-    plan: TrainingPlan,
-    device: Device,
-    groups: RankGroups,
-    stage_plan: StagePlan | None,
-) -> tuple[Feed, list[str]]:
-    replicas = groups.replicas
-    # The same everywhere, so that all ranks choose alike.
-    memory_budget_bytes = min(groups.world.gather(device.free_memory_bytes))
-    if stage_plan is not None and groups.devices.size > 1 and not stage_plan.reads_data(groups.devices.rank):
-        slots = SlotFeed(
-            order=order,
-            micro_batch_size=plan.batch.micro,
-            device=device.torch_device,
-            replica=replicas.rank,
-            replicas=replicas.size,
-        )
-        return slots, []
-    return make_feed(
-        data.train,
-        order=order,
-        preprocess=preprocess,
-        micro_batch_size=plan.batch.micro,
-        device=device.torch_device,
-        data_placement=recipe.data_placement,
-        num_workers=recipe.num_workers,
-        accelerator_side_preprocess=recipe.accelerator_side_preprocess,
-        eight_bit_transfer=recipe.eight_bit_transfer,
-        augmentation=_augmentation(recipe, data, preprocess),
-        memory_budget_bytes=memory_budget_bytes,
-        group=replicas,
-    )
-
-
-def _augmentation(recipe: Recipe, data: DataSplits, preprocess: Preparation) -> AnyAugmentation | None:
-    if isinstance(preprocess, DensePreprocess):
-        return build_dense_augmentation(recipe, data.spec, preprocess=preprocess)
-    return build_augmentation(recipe, data.spec, source=data.train)
 
 
 def _model_warnings(program: TrainingProgram) -> list[str]:

@@ -13,7 +13,7 @@ from drivetrain.cluster.device_names import device_names
 from drivetrain.cluster.threads import cores
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
-from drivetrain.plan.batch import resolve_batch
+from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_folds import require_crossval
 from drivetrain.recipe.fields import plain_values
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
@@ -68,12 +68,7 @@ def crossval_resolved(
     `open_fold` gives the splits of a fold's recipe and `make_model` a fresh model."""
     recipe = resolved.recipe
     require_crossval(recipe)
-    batch = resolve_batch(
-        micro=recipe.micro_batch_size,
-        replicas=recipe.replicas,
-        accumulation=recipe.gradient_accumulation_count,
-        global_batch=recipe.global_batch_size,
-    )
+    batch = batch_of(recipe)
     directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
     made = make_directory(directory.path)
     with hold_lock(directory.path), listen_for_stop() as stop:

@@ -1,5 +1,6 @@
 """The state of a training program by name, whatever the ranks it lies on: what a checkpoint holds."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -48,9 +49,9 @@ def collect_state(program: TrainingProgram) -> ProgramState:
         return own
     parts = groups.devices.gather(own if groups.devices.is_first else _on_host(own))
     return ProgramState(
-        model={name: value for part in parts for name, value in part.model.items()},
-        optimiser={name: value for part in parts for name, value in part.optimiser.items()},
-        averaged={name: value for part in parts for name, value in part.averaged.items()},
+        model=dict(ChainMap(*(part.model for part in parts))),
+        optimiser=dict(ChainMap(*(part.optimiser for part in parts))),
+        averaged=dict(ChainMap(*(part.averaged for part in parts))),
     )
 
 
@@ -74,7 +75,7 @@ def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
     sent: list[tuple[ProgramState, dict[str, Tensor]] | None] = [None]
     if group.is_first:
         state = state or ProgramState(model=program.model.state_dict(), optimiser={}, averaged={})
-        sent = [(_on_host(state), {name: column.cpu() for name, column in program.records.columns.items()})]
+        sent = [(_on_host(state), _cpu(program.records.columns))]
     dist.broadcast_object_list(sent, src=0, group=group.process_group)
     assert sent[0] is not None
     whole, columns = sent[0]
@@ -130,10 +131,12 @@ def _own_values(program: TrainingProgram) -> dict[str, Tensor]:
 
 def _on_host(state: ProgramState) -> ProgramState:
     return ProgramState(
-        model={name: value.cpu() for name, value in state.model.items()},
-        optimiser={name: value.cpu() for name, value in state.optimiser.items()},
-        averaged={name: value.cpu() for name, value in state.averaged.items()},
+        model=_cpu(state.model), optimiser=_cpu(state.optimiser), averaged=_cpu(state.averaged)
     )
+
+
+def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
 
 
 def _copy(own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:

@@ -13,12 +13,12 @@ from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.optim.schedule import build_learning_rate
-from drivetrain.plan.batch import resolve_batch
+from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_task import check_task_options
-from drivetrain.recipe.fields import option_name, written_value
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.recipe.schema import LrScheduleParams, Recipe, field_note
+from drivetrain.recipe.schema import LrScheduleParams, Recipe
 from drivetrain.verify.samples import few_samples, open_samples
 from drivetrain.verify.small_batch import SmallBatch, choose_batch
 from drivetrain.verify.small_images import with_small_images
@@ -29,7 +29,6 @@ __all__ = ["Subject", "prepare_subject"]
 _NOMINAL_UPDATES = 10**6
 _RATE_SHARE = 0.1
 _SEEDS = 2**63
-_IDLE_GROUPS = ("length", "events", "run")
 _IDLE_FIELDS = frozenset(
     {
         "compile",
@@ -45,7 +44,6 @@ _IDLE_FIELDS = frozenset(
         "validation_replicas",
     }
 )
-_USED_FIELDS = frozenset({"device", "num_threads", "seed", "verbosity"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +131,7 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
     """The recipe of a training as long as `updates`, and what is said about its learning rate."""
     asked = recipe.global_batch_size
     if asked is None:
-        asked = resolve_batch(
-            micro=recipe.micro_batch_size,
-            replicas=recipe.replicas,
-            accumulation=recipe.gradient_accumulation_count,
-            global_batch=None,
-        ).global_batch
+        asked = batch_of(recipe).global_batch
     peak = build_learning_rate(
         recipe,
         global_batch=asked,
@@ -172,16 +165,8 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
 
 def _idle_warnings(given: Given) -> Sequence[str]:
     """Says which typed options do nothing here."""
-    idle = [
-        f"{option_name(field)} {written_value(given.value(field))} has no effect on verify."
-        for field in Recipe.model_fields
-        if given.is_typed(field) and _is_idle(field)
-    ]
+    idle = idle_warnings(given, command="verify", fields=_IDLE_FIELDS)
     compiles = any(option.get("compile") for option in given.recipe.stage_options)
     if compiles and given.is_typed("stage_options"):
         idle.append("compile in --stage-options has no effect on verify.")
     return idle
-
-
-def _is_idle(field: str) -> bool:
-    return field in _IDLE_FIELDS or (field_note(field).group in _IDLE_GROUPS and field not in _USED_FIELDS)
