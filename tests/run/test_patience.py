@@ -100,10 +100,14 @@ def test_a_validation_before_the_first_update_hides_no_slow_update() -> None:
     assert timeouts[-1] == 20 * 150.0
 
 
+@pytest.mark.parametrize("log_every", [1, 6])
 def test_the_loop_sets_what_belongs_to_each_part_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_every: int
 ) -> None:
-    """Updates of 5 s after one of 100 s, a checkpoint of 30 s every 2, a validation of 200 s every 3."""
+    """Updates of 5 s after one of 100 s, a checkpoint of 30 s every 2, a validation of 200 s every 3.
+
+    A log line alone is nothing to wait longer for, however often there is one.
+    """
     clock = _Clock()
     timeouts: list[float] = []
     run_update, evaluate = TrainingProgram.run_update, Evaluator.__call__
@@ -132,7 +136,7 @@ def test_the_loop_sets_what_belongs_to_each_part_of_a_run(
         max_updates=6,
         evaluate_every=3,
         checkpoint_every=2,
-        log_every=6,
+        log_every=log_every,
         device="cpu",
         output_dir=str(tmp_path / "run"),
         quiet=True,

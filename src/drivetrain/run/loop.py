@@ -224,7 +224,8 @@ class RunLoop:
 
     def _handle_events(self, update: int) -> None:
         validates = self.evaluate is not None and self.events.is_evaluation(update)
-        self.patience.begin_event(validates=validates)
+        if validates or self._saves_anyway(update) or update == self.events.total_updates:
+            self.patience.begin_event(validates=validates)
         with self.clock.measure("logging"):
             if self.events.is_log(update):
                 self._log_training(update)
@@ -233,11 +234,13 @@ class RunLoop:
         self.owes_validation = validates
         if self.owes_validation and not self.stops:
             improved = self._validate(update)
-        ends = self.stops or self.early_end.reason is not None
-        is_due = improved or ends or self.events.is_checkpoint(update)
-        if self.recipe.checkpoints and is_due:
+        if self._saves_anyway(update) or (improved and self.recipe.checkpoints):
             with self.clock.measure("checkpoint"):
                 self._checkpoint(update)
+
+    def _saves_anyway(self, update: int) -> bool:
+        ends = self.stops or self.early_end.reason is not None
+        return self.recipe.checkpoints and (ends or self.events.is_checkpoint(update))
 
     def _log_training(self, update: int) -> None:
         first = self._previous_log(update)
