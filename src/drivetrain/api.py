@@ -25,6 +25,7 @@ from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
+from drivetrain.run.trained_forward import CompileMode
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 
@@ -91,12 +92,20 @@ def evaluate(
     model: nn.Module | None = None,
     data: Any = None,
     device: str = "auto",
+    compiles: CompileMode = "auto",
 ) -> list[dict[str, Any]]:
     """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python."""
     own = None if data is None else _one_source(data)
     with Reporter(quiet=True) as reporter:
         return evaluate_run(
-            run, reporter=reporter, split=split, checkpoint=checkpoint, model=model, data=own, device=device
+            run,
+            reporter=reporter,
+            split=split,
+            checkpoint=checkpoint,
+            model=model,
+            data=own,
+            device=device,
+            compiles=compiles,
         )
 
 
@@ -108,6 +117,7 @@ def predict(
     checkpoint: str = "newest",
     model: nn.Module | None = None,
     device: str = "auto",
+    compiles: CompileMode = "auto",
     mask_format: MaskFormat | None = None,
     probabilities: bool | None = None,
     overlay: bool | None = None,
@@ -134,6 +144,7 @@ def predict(
             checkpoint=checkpoint,
             model=model,
             device=device,
+            compiles=compiles,
             masks=masks,
         )
 

@@ -44,6 +44,7 @@ def test_ratios_are_to_the_first_file(tmp_path: Path) -> None:
     assert found.rows()[1] == ["infer batch 1", "images/s", "10", "25", "10", "2.500x", "1.000x"]
     assert found.warnings == (f"only one of {paths[0]} and {paths[1]} has infer batch 16.",)
     assert found.to_json()["ratios"][0]["values"] == [10.0, 25.0, 10.0]
+    assert found.differences == ("a -> b: compile off -> on",)
 
 
 def test_other_machines_are_warned_of(tmp_path: Path) -> None:

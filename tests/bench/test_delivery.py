@@ -4,19 +4,26 @@ from typing import Any
 
 import pytest
 
-from drivetrain.bench.delivery import keeps_up, measure_delivery
+from drivetrain.bench.delivery import DeliveryMeasurement, delivery_result, keeps_up, measure_delivery
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import BenchResult
-from drivetrain.recipe.load import resolve_recipe
+from drivetrain.cluster.pool import RankPool
+from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.run.reporter import Reporter
 
+REPETITION = Repetition(warmup_steps=1, steps=2, repeats=2)
 SMALL = {"dataset": "digits", "model": "cifar_resnet8", "micro_batch_size": "8", "device": "cpu"}
 
 
 def _measure(**overrides: Any) -> BenchResult:
-    resolved = resolve_recipe(overrides={**SMALL, "num_threads": "1", **overrides})
-    repetition = Repetition(warmup_steps=1, steps=2, repeats=2)
-    return measure_delivery(resolved, repetition, reporter=Reporter(quiet=True), command="x")
+    resolved = _resolved(**overrides)
+    measured = measure_delivery(resolved, REPETITION, reporter=Reporter(quiet=True))
+    return delivery_result(resolved, measured, REPETITION, command="x")
+
+
+def _resolved(**overrides: Any) -> ResolvedRecipe:
+    return resolve_recipe(overrides={**SMALL, "num_threads": "1", **overrides})
 
 
 @pytest.mark.parametrize("placement", ["resident", "stream"])
@@ -39,6 +46,21 @@ def test_images_with_masks() -> None:
     dense = {"dataset": "synthetic-em", "model": "unet_same", "image_size": "16", "dataset_size": "8"}
     found = _measure(**dense)
     assert len(found.entries) == 2
+
+
+def _measure_rank(group: ReplicaGroup, resolved: ResolvedRecipe) -> DeliveryMeasurement:
+    return measure_delivery(resolved, REPETITION, reporter=Reporter(quiet=True), group=group)
+
+
+@pytest.mark.parametrize("placement", ["resident", "stream"])
+def test_replicas_share_the_delivery(rank_pool: RankPool, placement: str) -> None:
+    workers = {"num_workers": "0"} if placement == "stream" else {}
+    resolved = _resolved(replicas="2", data_placement=placement, **workers)
+    first, second = rank_pool.run(_measure_rank, resolved, ranks=2)
+    assert first.entries == second.entries
+    assert first.global_batch == 16
+    found = delivery_result(resolved, first, REPETITION, command="x")
+    assert (found.settings["replicas"], found.settings["placement"]) == (2, placement)
 
 
 def test_whether_it_keeps_up() -> None:

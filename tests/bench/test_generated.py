@@ -53,5 +53,8 @@ def test_batches_on_the_device_are_prepared_once() -> None:
     assert float(first.images.max()) <= 1.0
     assert first.images is second.images
     assert (first.slots.tolist(), second.slots.tolist()) == ([2, 3], [6, 7])
+    again = list(feed.unpack(feed.collect(1)))
+    assert [batch.slots.tolist() for batch in again] == [[2, 3], [6, 7]]
+    assert feed.collect(1).tensors == ()
     feed.close()
     assert list(feed.micro_batches(1)) == []

@@ -24,7 +24,7 @@ def result() -> BenchResult:
         settings={"steps": 2, "batch_sizes": [1, 16]},
         recipe={"dataset": "digits"},
         entries=[
-            Entry(name="train", figures=figures, repeats=repeats),
+            Entry(name="train", figures=figures, repeats=repeats, states={"compiled": "yes"}),
             Entry(name="other", figures={"images_per_second": 1.0}),
         ],
         peak={"dtype": "float32", "tflops": 0.2, "copy_gb_per_second": 10.0},
@@ -52,9 +52,9 @@ def test_numbers_have_units_and_no_exponents() -> None:
 
 def test_the_table(result: BenchResult) -> None:
     lines = result_lines(result)
-    assert lines[0].split() == ["benchmark", "images/s", "p50", "ms", "peak", "MiB"]
-    assert lines[1].split() == ["train", "12346", "12.5", "3"]
-    assert lines[2].split() == ["other", "1", "-", "-"]
+    assert lines[0].split() == ["benchmark", "images/s", "p50", "ms", "peak", "MiB", "compiled"]
+    assert lines[1].split() == ["train", "12346", "12.5", "3", "yes"]
+    assert lines[2].split() == ["other", "1", "-", "-", "-"]
     assert "workload: model cifar_resnet8, image 1x8x8" in lines
     assert "settings: steps 2, batch_sizes 1 16" in lines
     assert lines[-1] == "note: a note"
@@ -65,6 +65,7 @@ def test_json_holds_everything(result: BenchResult, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["entries"][0]["repeats"][0]["step_seconds"] == [0.0125, 0.0125]
     assert found["entries"][0]["images_per_second"] == 12345.6
+    assert found["entries"][0]["compiled"] == "yes"
     assert {"command", "machine", "workload", "settings", "recipe", "peak", "notes"} <= set(found)
 
 
@@ -76,10 +77,10 @@ def test_csv_and_markdown(result: BenchResult, tmp_path: Path) -> None:
         12345.6,
         "a processor",
     )
-    assert second["p50_seconds"] == ""
+    assert second["p50_seconds"] == second["compiled"] == ""
     write_result(result, tmp_path / "a.md")
     text = (tmp_path / "a.md").read_text()
-    assert "| train | 12346 | 12.5 | 3 |" in text
+    assert "| train | 12346 | 12.5 | 3 | yes |" in text
     assert "- note: a note" in text
 
 

@@ -4,15 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.subject import Subject, WantedData, prepare_subject
 from drivetrain.bench.train import TrainMeasurement, measure_training, training_result
+from drivetrain.cluster.devices import choose_device
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError
+from drivetrain.plan.build import plan_training
 from drivetrain.recipe.load import resolve_recipe
+from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.reporter import Reporter
 
 SMALL: dict[str, Any] = {
@@ -49,6 +53,9 @@ def test_every_kind_of_data(data: WantedData) -> None:
     assert found.settings["global_batch_size"] == 8
     assert found.recipe["micro_batch_size"] == 4
     assert found.workload["image"] == "1x8x8"
+    assert entry.states == {"compiled": "no", "captured": "no"}
+    assert "updates not captured: a CPU runs its updates in a loop" in found.notes
+    assert subject.whole_updates == 15 * (1438 // 8)
 
 
 @pytest.mark.usefixtures("small_peak")
@@ -69,10 +76,53 @@ def test_real_data_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_options_of_a_run_are_said_to_have_no_effect() -> None:
-    subject, _ = _prepare("device", output_dir="runs/x", num_epochs="3")
-    assert "--num-epochs 3 has no effect on bench train." in subject.warnings
-    assert "--output-dir runs/x has no effect on bench train." in subject.warnings
-    assert len(subject.warnings) == 2
+    subject, _ = _prepare("real", output_dir="runs/x", num_epochs="3", init_from="runs/y")
+    assert subject.warnings == (
+        "--init-from runs/y has no effect on bench train.",
+        "--num-epochs 3 has no effect on bench train.",
+        "--output-dir runs/x has no effect on bench train.",
+    )
+
+
+def test_what_noise_leaves_out_is_said() -> None:
+    options = {"folds": "5", "fold": "0", "mixup": "0.2", "shuffle": "False"}
+    of_noise = ("--folds 5", "--fold 0")
+    of_device = ("--shuffle False", "--num-workers 0", "--mixup 0.2")
+    for data, said in (("host", of_noise), ("device", (*of_noise, *of_device)), ("real", ())):
+        warnings = _prepare(data, **options)[0].warnings  # type: ignore[arg-type]
+        ending = f" has no effect on bench train --data {data}."
+        assert sorted(warnings) == sorted(f"{option}{ending}" for option in said)
+
+
+@pytest.mark.usefixtures("small_peak")
+@pytest.mark.parametrize("data", ["host", "device"])
+@pytest.mark.parametrize("weights", ["balanced", "1 2"])
+def test_noise_has_class_weights(data: WantedData, weights: str) -> None:
+    dense = {"dataset": "isbi2012", "model": "unet_same", "image_size": "16", "model_width": "2"}
+    subject, splits = _prepare(data, **dense, model_params="{depth: 1}", class_weights=weights)
+    assembly = _assembled(subject, splits)
+    found = assembly.program.task.class_weights  # type: ignore[attr-defined]
+    assert found is not None
+    ratio = float(found[1] / found[0])
+    assert ratio == pytest.approx(2.0 if weights == "1 2" else 1.0, rel=0.2)
+
+
+@pytest.mark.parametrize("share", [None, "0.3"])
+def test_noise_of_the_host_is_cropped(share: str | None) -> None:
+    subject, splits = _prepare("host", **({} if share is None else {"random_resized_crop": share}))
+    first = [_images(subject, splits, update) for update in (0, 1)]
+    assert torch.equal(first[0].sort(0).values, first[1].sort(0).values) == (share is None)
+
+
+def _assembled(subject: Subject, splits: DataSplits) -> Assembly:
+    plan = plan_training(subject.recipe, samples=len(splits.train))
+    return assemble(subject.recipe, data=splits, model=None, plan=plan, device=choose_device("cpu"))
+
+
+def _images(subject: Subject, splits: DataSplits, update: int) -> torch.Tensor:
+    """All pixels of an update, whatever the order of its samples."""
+    feed = _assembled(subject, splits).program.feed
+    return torch.cat([batch.images.flatten() for batch in feed.micro_batches(update)])
 
 
 def _measure(group: ReplicaGroup, subject: Subject) -> TrainMeasurement:

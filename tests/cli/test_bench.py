@@ -93,6 +93,19 @@ def test_data_and_what_is_needed(capsys: Capture) -> None:
     assert Path("d.csv").read_text().startswith("name,images_per_second,read_per_second")
 
 
+def test_options_without_effect_are_named(capsys: Capture) -> None:
+    idle = ["--learning-rate=0.2", "--stages=1"]
+    assert main(["bench", "data", *SMALL, *FEW, *idle]) == 0
+    shown = capsys.readouterr().out
+    assert "--learning-rate 0.2 has no effect on bench data." in shown
+    assert "--stages 1 has no effect on bench data." in shown
+    assert main(["bench", "infer", *SMALL, *FEW, "--batch-sizes=1", "--replicas=2"]) == 0
+    shown = capsys.readouterr().out
+    assert "--replicas 2 has no effect on bench infer." in shown
+    assert "--micro-batch-size 4 has no effect on bench infer." in shown
+    assert "--dataset" not in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,7 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from drivetrain.cluster.devices import choose_device
+from drivetrain.cluster.devices import Device, choose_device
 from drivetrain.errors import BadInputError
 
 
@@ -39,3 +41,17 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
 def test_half_types_are_found_in_a_child_process() -> None:
     """Which ones there are depends on the machine; that a forbidden unit does not kill us does not."""
     assert set(choose_device("cpu").usable_half_types()) <= {torch.bfloat16, torch.float16}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_half_partials_are_allowed_or_forbidden_where_there_is_a_choice(
+    monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    settings = SimpleNamespace(untouched=True)
+    monkeypatch.setattr(torch.backends.cuda, "matmul", settings)
+    choose_device("cpu").set_half_partials(allowed)
+    assert vars(settings) == {"untouched": True}
+    Device(torch_device=torch.device("cuda"), reason="test").set_half_partials(allowed)
+    assert settings.allow_fp16_accumulation is allowed
+    assert settings.allow_fp16_reduced_precision_reduction is allowed
+    assert settings.allow_bf16_reduced_precision_reduction is allowed

@@ -90,7 +90,7 @@ def test_the_size_of_the_moved_block_changes_nothing(monkeypatch: pytest.MonkeyP
     assert same_batches(collect(make_feed(make_order(remainder="carry")), range(20)), straight)
 
 
-def test_an_epoch_is_moved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_is_moved_once_and_short_ones_together(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, int]] = []
     original = SampleOrder.rows
 
@@ -99,6 +99,10 @@ def test_an_epoch_is_moved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(order, first, stop)
 
     monkeypatch.setattr(SampleOrder, "rows", counted)
+    collect(make_feed(make_order()), range(12))
+    assert calls == [(0, 64)]
+    calls.clear()
+    monkeypatch.setattr(resident, "_FEWEST_UPDATES_PER_BLOCK", 1)
     collect(make_feed(make_order()), range(12))
     assert calls == [(0, 6), (6, 12)]
 

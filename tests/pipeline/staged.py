@@ -32,6 +32,7 @@ from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.loss_head import LossHead
+from drivetrain.program.model_step import ModelStep
 from drivetrain.program.passes import PlainPasses
 from drivetrain.program.update_batches import UpdateBatches
 from drivetrain.recipe.schema import Recipe
@@ -151,9 +152,8 @@ class Subject:
         """The passes of the model in one piece."""
         self.start_over()
         passes = PlainPasses(
-            forward=self.model,
+            step=ModelStep(forward=self.model, head=self.head, batch_norms=self.batch_norms),
             context=self.context,
-            head=self.head,
             batches=self.batches(ALONE),
             gradient_sum=self._gradient_sum(),
             device=CPU,

@@ -25,6 +25,7 @@ from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.forward import Precision
 from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.loss_head import LossHead
+from drivetrain.program.model_step import ModelStep
 from drivetrain.program.passes import PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
@@ -121,9 +122,12 @@ def make_program(
     return TrainingProgram(
         model=model,
         passes=PlainPasses(
-            forward=model,
+            step=ModelStep(
+                forward=model,
+                head=LossHead(task=chosen, loss_scaling=rules.loss_scaling),
+                batch_norms=owner,
+            ),
             context=context,
-            head=LossHead(task=chosen, loss_scaling=rules.loss_scaling),
             batches=batches,
             gradient_sum=gradient_sum,
             device=device,

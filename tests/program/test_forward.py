@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from drivetrain.cluster.devices import Device
 from drivetrain.errors import BadInputError
-from drivetrain.program.forward import Precision, build_forward, choose_precision, in_precision
+from drivetrain.program.forward import Precision, choose_precision, in_precision
 from drivetrain.recipe.schema import Recipe
 
 CPU = Device(torch_device=torch.device("cpu"), reason="test")
@@ -81,7 +81,6 @@ def test_descriptions() -> None:
 def test_float32_changes_nothing() -> None:
     model = nn.Linear(4, 3)
     assert in_precision(model, FLOAT32) is model
-    assert build_forward(Recipe(), model, precision=FLOAT32) is model
 
 
 def test_half_precision_computes_products_in_it_and_keeps_the_weights() -> None:
@@ -96,18 +95,3 @@ def test_half_precision_computes_products_in_it_and_keeps_the_weights() -> None:
     assert in_precision(product, BFLOAT16)(images).dtype == torch.bfloat16
     assert seen == [torch.bfloat16]
     assert (images @ images).dtype == torch.float32
-
-
-def test_compile_is_asked_for_by_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-
-    def pretend(forward: object, **options: object) -> object:
-        asked.append(forward)
-        return forward
-
-    monkeypatch.setattr(torch, "compile", pretend)
-    model = nn.Linear(4, 3)
-    assert build_forward(Recipe(compile="off"), model, precision=FLOAT32) is model
-    assert asked == []
-    assert build_forward(Recipe(compile="on"), model, precision=FLOAT32) is model
-    assert asked == [model]

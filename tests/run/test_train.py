@@ -435,13 +435,13 @@ def test_constant_gradients_are_not_scaled(
 ) -> None:
     """Each sample's gradient is 1: the update's must be exactly 1 for any accumulation."""
     found: list[float] = []
-    finish_gradient = TrainingProgram._finish_gradient
+    finished_gradient = TrainingProgram._finished_gradient
 
-    def keep(self: TrainingProgram) -> None:
+    def keep(self: TrainingProgram) -> torch.Tensor:
         found.append(float(self.parameters.gradients[0]))
-        finish_gradient(self)
+        return finished_gradient(self)
 
-    monkeypatch.setattr(TrainingProgram, "_finish_gradient", keep)
+    monkeypatch.setattr(TrainingProgram, "_finished_gradient", keep)
     monkeypatch.setattr(ClassificationTask, "losses", lambda self, logits, labels: logits[:, 0])
     drivetrain.train(
         quiet=True,

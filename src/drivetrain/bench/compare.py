@@ -39,12 +39,16 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What several files say of the same work; the first is what the others are compared with."""
+    """What several files say of the same work; the first is what the others are compared with.
+
+    `differences` says for each of the others how its measurement was set up differently.
+    """
 
     names: tuple[str, ...]
     benchmark: str
     ratios: tuple[Ratio, ...]
     warnings: tuple[str, ...]
+    differences: tuple[str, ...] = ()
 
     def rows(self) -> list[list[str]]:
         """A table: every figure in all files, then the ratios to the first."""
@@ -72,6 +76,7 @@ class Comparison:
                 }
                 for ratio in self.ratios
             ],
+            "differences": list(self.differences),
             "warnings": list(self.warnings),
         }
 
@@ -86,11 +91,13 @@ def compare_files(paths: Sequence[str]) -> Comparison:
     ratios = tuple(_ratios(results))
     if not ratios:
         raise BadInputError(f"{' and '.join(paths)} have no entry in common; measure the same in both.")
+    names = _distinct_names(paths)
     return Comparison(
-        names=_distinct_names(paths),
+        names=names,
         benchmark=str(results[0]["benchmark"]),
         ratios=ratios,
         warnings=tuple(_warnings(paths, results)),
+        differences=tuple(_differences(names, results)),
     )
 
 
@@ -167,6 +174,17 @@ def _warnings(paths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> lis
         if missing:
             warnings.append(f"only one of {paths[0]} and {path} has {', '.join(sorted(missing))}.")
     return warnings
+
+
+def _differences(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> list[str]:
+    first = results[0]["settings"]
+    found = []
+    for name, result in zip(names[1:], results[1:], strict=True):
+        other = result["settings"]
+        told = [f"{key} {first.get(key)} -> {other.get(key)}" for key in _differing(first, other)]
+        if told:
+            found.append(f"{names[0]} -> {name}: {', '.join(told)}")
+    return found
 
 
 def _differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

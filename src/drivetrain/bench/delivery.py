@@ -1,6 +1,7 @@
 """Measures how fast a recipe's data arrive when nobody trains: the feed as it is, and each of its stages."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -12,13 +13,15 @@ from drivetrain.bench.progress import counting
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import BenchResult, Entry, median_of
 from drivetrain.bench.subject import asked_values
-from drivetrain.cluster.replica_group import ALONE
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import Feed, ResidentFeed
+from drivetrain.data.held_once import hold_once
 from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.run.patience import START_TIMEOUT_S
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import set_up_device
 
-__all__ = ["keeps_up", "measure_delivery"]
+__all__ = ["DeliveryMeasurement", "delivery_result", "keeps_up", "measure_delivery"]
 
 _WITHOUT_AUGMENTATION = {
     "augment": False,
@@ -28,47 +31,78 @@ _WITHOUT_AUGMENTATION = {
 _STAGES = {"read_per_second": "reading", "preprocess_per_second": "preprocessing"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryMeasurement:
+    """What the ranks found; it travels by pickle."""
+
+    entries: list[Entry]
+    workload: dict[str, Any]
+    global_batch: int
+    is_resident: bool
+    machine: dict[str, Any]
+
+
 def measure_delivery(
-    resolved: ResolvedRecipe,
-    repetition: Repetition,
-    *,
-    reporter: Reporter,
-    command: str,
-    needed: float | None = None,
-) -> BenchResult:
-    """The feed of a recipe with its augmentation and without; steps are updates."""
-    with set_up_device(resolved.recipe, ALONE) as device:
-        own = prepare_delivery(resolved, resolved.recipe, device=device)
-        plain_recipe = resolved.recipe.model_copy(update=_WITHOUT_AUGMENTATION)
+    resolved: ResolvedRecipe, repetition: Repetition, *, reporter: Reporter, group: ReplicaGroup = ALONE
+) -> DeliveryMeasurement:
+    """The feeds of a recipe's replicas, with its augmentation and without; steps are updates."""
+    group.set_timeout(START_TIMEOUT_S)
+    with set_up_device(resolved.recipe, group) as device:
+        own = prepare_delivery(resolved, resolved.recipe, device=device, group=group)
+        hold_once(own.data, group=group)
         variants = {"data without augmentation": own}
         if own.changes_samples:
-            plain = prepare_delivery(resolved, plain_recipe, device=device)
+            plain_recipe = resolved.recipe.model_copy(update=_WITHOUT_AUGMENTATION)
+            plain = prepare_delivery(resolved, plain_recipe, device=device, group=group)
+            hold_once(plain.data, group=group)
             variants = {"data with augmentation": own, "data without augmentation": plain}
         reporter.start_progress("bench data", done=0, total=repetition.total * len(variants))
-        entries, placement = [], "stream"
+        entries, is_resident = [], False
         for number, (name, delivery) in enumerate(variants.items()):
             show = counting(reporter, done=number * repetition.total, what=name)
             entry, is_resident = _measure(delivery, name, repetition, show)
             entries.append(entry)
-            placement = "resident" if is_resident else placement
         reporter.stop_progress()
-        return BenchResult(
-            benchmark="data",
-            command=command,
-            machine=describe_machine(str(device.torch_device)),
-            workload=_workload(own),
-            settings={
-                "placement": placement,
-                "num_workers": resolved.recipe.num_workers,
-                "global_batch_size": own.plan.batch.global_batch,
-                "steps": repetition.steps,
-                "repeats": repetition.repeats,
-                **({} if needed is None else {"needed_images_per_second": needed}),
-            },
-            recipe=asked_values(resolved.recipe),
+        return DeliveryMeasurement(
             entries=entries,
-            notes=["images/s: the feed as `train` has it; stages: one after the other in this process"],
+            workload=_workload(own),
+            global_batch=own.plan.batch.global_batch,
+            is_resident=is_resident,
+            machine=describe_machine(str(device.torch_device)),
         )
+
+
+def delivery_result(
+    resolved: ResolvedRecipe,
+    measured: DeliveryMeasurement,
+    repetition: Repetition,
+    *,
+    command: str,
+    needed: float | None = None,
+) -> BenchResult:
+    """The figures of a feed, and everything that is needed to make them again."""
+    return BenchResult(
+        benchmark="data",
+        command=command,
+        machine=measured.machine,
+        workload=measured.workload,
+        settings={
+            "placement": "resident" if measured.is_resident else "stream",
+            "num_workers": resolved.recipe.num_workers,
+            "replicas": resolved.recipe.replicas,
+            "global_batch_size": measured.global_batch,
+            "warmup_steps": repetition.warmup_steps,
+            "steps": repetition.steps,
+            "repeats": repetition.repeats,
+            **({} if needed is None else {"needed_images_per_second": needed}),
+        },
+        recipe=asked_values(resolved.recipe),
+        entries=measured.entries,
+        notes=[
+            "images/s: the feeds of all replicas as `train` has them; stages: one after the other in the "
+            "process of each replica, all replicas together"
+        ],
+    )
 
 
 def _workload(delivery: Delivery) -> dict[str, Any]:
@@ -93,7 +127,8 @@ def _measure(
         ]
     finally:
         feed.close()
-    stages = stage_speeds(delivery, repetition.steps)
+    of_ranks = delivery.group.gather(stage_speeds(delivery, repetition.steps))
+    stages = {stage: sum(speeds[stage] for speeds in of_ranks) for stage in of_ranks[0]}
     figures = {"images_per_second": median_of(repeats, "images_per_second"), **stages}
     return Entry(name=name, figures=figures, repeats=repeats), isinstance(feed, ResidentFeed)
 
@@ -101,15 +136,17 @@ def _measure(
 def _deliver(
     feed: Feed, delivery: Delivery, updates: Iterator[int], *, steps: int, show: Callable[[], None]
 ) -> float:
-    """Images per second over some updates, whose batches nobody looks at."""
+    """Images per second over some updates, whose batches nobody looks at; the slowest replica counts."""
     delivery.device.synchronise()
+    delivery.group.barrier()
     started_s = perf_counter()
     for _ in range(steps):
         for _batch in feed.micro_batches(next(updates)):
             pass
         show()
     delivery.device.synchronise()
-    return steps * delivery.order.global_batch / (perf_counter() - started_s)
+    longest_s: float = max(delivery.group.gather(perf_counter() - started_s))
+    return steps * delivery.order.global_batch / longest_s
 
 
 def keeps_up(result: BenchResult, *, needed: float) -> str:
@@ -122,5 +159,5 @@ def keeps_up(result: BenchResult, *, needed: float) -> str:
     slowest = min(stages, key=stages.__getitem__)
     return (
         f"the feed does not keep up: it delivers {speed:.6g} images/s, {needed:g} are needed; {slowest} is "
-        f"the slowest stage, {stages[slowest]:.6g} images/s in one process (see --num-workers)."
+        f"the slowest stage, {stages[slowest]:.6g} images/s without loader workers (see --num-workers)."
     )

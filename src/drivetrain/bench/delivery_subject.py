@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from drivetrain.cluster.devices import Device
+from drivetrain.cluster.rank_groups import split_ranks
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.augment.at_decode import augments_at_decode
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.feed import Feed
@@ -23,7 +25,7 @@ __all__ = ["Delivery", "prepare_delivery"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """The data of a recipe, and all that its feed is made of."""
+    """The data of a recipe, and all that the feed of one of its replicas is made of."""
 
     recipe: Recipe
     data: DataSplits
@@ -32,6 +34,7 @@ class Delivery:
     augmentation: AnyAugmentation | None
     order: SampleOrder
     device: Device
+    group: ReplicaGroup = ALONE
 
     @property
     def changes_samples(self) -> bool:
@@ -39,7 +42,7 @@ class Delivery:
         return self.augmentation is not None or augments_at_decode(self.data.train)
 
     def feed(self) -> Feed:
-        """The feed that `train` would have."""
+        """The feed that `train` would have; a collective."""
         return training_feed(
             self.recipe,
             data=self.data,
@@ -48,12 +51,15 @@ class Delivery:
             augmentation=self.augmentation,
             micro_batch_size=self.plan.batch.micro,
             device=self.device,
+            groups=split_ranks(self.group, devices_per_replica=1),
         )[0]
 
 
-def prepare_delivery(resolved: ResolvedRecipe, recipe: Recipe, *, device: Device) -> Delivery:
-    """Opens the data of a recipe, for one replica."""
-    recipe = recipe.model_copy(update={"replicas": 1, "max_updates": None})
+def prepare_delivery(
+    resolved: ResolvedRecipe, recipe: Recipe, *, device: Device, group: ReplicaGroup = ALONE
+) -> Delivery:
+    """Opens the data of a recipe, for one of the replicas in `group`."""
+    recipe = recipe.model_copy(update={"max_updates": None})
     data = open_data(recipe)
     check_task_options(Given(recipe, resolved.origins), task=data.spec.task)
     plan = plan_training(recipe, samples=len(data.train))
@@ -66,4 +72,5 @@ def prepare_delivery(resolved: ResolvedRecipe, recipe: Recipe, *, device: Device
         augmentation=augmentation_of(recipe, data, preprocess),
         order=sample_order(recipe, data=data, plan=plan),
         device=device,
+        group=group,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.micro_batch import MicroBatch, Parcel
 from drivetrain.data.order import SampleOrder, replica_slots
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source
@@ -41,6 +41,14 @@ class DeviceFeed:
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:  # noqa: ARG002
         """As many as any update has; they are the same in all of them."""
+        return iter(self._batches)
+
+    def collect(self, update: int) -> Parcel:  # noqa: ARG002
+        """Nothing has to be brought: the batches lie where they are used."""
+        return Parcel.of(())
+
+    def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:  # noqa: ARG002
+        """The same micro-batches again."""
         return iter(self._batches)
 
     def close(self) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.info import dataset_task
-from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.source import DataSpec, DataSplits, Source
+from drivetrain.data.tile_source import UniformSource
 from drivetrain.models.registry import model_task
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.load import ResolvedRecipe
 
-__all__ = ["GeneratedSource", "generated_data", "generated_spec"]
+__all__ = ["GeneratedMasks", "GeneratedSource", "generated_data", "generated_spec", "noise_images"]
 
 _OFFSETS = 4096
 
@@ -24,24 +25,52 @@ class GeneratedSource:
 
     spec: DataSpec
     samples: int
-    label_channels: int = 1
 
     def __len__(self) -> int:
         return self.samples
 
     def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples at `indices`."""
-        spec = self.spec
-        shape = (spec.height, spec.width, spec.channels)
-        images = np.empty((len(indices), *shape), dtype=np.uint8)
-        noise = _noise(images[0].size if len(images) else 0)
-        for image, index in zip(images, indices.tolist(), strict=True):
-            first = index * 31 % _OFFSETS
-            image[...] = noise[first : first + image.size].reshape(shape)
-        if spec.task == "classification":
-            return images, indices % spec.num_classes
-        classes = images[..., :1] % np.uint8(spec.num_classes)
-        return images, np.repeat(classes, self.label_channels, axis=-1)
+        return noise_images(self.spec, indices), indices % self.spec.num_classes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedMasks:
+    """Noise with a class for each pixel."""
+
+    spec: DataSpec
+    samples: int
+    label_channels: int = 1
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def name(self, index: int) -> str:
+        """What a message calls the image."""
+        return f"noise {index}"
+
+    def size(self, index: int) -> tuple[int, int]:  # noqa: ARG002
+        """Height and width, the same for all."""
+        return self.spec.height, self.spec.width
+
+    def whole(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The image and its mask."""
+        image = _noise_image(self.spec, index)
+        classes = image[..., :1] % np.uint8(self.spec.num_classes)
+        return image, np.repeat(classes, self.label_channels, axis=-1)
+
+
+def noise_images(spec: DataSpec, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Images (samples, height, width, channels) of a data set's shape."""
+    return np.stack([_noise_image(spec, index) for index in indices.tolist()])
+
+
+def _noise_image(spec: DataSpec, index: int) -> NDArray[np.uint8]:
+    """A view; the noise itself is not to be written to."""
+    shape = (spec.height, spec.width, spec.channels)
+    values = spec.height * spec.width * spec.channels
+    first = index * 31 % _OFFSETS
+    return _noise(values)[first : first + values].reshape(shape)
 
 
 @lru_cache(maxsize=2)
@@ -69,6 +98,8 @@ def generated_spec(resolved: ResolvedRecipe) -> DataSpec:
 def generated_data(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
     """Training samples in place of a recipe's own."""
     spec = generated_spec(resolved)
-    label_channels = 2 if resolved.recipe.border_weight and spec.task == "segmentation" else 1
-    source = GeneratedSource(spec=spec, samples=samples, label_channels=label_channels)
+    source: Source = GeneratedSource(spec=spec, samples=samples)
+    if spec.task == "segmentation":
+        label_channels = 2 if resolved.recipe.border_weight else 1
+        source = UniformSource(GeneratedMasks(spec=spec, samples=samples, label_channels=label_channels))
     return DataSplits(train=source, validation=None, test=None, spec=spec)

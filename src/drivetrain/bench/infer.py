@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.bench.clock import StepClock
-from drivetrain.bench.generated import GeneratedSource, generated_spec
+from drivetrain.bench.generated import generated_spec, noise_images
 from drivetrain.bench.machine import describe_machine
 from drivetrain.bench.peak import measure_peak
 from drivetrain.bench.progress import counting
@@ -58,8 +58,7 @@ class _Model:
 
     def images(self, batch: int) -> Tensor:
         """A batch of noise on the device, ready for the model."""
-        source = GeneratedSource(spec=self.preprocess.spec, samples=batch)
-        stored = torch.from_numpy(source.fetch(np.arange(batch, dtype=np.int64))[0])
+        stored = torch.from_numpy(noise_images(self.preprocess.spec, np.arange(batch, dtype=np.int64)))
         prepared = self.preprocess(channels_last_view(stored.to(self.device.torch_device)))
         return prepared.contiguous(memory_format=torch.channels_last)
 
@@ -71,12 +70,13 @@ def measure_inference(
     recipe = resolved.recipe
     with set_up_device(recipe, ALONE) as device:
         subject = _open(resolved, settings, device=device, reporter=reporter)
+        compiles = recipe.compile == "on" or (recipe.compile == "auto" and not device.is_cpu)
         forward = build_inference(
-            subject.model,
-            precision=subject.precision,
-            compiles=recipe.compile != "off",
-            folds=settings.folds,
+            subject.model, precision=subject.precision, compiles=compiles, folds=settings.folds
         )
+        # On CUDA, what is compiled is also recorded once and replayed.
+        is_captured = compiles and device.torch_device.type == "cuda"
+        states = {"compiled": "yes" if compiles else "no", "captured": "yes" if is_captured else "no"}
         flops = _flops(subject)
         measured = _measure(forward, subject, settings, reporter)
         peak = measure_peak(device, dtype=subject.precision.compute_dtype)
@@ -87,9 +87,18 @@ def measure_inference(
             workload=_workload(recipe, subject.preprocess),
             settings=_settings(recipe, settings, subject.precision),
             recipe=asked_values(recipe),
-            entries=[_entry(*found, flops=flops, peak_tflops=peak.tflops) for found in measured],
+            entries=[
+                _entry(*found, flops=flops, peak_tflops=peak.tflops, states=states) for found in measured
+            ],
             peak=peak.to_json(),
-            notes=["from prepared images on the device to logits there; peak memory is of the whole process"],
+            notes=[
+                "from prepared images on the device to logits there; peak memory is of the whole process",
+                *(
+                    ["compile auto: an accelerator compiles, a CPU does not"]
+                    if recipe.compile == "auto"
+                    else []
+                ),
+            ],
         )
 
 
@@ -168,7 +177,13 @@ def _waited(forward: Forward, images: Tensor, device: Device, repetition: Repeti
 
 
 def _entry(
-    batch: int, repeats: list[dict[str, Any]], memory: int, *, flops: int, peak_tflops: float
+    batch: int,
+    repeats: list[dict[str, Any]],
+    memory: int,
+    *,
+    flops: int,
+    peak_tflops: float,
+    states: dict[str, str],
 ) -> Entry:
     speed = median_of(repeats, "images_per_second")
     tflops = flops * speed / 1e12
@@ -180,7 +195,7 @@ def _entry(
         "tflops": tflops,
         "fraction_of_peak": tflops / peak_tflops,
     }
-    return Entry(name=f"infer batch {batch}", figures=figures, repeats=repeats)
+    return Entry(name=f"infer batch {batch}", figures=figures, repeats=repeats, states=states)
 
 
 def _workload(recipe: Recipe, preprocess: Preparation) -> dict[str, Any]:

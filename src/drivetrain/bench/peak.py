@@ -35,7 +35,8 @@ def measure_peak(device: Device, *, dtype: torch.dtype) -> DevicePeak:
     """The best of some large products and copies on a device that does nothing else."""
     kind = "cpu" if device.is_cpu else "other"
     side = _SIDES[kind]
-    matrix = torch.ones(side, side, dtype=dtype, device=device.torch_device)
+    # Of ones, products cost less power than of any real numbers, and some devices run faster then.
+    matrix = torch.randn(side, side, device=device.torch_device).to(dtype)
     product = torch.empty_like(matrix)
     with _products_as_convolutions(device, dtype):
         product_s = _best_s(device, lambda: torch.mm(matrix, matrix, out=product))

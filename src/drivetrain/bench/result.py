@@ -44,11 +44,15 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing that was measured: its medians by the names of `FIGURES`, and every repeat."""
+    """One thing that was measured: its medians by the names of `FIGURES`, and every repeat.
+
+    `states` are words about how it was done, such as whether it was compiled.
+    """
 
     name: str
     figures: Mapping[str, float]
     repeats: Sequence[Mapping[str, Any]] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,12 @@ class BenchResult:
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
         entries = [
-            {"name": entry.name, **entry.figures, "repeats": [dict(repeat) for repeat in entry.repeats]}
+            {
+                "name": entry.name,
+                **entry.figures,
+                **entry.states,
+                "repeats": [dict(repeat) for repeat in entry.repeats],
+            }
             for entry in self.entries
         ]
         parts = {

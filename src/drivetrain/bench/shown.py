@@ -70,11 +70,16 @@ def _columns(result: BenchResult) -> list[str]:
     return [name for name in FIGURES if any(name in entry.figures for entry in result.entries)]
 
 
+def _states(result: BenchResult) -> list[str]:
+    return list(dict.fromkeys(name for entry in result.entries for name in entry.states))
+
+
 def _rows(result: BenchResult) -> list[list[str]]:
-    columns = _columns(result)
-    rows = [["benchmark", *(FIGURES[name].title for name in columns)]]
+    columns, states = _columns(result), _states(result)
+    rows = [["benchmark", *(FIGURES[name].title for name in columns), *states]]
     for entry in result.entries:
-        rows.append([entry.name, *(_cell(name, entry.figures.get(name)) for name in columns)])
+        numbers = (_cell(name, entry.figures.get(name)) for name in columns)
+        rows.append([entry.name, *numbers, *(entry.states.get(name, "-") for name in states)])
     return rows
 
 
@@ -86,12 +91,13 @@ def _as_csv(result: BenchResult) -> str:
     """Plain numbers in the units of the JSON file, a row per entry."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = _columns(result)
+    columns, states = _columns(result), _states(result)
     fixed = {**result.machine, **result.workload, **result.settings}
-    writer.writerow(["name", *columns, *fixed])
+    writer.writerow(["name", *columns, *states, *fixed])
     for entry in result.entries:
-        numbers = [entry.figures.get(name, "") for name in columns]
-        writer.writerow([entry.name, *numbers, *map(_word, fixed.values())])
+        values = [entry.figures.get(name, "") for name in columns]
+        values += [entry.states.get(name, "") for name in states]
+        writer.writerow([entry.name, *values, *map(_word, fixed.values())])
     return text.getvalue()
 
 

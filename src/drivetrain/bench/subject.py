@@ -4,12 +4,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from drivetrain.bench.generated import generated_data
+from drivetrain.bench.idle_fields import IDLE_IN_TRAINING, DataKind
 from drivetrain.bench.repetition import Repetition
 from drivetrain.data.info import dataset_info, is_external_dataset
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
 from drivetrain.plan.batch import batch_of
+from drivetrain.plan.build import plan_training
+from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.check_task import check_task_options
 from drivetrain.recipe.fields import default_values, plain_values
 from drivetrain.recipe.given import Given
@@ -17,22 +20,25 @@ from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["IDLE_FIELDS", "DataKind", "Subject", "WantedData", "asked_values", "prepare_subject"]
+__all__ = ["DataKind", "Subject", "WantedData", "asked_values", "prepare_subject"]
 
-DataKind = Literal["real", "host", "device"]
+# Whether compiling pays is found out by updates whose records are overwritten later.
+_ROOM_TO_COMPARE = 256
 WantedData = Literal["auto", "real", "host", "device"]
-
-IDLE_FIELDS = frozenset({"init_from", "flip_averaging", "profile", "validation_micro_batch_size"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """All that another process needs to measure the training of a recipe."""
+    """All that another process needs to measure the training of a recipe.
+
+    `whole_updates` is how long the training itself would be, which decides whether compiling would pay.
+    """
 
     resolved: ResolvedRecipe
     data_kind: DataKind
     repetition: Repetition
     asked: dict[str, Any]
+    whole_updates: int
     warnings: tuple[str, ...] = ()
 
     @property
@@ -51,14 +57,16 @@ def prepare_subject(
 ) -> tuple[Subject, DataSplits]:
     """The recipe as it is measured, and its data; raises for whatever cannot be done."""
     given = Given(resolved.recipe, resolved.origins)
-    idle = idle_warnings(given, command="bench train", fields=IDLE_FIELDS)
     opened, kind, note = _open(resolved, data)
+    command = "bench train" if kind == "real" else f"bench train --data {kind}"
+    idle = idle_warnings(given, command=command, fields=IDLE_IN_TRAINING[kind])
     changed = replace(resolved, recipe=_as_long(resolved.recipe, repetition, kind=kind))
     subject = Subject(
         resolved=changed,
         data_kind=kind,
         repetition=repetition,
         asked=asked_values(resolved.recipe),
+        whole_updates=_whole_updates(resolved, opened) or repetition.total,
         warnings=(*resolved.warnings, *note, *idle),
     )
     splits = subject.open_data() if opened is None else opened
@@ -90,11 +98,24 @@ def _may_stand_in(resolved: ResolvedRecipe) -> bool:
     return dataset_info(dataset).needs_files
 
 
+def _whole_updates(resolved: ResolvedRecipe, opened: DataSplits | None) -> int:
+    """The updates that `train` would run; 0 where only the data would tell, and they are not there."""
+    try:
+        if opened is None:
+            samples = planned_inputs(resolved.recipe, origins=resolved.origins).samples
+        else:
+            samples = len(opened.train)
+        return plan_training(resolved.recipe, samples=samples).epochs.total_updates
+    except BadInputError:
+        return 0
+
+
 def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recipe:
+    updates = max(repetition.total, _ROOM_TO_COMPARE)
     changes: dict[str, Any] = {
-        "max_updates": repetition.total,
+        "max_updates": updates,
         # An epoch may be a small part of an update.
-        "num_epochs": repetition.total * _global_batch(recipe),
+        "num_epochs": updates * _global_batch(recipe),
         "validation": False,
         "checkpoints": False,
         "logs_per_epoch": "1",
@@ -102,8 +123,8 @@ def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recip
         **dict.fromkeys(("log_every", "steps_per_execution", "evaluate_every", "checkpoint_every")),
     }
     if kind != "real":
-        changes |= {"data_placement": "stream", "weight_updates_per_epoch": None, "class_weights": ()}
-        changes |= {"folds": None, "fold": None, "random_resized_crop": None}
+        changes |= {"data_placement": "stream", "weight_updates_per_epoch": None}
+        changes |= {"folds": None, "fold": None}
     return recipe.model_copy(update=changes)
 
 

@@ -15,17 +15,22 @@ from drivetrain.bench.subject import Subject
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.held_once import hold_once
 from drivetrain.data.slot_feed import SlotFeed
-from drivetrain.data.source import DataSplits
+from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.models.prepare import rebuild_model
+from drivetrain.pipeline.stage_plan import check_cut
 from drivetrain.plan.build import TrainingPlan, plan_training
+from drivetrain.program.capturing import capture_updates
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.layout import stage_count
+from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
+from drivetrain.run.compile_choice import CompileChoice, choose_compile
 from drivetrain.run.patience import START_TIMEOUT_S
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import set_up_device
 
-__all__ = ["TrainMeasurement", "measure_training", "training_result"]
+__all__ = ["TrainMeasurement", "check_stages", "measure_training", "training_result"]
 
 # A backward pass costs about two forward passes: one for the images' gradient, one for the weights'.
 _PASSES_PER_UPDATE = 3
@@ -40,11 +45,20 @@ class TrainMeasurement:
     num_classes: int
     forward_flops: int
     precision: str
+    is_compiled: bool
+    compiling: str
+    capturing: str
     repeats: list[dict[str, Any]]
     peak_memory_bytes: list[int]
     peaks: list[DevicePeak]
     machine: dict[str, Any]
     warnings: list[str]
+
+
+def check_stages(recipe: Recipe, spec: DataSpec) -> None:
+    """Refuses stages that the model cannot be cut into, before any rank is started."""
+    if stage_count(recipe) > 1:
+        check_cut(recipe, rebuild_model(recipe, spec))
 
 
 def measure_training(
@@ -66,7 +80,8 @@ def measure_training(
         program = assembly.program
         try:
             if subject.data_kind == "device":
-                _feed_from_device(assembly, splits, plan)
+                _feed_from_device(assembly, splits, plan, recipe=recipe)
+            choice = _choose_compile(assembly, subject)
             repeats = _train(program, subject, reporter)
         finally:
             program.feed.close()
@@ -80,15 +95,33 @@ def measure_training(
             num_classes=splits.spec.num_classes,
             forward_flops=assembly.totals.flops,
             precision=program.precision.description,
+            is_compiled=program.compiled.is_on,
+            compiling=choice.sentence,
+            capturing=program.capture_status,
             repeats=repeats,
             peak_memory_bytes=memory,
             peaks=peaks,
             machine=describe_machine(str(device.torch_device)),
-            warnings=[*splits.warnings, *assembly.warnings],
+            warnings=[*splits.warnings, *assembly.warnings, *program.compiled.problems],
         )
 
 
-def _feed_from_device(assembly: Assembly, data: DataSplits, plan: TrainingPlan) -> None:
+def _choose_compile(assembly: Assembly, subject: Subject) -> CompileChoice:
+    """As `train` chooses for the whole training."""
+    preprocess = assembly.preprocess
+    choice = choose_compile(
+        subject.recipe,
+        assembly.program,
+        first=0,
+        total=subject.whole_updates,
+        image_shape=(preprocess.channels, preprocess.height, preprocess.width),
+        goes_on=lambda: True,
+    )
+    assert choice is not None, "nobody asks a benchmark to stop"
+    return choice
+
+
+def _feed_from_device(assembly: Assembly, data: DataSplits, plan: TrainingPlan, *, recipe: Recipe) -> None:
     """Puts batches that lie on the device in the place of the feed, where this rank reads data at all."""
     program = assembly.program
     if isinstance(program.feed, SlotFeed):
@@ -103,6 +136,8 @@ def _feed_from_device(assembly: Assembly, data: DataSplits, plan: TrainingPlan) 
         replica=program.groups.replicas.rank,
         replicas=program.groups.replicas.size,
     )
+    # What was to be captured took its samples from the other feed.
+    capture_updates(program, recipe)
 
 
 def _train(program: TrainingProgram, subject: Subject, reporter: Reporter) -> list[dict[str, Any]]:
@@ -154,6 +189,14 @@ def _shown(reporter: Reporter, what: str) -> Callable[[int], None]:
     return show
 
 
+def _states(measured: TrainMeasurement) -> dict[str, str]:
+    """What the table says of how the updates ran."""
+    return {
+        "compiled": "yes" if measured.is_compiled else "no",
+        "captured": "yes" if measured.capturing == "captured" else "no",
+    }
+
+
 def training_result(subject: Subject, measured: TrainMeasurement, *, command: str) -> BenchResult:
     """The figures of a training, and everything that is needed to make them again."""
     recipe = subject.recipe
@@ -194,7 +237,7 @@ def training_result(subject: Subject, measured: TrainMeasurement, *, command: st
             "repeats": subject.repetition.repeats,
         },
         recipe=subject.asked,
-        entries=[Entry(name="train", figures=figures, repeats=measured.repeats)],
+        entries=[Entry(name="train", figures=figures, repeats=measured.repeats, states=_states(measured))],
         peak={
             "dtype": measured.peaks[0].dtype,
             "tflops": peak_tflops,
@@ -202,6 +245,8 @@ def training_result(subject: Subject, measured: TrainMeasurement, *, command: st
             "devices": len(measured.peaks),
         },
         notes=[
-            f"FLOPs of an update: {_PASSES_PER_UPDATE} forward passes, {measured.forward_flops} per image"
+            measured.compiling,
+            f"updates {measured.capturing}",
+            f"FLOPs of an update: {_PASSES_PER_UPDATE} forward passes, {measured.forward_flops} per image",
         ],
     )

@@ -4,30 +4,30 @@ import argparse
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drivetrain.bench.idle_fields import IDLE_IN_DELIVERY, IDLE_IN_INFERENCE
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.shown import check_output, result_lines, write_result
-from drivetrain.bench.subject import IDLE_FIELDS, WantedData, prepare_subject
+from drivetrain.bench.subject import WantedData, prepare_subject
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
 from drivetrain.cli.switch import add_switch
 from drivetrain.cluster.environment import find_place
-from drivetrain.cluster.launched_rank import launched_rank
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.fields import option_name
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
-from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
 from drivetrain.run.directory import open_run
 
 if TYPE_CHECKING:
     from drivetrain.bench.result import BenchResult
-    from drivetrain.bench.train import TrainMeasurement
     from drivetrain.run.reporter import Reporter
 
 _DATA_KINDS = ("auto", "real", "host", "device")
@@ -122,26 +122,26 @@ def bench_training(
     place = find_place(os.environ)
     resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
     subject, splits = prepare_subject(resolved, data=data, repetition=repetition)
-    from drivetrain.bench.train import measure_training, training_result
-    from drivetrain.bench.train_ranks import launch_measurement, measure_as_rank
+    from drivetrain.bench.ranks import measure_on_ranks
+    from drivetrain.bench.train import check_stages, measure_training, training_result
     from drivetrain.run.reporter import Reporter
 
-    measured: TrainMeasurement
     with Reporter(
         verbosity=resolved.recipe.verbosity, quiet=place is not None and place.rank > 0
     ) as reporter:
         for warning in subject.warnings:
             reporter.warn(warning)
-        if place is not None:
-            with launched_rank(place):
-                measured = measure_as_rank(place, subject)
-        elif rank_count(resolved.recipe) > 1:
-            spec = splits.spec
-            # Ranks open the data by themselves.
-            del splits
-            measured = launch_measurement(subject, spec=spec)
-        else:
-            measured = measure_training(subject, reporter=reporter, data=splits)
+        check_stages(subject.recipe, splits.spec)
+        # Ranks open the data by themselves.
+        data_here = splits if place is None and rank_count(subject.recipe) == 1 else None
+        del splits
+        measured = measure_on_ranks(
+            partial(measure_training, subject, data=data_here),
+            recipe=subject.recipe,
+            devices_per_replica=devices_per_replica(subject.recipe),
+            place=place,
+            reporter=reporter,
+        )
         if place is None or place.rank == 0:
             for warning in measured.warnings:
                 reporter.warn(warning)
@@ -167,7 +167,9 @@ def _infer(args: argparse.Namespace) -> int:
         checkpoint=args.checkpoint,
     )
     with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
-        for warning in resolved.warnings:
+        given = Given(resolved.recipe, resolved.origins)
+        idle = idle_warnings(given, command="bench infer", fields=IDLE_IN_INFERENCE)
+        for warning in (*resolved.warnings, *idle):
             reporter.warn(warning)
         result = measure_inference(resolved, settings, reporter=reporter, command=_command("infer", args))
         _finish(result, path, reporter)
@@ -198,20 +200,36 @@ def _data(args: argparse.Namespace) -> int:
     path = check_output(args.output)
     if args.needed is not None and not args.needed > 0:
         raise BadInputError(f"--needed {args.needed:g} must be more than 0; --needed 500 works.")
-    resolved = recipe_from_args(args)
-    from drivetrain.bench.delivery import keeps_up, measure_delivery
+    place = find_place(os.environ)
+    resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
+    if place is not None and stage_count(resolved.recipe) > 1:
+        raise BadInputError(
+            f"bench data has one rank for each replica, but here {stage_count(resolved.recipe)} stages "
+            f"share the ranks that {place.launcher} started; --stages 1 works."
+        )
+    from drivetrain.bench.delivery import delivery_result, keeps_up, measure_delivery
+    from drivetrain.bench.ranks import measure_on_ranks
     from drivetrain.run.reporter import Reporter
 
-    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
+    quiet = place is not None and place.rank > 0
+    with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         given = Given(resolved.recipe, resolved.origins)
-        for warning in (*resolved.warnings, *idle_warnings(given, command="bench data", fields=IDLE_FIELDS)):
+        idle = idle_warnings(given, command="bench data", fields=IDLE_IN_DELIVERY)
+        for warning in (*resolved.warnings, *idle):
             reporter.warn(warning)
-        result = measure_delivery(
-            resolved, repetition, reporter=reporter, command=_command("data", args), needed=args.needed
+        measured = measure_on_ranks(
+            partial(measure_delivery, resolved, repetition),
+            recipe=resolved.recipe,
+            devices_per_replica=1,
+            place=place,
+            reporter=reporter,
         )
-        _finish(result, path, reporter)
-        if args.needed is not None:
-            reporter.result(keeps_up(result, needed=args.needed))
+        if not quiet:
+            command = _command("data", args)
+            result = delivery_result(resolved, measured, repetition, command=command, needed=args.needed)
+            _finish(result, path, reporter)
+            if args.needed is not None:
+                reporter.result(keeps_up(result, needed=args.needed))
     return 0
 
 
@@ -229,7 +247,7 @@ def _compare(args: argparse.Namespace) -> int:
     with Reporter() as reporter:
         for warning in comparison.warnings:
             reporter.warn(warning)
-        for line in text_table(comparison.rows()):
+        for line in (*text_table(comparison.rows()), *comparison.differences):
             reporter.result(line)
         assert picture is not None
         draw_comparison(comparison, picture)

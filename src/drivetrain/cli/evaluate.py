@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from drivetrain.cli.switch import add_switch
+from drivetrain.cli.switch import add_compile, add_switch
 from drivetrain.run.directory import open_run
 
 
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="segmentation: how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
+    add_compile(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
             device=args.device,
             flips=args.flips,
             tile_overlap=args.tile_overlap,
+            compiles=args.compile,
         )
         if args.json:
             sys.stdout.write(json.dumps({"evaluations": rows}, indent=2) + "\n")

@@ -137,7 +137,13 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
             if field_note(field).group == group:
                 add_field_option(section, field, help_text=_help_text(field))
     for alias, target in ALIASES.items():
-        add_field_option(parser, target.field, dest=alias, help_text=argparse.SUPPRESS)
+        add_field_option(
+            parser,
+            target.field,
+            dest=alias,
+            help_text=argparse.SUPPRESS,
+            is_switch=target.switch is not None,
+        )
 
 
 def add_field_option(
@@ -147,11 +153,12 @@ def add_field_option(
     help_text: str,
     dest: str | None = None,
     model: type[BaseModel] = Recipe,
+    is_switch: bool = False,
 ) -> None:
     """One field as an option; `dest` gives it another name. Values stay text until the recipe is resolved."""
     info = model.model_fields[field]
     arity: dict[str, Any] = {"switch": {"nargs": "?", "const": "true"}, "several": {"nargs": "+"}}.get(
-        kind_of(info), {}
+        "switch" if is_switch else kind_of(info), {}
     )
     container.add_argument(
         option_name(dest or field),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drivetrain.cli.switch import add_switch
+from drivetrain.cli.switch import add_compile, add_switch
 from drivetrain.run.directory import open_run
 
 _SHOWN_ROWS = 20
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, or an update's number"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
+    add_compile(parser)
     _add_mask_arguments(parser.add_argument_group("masks", "for runs whose task is segmentation"))
 
 
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
             formats=formats,
             checkpoint=args.checkpoint,
             device=args.device,
+            compiles=args.compile,
             masks=MaskSettings(
                 mask_format=args.mask_format,
                 probabilities=args.probabilities,

@@ -10,6 +10,16 @@ def add_switch(container: argparse._ActionsContainer, option: str, help_text: st
     container.add_argument(option, nargs="?", const=True, type=_switch, metavar="BOOL", help=help_text)
 
 
+def add_compile(container: argparse._ActionsContainer) -> None:
+    """How a trained model runs over many images."""
+    container.add_argument(
+        "--compile",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="compile the model first; auto: where the images left take longer than that would save",
+    )
+
+
 def _switch(text: str) -> bool:
     if text.lower() not in _TRUTHS:
         raise argparse.ArgumentTypeError(f"'{text}' is neither True nor False")

@@ -72,6 +72,20 @@ class Device:
             make_half_safe(str(kind).removeprefix("torch."))
 
     @property
+    def has_half_partials(self) -> bool:
+        """Whether products of 16-bit numbers can be added up in 16 bits."""
+        return self.torch_device.type == "cuda"
+
+    def set_half_partials(self, allowed: bool) -> None:
+        """How this process's products of 16-bit numbers are added up, where the device leaves a choice."""
+        if not self.has_half_partials:
+            return
+        settings = torch.backends.cuda.matmul
+        settings.allow_fp16_accumulation = allowed
+        settings.allow_fp16_reduced_precision_reduction = allowed
+        settings.allow_bf16_reduced_precision_reduction = allowed
+
+    @property
     def hardware(self) -> str | None:
         """What tells this device from all others, where it says so; processes count devices from 0 each."""
         properties = getattr(self._module, "get_device_properties", lambda _: None)(self.torch_device)

@@ -1,6 +1,6 @@
 """Batches as the host prepares them, and the form in which they travel to the device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from drivetrain.data.augment.at_decode import fetch_for_training
 from drivetrain.data.augment.chain import AnyAugmentation, Drawn
+from drivetrain.data.batch_preparation import PrepareBatch
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source, require_labels
 
@@ -39,6 +40,19 @@ class HostBatch:
     def to(self, device: torch.device) -> Self:
         """The same batch on the device; the host does not wait for the copy."""
         return self._with_all(lambda part: part.to(device, non_blocking=True))
+
+    @property
+    def parts(self) -> tuple[Tensor | None, ...]:
+        """All tensors, in a fixed order."""
+        return self.images, self.labels, self.weights, self.draws, self.mix
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Tensor | None]) -> Self:
+        """The batch of such `parts`."""
+        images, labels, *optional = parts
+        assert images is not None
+        assert labels is not None
+        return cls(images, labels, *optional)
 
     def _with_all(self, change: Callable[[Tensor], Tensor]) -> Self:
         optional = (self.weights, self.draws, self.mix)
@@ -74,10 +88,15 @@ class HostPreparation:
         samples = fetch_for_training(self.source, drawn.indices, passes=drawn.passes)
         return self._batch(samples, weights=weights, drawn=drawn)
 
-    def on_device(self, batch: HostBatch) -> tuple[Tensor, Tensor]:
-        """Images and labels, after what the device still has to do to those that arrived."""
+    def on_device(self, batch: HostBatch, *, prepare: PrepareBatch | None = None) -> tuple[Tensor, Tensor]:
+        """Images and labels, after what the device still has to do to those that arrived.
+
+        `prepare` does the same as the host would, in another way.
+        """
         if self.travel == "preprocessed":
             return channels_last_view(batch.images), batch.labels
+        if prepare is not None:
+            return prepare(channels_last_view(batch.images), batch.labels, batch.draws, batch.mix)
         return self._prepared(batch.images, batch.labels, draws=batch.draws, mix=batch.mix)
 
     def _batch(

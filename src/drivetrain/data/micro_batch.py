@@ -1,8 +1,8 @@
 """What a feed hands to the training program."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -46,4 +46,43 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """Ends loader workers and lets go of the data."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """All that a feed has for one update, as tensors on the device.
+
+    `there` says which of the parts that an update may have this one has. Micro-batches of parcels with the
+    same parts are made by the very same operations on tensors of the same shapes, so that those of one can be
+    recorded and repeated with the contents of another.
+    """
+
+    tensors: tuple[Tensor, ...]
+    there: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Tensor | None]) -> Self:
+        """The parcel of some parts, of which some are missing."""
+        return cls(
+            tuple(part for part in parts if part is not None), tuple(part is not None for part in parts)
+        )
+
+    @property
+    def parts(self) -> list[Tensor | None]:
+        """The tensors with the missing ones in their places."""
+        tensors = iter(self.tensors)
+        return [next(tensors) if is_there else None for is_there in self.there]
+
+
+@runtime_checkable
+class ParcelFeed(Feed, Protocol):
+    """A feed that can hand over an update before it is prepared."""
+
+    def collect(self, update: int) -> Parcel:
+        """What the update takes; nothing in it is overwritten later."""
+        ...
+
+    def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:
+        """The parcel's micro-batches, made on the device alone."""
         ...

@@ -11,17 +11,19 @@ from torch import Tensor
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.augment.chain import AnyAugmentation
-from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
+from drivetrain.data.batch_preparation import compilable_preparation
+from drivetrain.data.micro_batch import MicroBatch, Parcel, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, replica_slots, without_padding
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.resident_data import ResidentData
 from drivetrain.data.source import Source
 
 _MOST_INDICES_PER_BLOCK = 2**22
+_FEWEST_UPDATES_PER_BLOCK = 64
 
 
 class ResidentFeed:
-    """Feeds one replica from resident data; the order of a whole epoch moves to the device at once."""
+    """Feeds one replica from resident data; the order of many updates moves to the device at once."""
 
     def __init__(
         self,
@@ -39,8 +41,8 @@ class ResidentFeed:
         self.data_seconds = 0.0
         self.transfer_seconds = 0.0
         self._order = order
-        self._preprocess = preprocess
         self._augmentation = augmentation
+        self.prepare = compilable_preparation(preprocess, augmentation)
         self._usable = order.usable()
         self._device = device
         slots = replica_slots(
@@ -54,7 +56,7 @@ class ResidentFeed:
         self._slots = torch.from_numpy(slots).to(device).unbind(0)
         self._block = range(0)
         self._rows = torch.empty(0)
-        self._weights: dict[int, tuple[Tensor, ...]] = {}
+        self._weights: dict[int, Tensor] = {}
         self._draws: Tensor | None = None
         self._mix: Tensor | None = None
         started = perf_counter()
@@ -64,27 +66,42 @@ class ResidentFeed:
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:
         """The micro-batches of an update: one gather, then views of it."""
         started = perf_counter()
+        for batch in self.unpack(self.collect(update)):
+            self.data_seconds += perf_counter() - started
+            yield batch
+            started = perf_counter()
+
+    def collect(self, update: int) -> Parcel:
+        """Which samples the update takes, and what chance decided for them."""
         if update not in self._block:
             self._load_block(update)
         place = update - self._block.start
-        rows = self._rows[place]
+        draws = None if self._draws is None else self._draws[place]
+        mix = None if self._mix is None else self._mix[place]
+        return Parcel.of([self._rows[place], draws, mix, self._weights.get(update)])
+
+    def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:
+        """The update's micro-batches: one gather, then views of it."""
+        rows, draws, mix, weights = parcel.parts
+        assert rows is not None
         pixels, labels = self._data.take(rows)
         images = pixels.view(self._images_shape).unbind(0)
         labels_of = labels.view(*self._images_shape[:2], *labels.shape[1:]).unbind(0)
-        weights = self._weights.get(update)
         for index, slots in enumerate(self._slots):
-            mix = None if self._mix is None else self._mix[place, index]
-            prepared = self._prepared(images[index], labels_of[index], place=(place, index), mix=mix)
-            batch = make_micro_batch(
+            own_mix = None if mix is None else mix[index]
+            prepared = self._prepared(
+                images[index],
+                labels_of[index],
+                draws=None if draws is None else draws[index],
+                mix=own_mix,
+            )
+            yield make_micro_batch(
                 prepared[0],
                 labels=prepared[1],
                 weights=None if weights is None else weights[index],
                 slots=slots,
-                mix=mix,
+                mix=own_mix,
             )
-            self.data_seconds += perf_counter() - started
-            yield batch
-            started = perf_counter()
 
     def close(self) -> None:
         """Lets go of the device's memory."""
@@ -93,27 +110,19 @@ class ResidentFeed:
         del self._data
 
     def _prepared(
-        self, rows: Tensor, labels: Tensor, *, place: tuple[int, int], mix: Tensor | None
+        self, rows: Tensor, labels: Tensor, *, draws: Tensor | None, mix: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        images = self._data.as_images(rows)
-        if self._augmentation is None:
-            return self._preprocess.both(images, labels)
-        assert self._draws is not None, "the block has no draws"
-        return self._augmentation.prepare(
-            images, labels, preprocess=self._preprocess, draws=self._draws[place], mix=mix
-        )
+        return self.prepare(self._data.as_images(rows), labels, draws, mix)
 
     def _load_block(self, update: int) -> None:
-        """Moves the order of the epoch around `update` to the device."""
+        """Moves the order of the updates around `update` to the device."""
         self._block = self._block_around(update)
         rows = self._order.rows(self._block.start, self._block.stop)
         self._rows = self._to_device(self._drawn(without_padding(rows)[:, self._slots_on_host]))
         self._weights = {}
         for index in np.flatnonzero((rows == PADDING).any(axis=1)).tolist():
             weights = (rows[index, self._slots_on_host] != PADDING).astype(np.float32)
-            self._weights[self._block.start + index] = (
-                self._to_device(weights).view(self._samples_shape).unbind(0)
-            )
+            self._weights[self._block.start + index] = self._to_device(weights).view(self._samples_shape)
 
     def _drawn(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Moves what chance decides for the block to the device; returns all samples that it takes."""
@@ -129,12 +138,12 @@ class ResidentFeed:
         return drawn.indices.reshape(len(samples), -1)
 
     def _block_around(self, update: int) -> range:
+        """An epoch of updates, or some more where epochs are short."""
         order = self._order
-        epoch = order.epoch_of(update)
-        first, stop = (ceil(number * order.updates_per_epoch) for number in (epoch, epoch + 1))
         longest = max(1, _MOST_INDICES_PER_BLOCK // (order.global_batch * self._numbers_per_sample))
-        first += (update - first) // longest * longest
-        return range(first, min(stop, first + longest))
+        length = min(longest, max(_FEWEST_UPDATES_PER_BLOCK, ceil(order.updates_per_epoch)))
+        first = update // length * length
+        return range(first, first + length)
 
     def _to_device(self, values: NDArray[np.int64] | NDArray[np.float32]) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(values))

@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from drivetrain.data.augment.chain import AnyAugmentation
+from drivetrain.data.batch_preparation import compilable_preparation
+from drivetrain.data.copies_aside import CopiesAside
 from drivetrain.data.host_batch import HostBatch, HostPreparation, Travel
 from drivetrain.data.loader import BatchLoader, HostBatches
-from drivetrain.data.micro_batch import MicroBatch, make_micro_batch
+from drivetrain.data.micro_batch import MicroBatch, Parcel, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, micro_batch_slice, replica_slots, without_padding
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import Source
@@ -70,6 +72,7 @@ class StreamFeed:
             travel=_travel(preprocess_on_device=preprocess_on_device, eight_bit_transfer=eight_bit_transfer),
             augmentation=augmentation,
         )
+        self.prepare = compilable_preparation(preprocess, augmentation)
         self._batches = _MicroBatches(
             preparation=self._preparation,
             order=order,
@@ -84,15 +87,33 @@ class StreamFeed:
         self._slots = torch.from_numpy(slots).to(device).unbind(0)
         self._device = device
         self._num_workers = num_workers
+        self._copies = CopiesAside(device)
         self._loader: BatchLoader | None = None
         self._next = (0, 0)
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:
         """The micro-batches of an update as they arrive."""
-        for index, slots in enumerate(self._slots):
-            batch = self._arrived(update, index)
-            images, labels = self._preparation.on_device(batch)
-            yield make_micro_batch(images, labels=labels, weights=batch.weights, slots=slots, mix=batch.mix)
+        for index in range(len(self._slots)):
+            yield self._prepared(self._arrived(update, index), index)
+
+    def collect(self, update: int) -> Parcel:
+        """All of an update, as it travels."""
+        parts = [part for index in range(len(self._slots)) for part in self._arrived(update, index).parts]
+        return Parcel.of(parts)
+
+    def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:
+        """What the device still has to do to a whole update."""
+        parts = parcel.parts
+        per_batch = len(parts) // len(self._slots)
+        for index in range(len(self._slots)):
+            own = parts[index * per_batch : (index + 1) * per_batch]
+            yield self._prepared(HostBatch.of_parts(own), index)
+
+    def _prepared(self, batch: HostBatch, index: int) -> MicroBatch:
+        images, labels = self._preparation.on_device(batch, prepare=self.prepare)
+        return make_micro_batch(
+            images, labels=labels, weights=batch.weights, slots=self._slots[index], mix=batch.mix
+        )
 
     def close(self) -> None:
         """Ends the loader workers."""
@@ -109,7 +130,7 @@ class StreamFeed:
         self._next = (update, index + 1) if index + 1 < len(self._slots) else (update + 1, 0)
         arrived = perf_counter()
         self.data_seconds += arrived - started
-        batch = batch.to(self._device)
+        batch = self._copies.bring(batch)
         self.transfer_seconds += perf_counter() - arrived
         return batch
 

@@ -30,8 +30,12 @@ class FrozenBatchNorm(nn.Module):
             self.register_buffer(name, getattr(original, name))
 
     def forward(self, inputs: Tensor) -> Tensor:
+        # Statistics stay wide where weights are not.
+        weight, bias = (
+            None if part is None else part.to(self.running_mean.dtype) for part in (self.weight, self.bias)
+        )
         return nn.functional.batch_norm(
-            inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            inputs, self.running_mean, self.running_var, weight, bias, False, 0.0, self.eps
         )
 
     def extra_repr(self) -> str:

@@ -7,33 +7,19 @@ that on an accelerator one chunk travels while the other is updated.
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
+from drivetrain.optim.chunks import MOST_CHUNK_BYTES, Chunk, cut_into_chunks, segments_inside
+from drivetrain.optim.update_rule import BuildOptimiser
 from drivetrain.program.flat_parameters import Segment
-from drivetrain.program.gradient_sum import cut_into_buckets
 
 __all__ = ["OffloadedOptimiser"]
 
-_MOST_CHUNK_BYTES = 32 * 2**20
 # Small models have as many chunks at least, or the two buffers would be as large as what they replace.
 _LEAST_CHUNKS = 16
 _NUM_BUFFERS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """A part of the flat weights that is updated at once, and the rule for it."""
-
-    part: slice
-    optimiser: Optimiser
-
-    @property
-    def elements(self) -> int:
-        return int(self.part.stop - self.part.start)
 
 
 class OffloadedOptimiser:
@@ -54,18 +40,23 @@ class OffloadedOptimiser:
         # Built for weights without memory, so that no state is ever allocated on the device.
         outline = values.to("meta")
         if chunk_bytes is None:
-            chunk_bytes = min(_MOST_CHUNK_BYTES, values.nbytes // _LEAST_CHUNKS)
-        chunks = _cut(segments, end=len(values), most=chunk_bytes // values.itemsize)
+            chunk_bytes = min(MOST_CHUNK_BYTES, values.nbytes // _LEAST_CHUNKS)
+        chunks = cut_into_chunks(segments, end=len(values), most=chunk_bytes // values.itemsize)
         self._chunks = [
-            _Chunk(part, build(values=outline[part], segments=_inside(segments, part))) for part in chunks
+            Chunk(part, build(values=outline[part], segments=segments_inside(segments, part)))
+            for part in chunks
         ]
-        names = build(values=outline, segments=segments).states
+        outlines = build(values=outline, segments=segments).states
         is_pinned = values.device.type == "cuda"
         self._states = {
-            name: torch.zeros(len(values), dtype=values.dtype, pin_memory=is_pinned) for name in names
+            name: torch.zeros(len(values), dtype=state.dtype, pin_memory=is_pinned)
+            for name, state in outlines.items()
         }
         longest = max(chunk.elements for chunk in self._chunks)
-        self._buffers = [{name: values.new_empty(longest) for name in names} for _ in range(_NUM_BUFFERS)]
+        self._buffers = [
+            {name: values.new_empty(longest, dtype=state.dtype) for name, state in outlines.items()}
+            for _ in range(_NUM_BUFFERS)
+        ]
         self._streams = _streams(values.device)
 
     @property
@@ -96,7 +87,7 @@ class OffloadedOptimiser:
                     )
 
     @contextmanager
-    def _visiting(self, chunk: _Chunk, index: int) -> Iterator[None]:
+    def _visiting(self, chunk: Chunk, index: int) -> Iterator[None]:
         """The chunk's states are in a buffer on the device."""
         buffers = self._buffers[index % _NUM_BUFFERS]
         visitors = {name: buffer[: chunk.elements] for name, buffer in buffers.items()}
@@ -122,20 +113,6 @@ class OffloadedOptimiser:
 
     def _stream(self, index: int) -> AbstractContextManager[object]:
         return self._streams[index % _NUM_BUFFERS] if self._streams else nullcontext()
-
-
-def _cut(segments: Sequence[Segment], *, end: int, most: int) -> list[slice]:
-    """Chunks at the borders of parameters; one that is larger than `most` elements has its own."""
-    return [slice(bucket.start, bucket.end) for bucket in cut_into_buckets(segments, end=end, most=most)]
-
-
-def _inside(segments: Sequence[Segment], part: slice) -> list[Segment]:
-    """The parameters of a chunk, counted from its start."""
-    return [
-        replace(segment, start=segment.start - part.start)
-        for segment in segments
-        if part.start <= segment.start < part.stop
-    ]
 
 
 def _streams(device: torch.device) -> list[torch.Stream]:

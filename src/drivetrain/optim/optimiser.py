@@ -1,37 +1,38 @@
-"""What every optimiser is: a rule that moves one flat vector of weights."""
+"""The optimiser of a recipe."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from functools import partial
 
 from torch import Tensor
 
 from drivetrain.optim.adam import Adam
 from drivetrain.optim.lars import Lars
+from drivetrain.optim.rounded import RoundedOptimiser
 from drivetrain.optim.sgd import Sgd
+from drivetrain.optim.update_rule import BuildOptimiser, Optimiser
 from drivetrain.program.flat_parameters import Segment
+from drivetrain.program.half_weights import is_half
+from drivetrain.program.randomness import stream_key
 from drivetrain.recipe.schema import Recipe
 
-
-class Optimiser(Protocol):
-    """Moves the weights; its `states` are flat tensors of the same layout, named for checkpoints."""
-
-    @property
-    def states(self) -> dict[str, Tensor]:
-        """By name; whoever writes into them changes the optimiser."""
-
-    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
-        """One weight update in place; `rate` and `update` are on the device, nothing is fetched."""
+__all__ = ["BuildOptimiser", "Optimiser", "build_optimiser"]
 
 
-class BuildOptimiser(Protocol):
-    """Makes the optimiser of a flat vector of weights, or of a part of one."""
+def build_optimiser(
+    recipe: Recipe, *, values: Tensor, segments: Sequence[Segment], skips: Tensor | None = None
+) -> Optimiser:
+    """The optimiser a recipe asks for, for weights laid out like `values`, in which `segments` lie.
 
-    def __call__(self, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:
-        """For weights laid out like `values`, in which `segments` lie."""
+    Where the flag `skips` on the device is set, a step changes nothing.
+    """
+    plain = partial(_plain_optimiser, recipe)
+    if not segments or (not is_half(values.dtype) and skips is None):
+        return plain(values=values, segments=segments)
+    key = stream_key(recipe.seed, "stochastic rounding") if recipe.stochastic_rounding else None
+    return RoundedOptimiser(plain, values=values, segments=segments, key=key, skips=skips)
 
 
-def build_optimiser(recipe: Recipe, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:
-    """The optimiser a recipe asks for, for weights laid out like `values`, in which `segments` lie."""
+def _plain_optimiser(recipe: Recipe, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:
     params = recipe.optimizer_params
     if recipe.optimizer == "sgd":
         return Sgd(values, momentum=params.momentum or 0.0, weight_decay=recipe.weight_decay)

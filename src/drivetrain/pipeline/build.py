@@ -18,6 +18,7 @@ from drivetrain.pipeline.stage_runner import StageRunner
 from drivetrain.pipeline.staged_forward import StagedForward, forward_in_turn
 from drivetrain.pipeline.value_specs import find_specs
 from drivetrain.program.batch_norm import BatchNormOwner
+from drivetrain.program.compilation import Compilable
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.forward import choose_precision
 from drivetrain.program.gradient_sum import GradientSum
@@ -95,10 +96,14 @@ def build_runners(
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
         call: Callable[..., tuple[Tensor, ...]] = module
+        if settings.compiles:
+            call = Compilable(
+                module, what=f"stage {stage}", around=batch_norms.reporting_from_nothing
+            ).switched_on()
         runners[stage] = StageRunner(
             index=stage,
             module=module,
-            call=torch.compile(call, dynamic=False) if settings.compiles else call,
+            call=call,
             precision=choose_precision(recipe, device, of_stage=settings.precision),
             context=context,
             batch_norms=batch_norms,

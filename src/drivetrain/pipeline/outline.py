@@ -13,6 +13,7 @@ from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.program.batch_norm import install_batch_norm_owner
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
+from drivetrain.program.half_weights import halve_weights
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["RunOutline", "outline_run"]
@@ -33,6 +34,8 @@ class RunOutline:
     def as_trained(self, *, counter_dropout: bool = True) -> "RunOutline":
         """The same with the layers of training; dropout may stay what torch makes of it."""
         twin = _without_memory(self.model)
+        if self.recipe.precision == "16.16":
+            halve_weights(twin, getattr(torch, self.recipe.half_type))
         if counter_dropout:
             context = UpdateContext(torch.device("cpu"))
             install_counter_dropout(twin, seed=self.recipe.seed, context=context)

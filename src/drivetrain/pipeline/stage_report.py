@@ -17,6 +17,7 @@ from drivetrain.pipeline.simulator import simulate
 from drivetrain.pipeline.stage_memory import StageMemory
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.pipeline.traffic import messages
+from drivetrain.plan.precision import compute_type
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
 
@@ -58,11 +59,8 @@ def _settings(outline: RunOutline) -> tuple[StageSettings, ...]:
 
 def _compute_dtype(recipe: Recipe, precision: str) -> torch.dtype:
     """The type of products on the device that `--device` names, which need not be here."""
-    if precision == "auto":
-        is_cpu = not torch.accelerator.is_available() if recipe.device == "auto" else recipe.device == "cpu"
-        return torch.float32 if is_cpu else torch.bfloat16
-    half: torch.dtype = getattr(torch, recipe.half_type)
-    return torch.float32 if precision == "32.32" else half
+    named: torch.dtype = getattr(torch, compute_type(recipe, precision))
+    return named
 
 
 def stage_flops(plan: StagePlan, cut: Cut) -> list[int]:

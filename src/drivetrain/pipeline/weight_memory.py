@@ -12,6 +12,7 @@ from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
 from drivetrain.pipeline.live_bytes import LiveBytes
 from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.half_weights import widened
 
 __all__ = ["WeightBytes", "states_and_update_bytes", "weight_bytes"]
 
@@ -77,5 +78,5 @@ def states_and_update_bytes(
         on_device = list(optimiser.states.values())
     known = [values, gradients, rate, update, *optimiser.states.values(), *on_device]
     with LiveBytes(before=known) as live:
-        optimiser.step(values=values, gradients=gradients, rate=rate, update=update)
+        optimiser.step(values=values, gradients=widened(gradients), rate=rate, update=update)
     return sum(state.nbytes for state in on_device), live.peak_bytes

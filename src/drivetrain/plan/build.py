@@ -11,6 +11,7 @@ from drivetrain.plan.batch import BatchArithmetic, batch_of
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
 from drivetrain.plan.inputs import planned_inputs
+from drivetrain.plan.precision import precision_in_words
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
@@ -134,6 +135,7 @@ def plan_to_json(
         "stages": [_whole_model(totals)],
         **report,
         "optimizer": recipe.optimizer,
+        "precision": precision_in_words(recipe),
         "events": {
             "log": training.events.log_updates,
             "validate": float(training.events.evaluate_updates),

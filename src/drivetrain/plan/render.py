@@ -116,4 +116,5 @@ def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
         ("parameters", f"{model['parameters']}, of them trainable {model['trainable']}"),
         ("buffers", str(model["buffers"])),
         ("forward", f"{with_unit(model['flops'])}FLOP per image"),
+        ("precision", plan["precision"]),
     ]

@@ -41,6 +41,8 @@ class BatchNormOwner:
         self.unowned = tuple(unowned)
         self._wide_dtype = wide_dtype
         self._device = device
+        self.can_undo = False
+        self._before: list[Tensor] = []
         if layers:
             self._flatten([layer.running_mean.numel() for layer in layers])
 
@@ -71,6 +73,7 @@ class BatchNormOwner:
     @torch.no_grad()
     def commit(self) -> None:
         """Moves every running statistic by what the micro-batches since the last commit reported."""
+        self._keep()
         num_reports = {len(layer.reported) for layer in self.layers}
         if len(num_reports) == 1 and num_reports != {0}:
             self._move(*self._average_all(num_reports.pop()), self._moved_share)
@@ -101,6 +104,7 @@ class BatchNormOwner:
         """`commit` by the sum of all replicas' `report_sums`; layers that nobody ran stay as they are."""
         if not self.layers:
             return
+        self._keep()
         channels = len(self._means)
         counts, means, variances = torch.split(sums, [len(self.layers), channels, channels])
         ran = counts.clamp(max=1.0)
@@ -111,11 +115,49 @@ class BatchNormOwner:
         torch._foreach_add_(tracked, list(ran.to(tracked[0].dtype).unbind()))
         self.forget()
 
+    @torch.no_grad()
+    def undo_where(self, flag: Tensor) -> None:
+        """Takes the last commit back where a flag on the device is set; `can_undo` must have been set."""
+        if not self.layers:
+            return
+        *statistics, tracked = [
+            torch.where(flag, before, now) for before, now in zip(self._before, self._movable(), strict=True)
+        ]
+        for target, value in zip(self.statistics, statistics, strict=True):
+            target.copy_(value)
+        torch._foreach_copy_([layer.num_batches_tracked for layer in self.layers], list(tracked.unbind()))
+
+    def _keep(self) -> None:
+        if self.can_undo and self.layers:
+            self._before = [tensor.clone() for tensor in self._movable()]
+
+    def _movable(self) -> list[Tensor]:
+        """Everything that a commit changes."""
+        return [*self.statistics, torch.stack([layer.num_batches_tracked for layer in self.layers])]
+
     def forget(self) -> None:
         """Drops what was reported, for a pass that must leave no trace."""
         for layer in self.layers:
             layer.reported.clear()
             layer.kept_moments.clear()
+
+    @contextmanager
+    def reporting_from_nothing(self) -> Iterator[None]:
+        """A pass that finds no report of earlier ones, and leaves none behind where it fails.
+
+        Compiled layers are compiled for what they find, and would be again for every further micro-batch.
+        """
+        earlier = [layer.reported for layer in self.layers]
+        for layer in self.layers:
+            layer.reported = []
+        try:
+            yield
+        except BaseException:
+            for layer, reported in zip(self.layers, earlier, strict=True):
+                layer.reported = reported
+            raise
+        for layer, reported in zip(self.layers, earlier, strict=True):
+            layer.reported = reported + layer.reported
 
     @contextmanager
     def to_be_recomputed(self, key: Hashable) -> Iterator[None]:

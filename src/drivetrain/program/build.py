@@ -2,9 +2,11 @@
 
 1. dropout becomes counter-based; 2. the model, or this rank's stages of it, goes to the device,
 channels_last; 3. batch norms get their owner; 4. parameters become one flat vector; 5. the optimiser takes
-that vector; 6. the passes of an update are made, of the model in one piece or of its stages.
+that vector; 6. the passes of an update are made, of the model in one piece or of its stages; 7. where the
+device can, whole updates are captured.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -30,16 +32,24 @@ from drivetrain.pipeline.build import (
 )
 from drivetrain.pipeline.settings import has_own_precisions
 from drivetrain.pipeline.stage_plan import StagePlan
+from drivetrain.pipeline.stage_runner import StageRunner
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.batch_norm import install_batch_norm_owner
+from drivetrain.program.capturing import capture_updates
+from drivetrain.program.compilable_parts import compilable_parts
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
-from drivetrain.program.forward import Forward, build_forward, choose_precision, in_precision
+from drivetrain.program.float_watch import CAPTURE_OBSTACLE, FloatWatch
+from drivetrain.program.forward import Forward, choose_precision, in_precision
 from drivetrain.program.gradient_sum import GradientSum, pays_to_overlap
+from drivetrain.program.half_weights import halve_weights, is_half
 from drivetrain.program.loss_head import LossHead
+from drivetrain.program.loss_scale import DynamicLossScale
+from drivetrain.program.model_step import ModelStep
 from drivetrain.program.passes import Passes, PlainPasses
+from drivetrain.program.precision_list import install_precision_list
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
@@ -66,6 +76,8 @@ def build_program(
     precision = choose_precision(recipe, device)
     context = UpdateContext(device.torch_device)
     install_counter_dropout(model, seed=recipe.seed, context=context)
+    if is_half(precision.weight_dtype):
+        halve_weights(model, precision.weight_dtype)
     stages = None
     if stage_plan is None:
         model = place_model(model, device)
@@ -79,6 +91,8 @@ def build_program(
         stable=recipe.stable_norm,
         only=None if stages is None else stages.module_names,
     )
+    if recipe.precision_list is not None:
+        install_precision_list(model, recipe.precision_list)
     stages = None if stages is None else stages.cut_again()
     parameters = FlatParameters(
         model, only=None if stages is None else stages.parameter_names, device=device.torch_device
@@ -101,14 +115,23 @@ def build_program(
         overlaps=stages is None and pays_to_overlap(device, parameters.gradients.nbytes),
         model=model,
     )
-    head = LossHead(task=task, loss_scaling=recipe.loss_scaling)
+    static_scale, loss_scale = _loss_scaling(recipe, device)
+    batch_norms.can_undo = loss_scale is not None
+    head = LossHead(
+        task=task, loss_scaling=static_scale, scale=None if loss_scale is None else loss_scale.scale
+    )
     passes: Passes
+    runners: Mapping[int, StageRunner] = {}
     forward = in_precision(model, precision)
     if stages is None:
         passes = PlainPasses(
-            forward=build_forward(recipe, model, precision=precision),
+            step=ModelStep(
+                forward=forward,
+                head=head,
+                batch_norms=batch_norms,
+                loss_dtype=torch.promote_types(parameters.values.dtype, torch.float32),
+            ),
             context=context,
-            head=head,
             batches=batches,
             gradient_sum=gradient_sum,
             device=device,
@@ -135,7 +158,7 @@ def build_program(
         )
         if groups.devices.size > 1 or has_own_precisions(recipe):
             forward = build_forward_only(stages, runners, groups=groups, device=device)
-    return TrainingProgram(
+    program = TrainingProgram(
         model=model,
         passes=passes,
         forward=forward,
@@ -146,27 +169,69 @@ def build_program(
         batch_norms=batch_norms,
         context=context,
         task=task,
-        optimiser=_optimiser(recipe, parameters, stages),
+        optimiser=_optimiser(recipe, parameters, stages, loss_scale),
         learning_rate=plan.learning_rate,
         rules=GradientRules(
-            loss_scaling=recipe.loss_scaling,
+            loss_scaling=static_scale,
             l2_regularization=recipe.l2_regularization,
             clip_norm=recipe.clip_norm,
         ),
         records=UpdateRecords(
-            plan.epochs.total_updates, score=task.metric, device=device.torch_device, dtype=device.wide_dtype
+            plan.epochs.total_updates,
+            score=task.metric,
+            device=device.torch_device,
+            dtype=device.wide_dtype,
+            others=() if loss_scale is None else ("loss_scale", "skipped"),
         ),
         device=device,
         groups=groups,
         gradient_sum=gradient_sum,
         stop_votes=StopVotes(device),
         average=None if recipe.ema is None else WeightAverage(averaged, kept_share=recipe.ema),
+        loss_scale=loss_scale,
+    )
+    program.compiled = compilable_parts(program, runners)
+    if recipe.compile == "on" and stages is None:
+        program.compiled.switch(True)
+    if recipe.fp_exceptions:
+        program.float_watch = _float_watch(program)
+        program.capture_reason = CAPTURE_OBSTACLE
+    else:
+        capture_updates(program, recipe)
+    return program
+
+
+def _loss_scaling(recipe: Recipe, device: Device) -> tuple[float, DynamicLossScale | None]:
+    """The fixed factor on the loss, and the one that is found in the training."""
+    if recipe.loss_scaling == "dynamic":
+        return 0.0, DynamicLossScale(device.torch_device)
+    return recipe.loss_scaling, None
+
+
+def _float_watch(program: TrainingProgram) -> FloatWatch:
+    """Looks at all modules, and at what stages give: their own steps are of no module."""
+    modules = {
+        f"layer {name}" if name else "the model": module for name, module in program.model.named_modules()
+    }
+    if program.stages is not None:
+        modules |= {f"stage {stage}": program.stages.cut.stages[stage] for stage in program.stages.own}
+    return FloatWatch(
+        modules,
+        context=program.context,
+        parameters=program.parameters,
+        samples_of=program.order.indices,
+        sees_gradients=program.loss_scale is None,
     )
 
 
-def _optimiser(recipe: Recipe, parameters: FlatParameters, stages: PlacedStages | None) -> Optimiser:
+def _optimiser(
+    recipe: Recipe,
+    parameters: FlatParameters,
+    stages: PlacedStages | None,
+    loss_scale: DynamicLossScale | None,
+) -> Optimiser:
     offloads = recipe.optimizer_state_offloading if stages is None else stages.offloads
-    build = partial(build_optimiser, recipe)
+    build = partial(build_optimiser, recipe, skips=None if loss_scale is None else loss_scale.skips)
     if offloads and parameters.segments:
         return OffloadedOptimiser(build, values=parameters.values, segments=parameters.segments)
     return build(values=parameters.values, segments=parameters.segments)

@@ -17,11 +17,12 @@ _ALIGNMENT_ELEMENTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Where one parameter lies in the flat tensors."""
+    """Where one parameter lies in the flat tensors, and, by its `element`, in those of the whole model."""
 
     name: str
     shape: torch.Size
     start: int
+    element: int
 
     @property
     def numel(self) -> int:
@@ -50,7 +51,7 @@ class FlatParameters:
             raise BadInputError("--model has no trainable parameters, so there is nothing to train.")
         dtype = _common_dtype(everything)
         trainable = [(name, p) for name, p in everything if only is None or name in only]
-        self.segments = _lay_out(trainable)
+        self.segments = _lay_out(trainable, places=_places(everything))
         length = _aligned(self.segments[-1].start + self.segments[-1].numel) if trainable else 0
         device = trainable[0][1].device if trainable else device
         self.values = torch.zeros(length, dtype=dtype, device=device)
@@ -78,13 +79,22 @@ def _common_dtype(parameters: list[tuple[str, nn.Parameter]]) -> torch.dtype:
     return parameters[0][1].dtype
 
 
-def _lay_out(parameters: list[tuple[str, nn.Parameter]]) -> list[Segment]:
-    segments: list[Segment] = []
+def _lay_out(parameters: list[tuple[str, nn.Parameter]], *, places: dict[str, int]) -> list[Segment]:
+    starts = _places(parameters)
+    return [
+        Segment(name=name, shape=parameter.shape, start=starts[name], element=places[name])
+        for name, parameter in parameters
+    ]
+
+
+def _places(parameters: list[tuple[str, nn.Parameter]]) -> dict[str, int]:
+    """Where each parameter begins in a flat tensor of all of these."""
+    places: dict[str, int] = {}
     start = 0
     for name, parameter in parameters:
-        segments.append(Segment(name=name, shape=parameter.shape, start=start))
+        places[name] = start
         start = _aligned(start + parameter.numel())
-    return segments
+    return places
 
 
 def _aligned(elements: int) -> int:

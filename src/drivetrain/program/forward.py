@@ -1,33 +1,34 @@
-"""How a model is run: in the precision of the recipe, and compiled where it asks for that."""
+"""How a model is run: in the precision of the recipe."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from drivetrain.cluster.devices import Device
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["Forward", "Precision", "build_forward", "choose_precision", "in_precision"]
+__all__ = ["Forward", "Precision", "choose_precision", "in_precision"]
 
 Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """The type products are computed in; weights, updates and losses are float32 in any case."""
+    """The type of products, and that of weights and gradients; losses are float32 in any case."""
 
     compute_dtype: torch.dtype
     device_type: str
+    weight_dtype: torch.dtype = torch.float32
 
     @property
     def description(self) -> str:
         """As `--precision` writes it, with the type's name."""
-        bits = "32" if self.compute_dtype == torch.float32 else "16"
-        return f"{bits}.32 ({str(self.compute_dtype).removeprefix('torch.')})"
+        bits = [8 * dtype.itemsize for dtype in (self.compute_dtype, self.weight_dtype)]
+        return f"{bits[0]}.{bits[1]} ({str(self.compute_dtype).removeprefix('torch.')})"
 
     def autocast(self) -> AbstractContextManager[object]:
         """Inside, products are computed in the precision; nothing changes where that is float32."""
@@ -44,6 +45,7 @@ def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = N
     precision safe on a CPU.
     """
     kind = device.torch_device.type
+    device.set_half_partials(recipe.half_partials)
     named = asked = of_stage or recipe.precision
     if asked == "auto":
         asked = "32.32" if device.is_cpu or torch.bfloat16 not in device.usable_half_types() else "16.32"
@@ -56,7 +58,8 @@ def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = N
             f"{kind} device; --precision 32.32 works."
         )
     device.prepare_half(wanted)
-    return Precision(compute_dtype=wanted, device_type=kind)
+    weights = wanted if asked == "16.16" else torch.float32
+    return Precision(compute_dtype=wanted, device_type=kind, weight_dtype=weights)
 
 
 def in_precision(forward: Forward, precision: Precision) -> Forward:
@@ -69,12 +72,3 @@ def in_precision(forward: Forward, precision: Precision) -> Forward:
             return forward(images)
 
     return run
-
-
-def build_forward(recipe: Recipe, model: nn.Module, *, precision: Precision) -> Forward:
-    """The model as training runs it."""
-    forward = in_precision(model, precision)
-    if recipe.compile == "off":
-        return forward
-    compiled: Forward = torch.compile(forward, dynamic=False)
-    return compiled

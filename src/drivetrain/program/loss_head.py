@@ -22,18 +22,21 @@ class LossParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossHead:
-    """What follows after the last layer."""
+    """What follows after the last layer; `scale` is a factor on the device, in place of a fixed one."""
 
     task: Task
     loss_scaling: float = 0.0
+    scale: Tensor | None = None
 
-    def __call__(self, logits: Tensor, batch: MicroBatch, *, share: float) -> LossParts:
+    def __call__(self, logits: Tensor, batch: MicroBatch, *, share: float | Tensor) -> LossParts:
         """`share` is what one sample counts in the mean over the global batch."""
         losses, scores = self._losses_and_scores(logits, batch)
         if batch.weights is not None:
             losses, scores = losses * batch.weights, scores * batch.weights
         loss = losses.sum() * share
         scaled = loss * self.loss_scaling if self.loss_scaling else loss
+        if self.scale is not None:
+            scaled = loss * self.scale
         return LossParts(scaled, loss.detach(), scores.sum() * share)
 
     def _losses_and_scores(self, logits: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:

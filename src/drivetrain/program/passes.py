@@ -1,6 +1,6 @@
 """The forward and backward passes of one update, over a model in one piece."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,9 +12,8 @@ from drivetrain.cluster.devices import Device
 from drivetrain.pipeline.actions import Action, Kind
 from drivetrain.pipeline.observer import Observer, observed
 from drivetrain.program.context import UpdateContext
-from drivetrain.program.forward import Forward
 from drivetrain.program.gradient_sum import GradientSum
-from drivetrain.program.loss_head import LossHead
+from drivetrain.program.model_step import Step
 from drivetrain.program.randomness import stream_key
 from drivetrain.program.update_batches import NumberedBatch, UpdateBatches
 
@@ -42,9 +41,8 @@ class Passes(Protocol):
 class PlainPasses:
     """One micro-batch after the other, each through the whole model."""
 
-    forward: Forward
+    step: Step
     context: UpdateContext
-    head: LossHead
     batches: UpdateBatches
     gradient_sum: GradientSum
     device: Device
@@ -59,15 +57,25 @@ class PlainPasses:
         self._observer = observer
 
     def run(self, update: int) -> tuple[Tensor, Tensor]:
-        share = self.batches.share(update)
+        return self.run_batches(self._batches(update), share=self.batches.share(update), seeded_for=update)
+
+    def run_batches(
+        self, batches: Iterable[NumberedBatch], *, share: float, seeded_for: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """As `run`, of given micro-batches; torch's own generators are set for an update, or left alone."""
         last_index = self.batches.accumulation - 1
         parts = []
-        for numbered in self._batches(update):
-            self.device.seed_generators(stream_key(self.seed, "model", update, numbered.number))
+        for numbered in batches:
+            if seeded_for is not None:
+                self.seed_generators(seeded_for, numbered.number)
             if numbered.number // self.batches.replicas == last_index:
                 self.gradient_sum.begin_last_pass()
             parts.append(self._micro_batch(numbered, share=share))
         return added_up(parts, device=self.device)
+
+    def seed_generators(self, update: int, number: int) -> None:
+        """Sets torch's own generators as a micro-batch finds them."""
+        self.device.seed_generators(stream_key(self.seed, "model", update, number))
 
     def _batches(self, update: int) -> Iterator[NumberedBatch]:
         """The micro-batches of an update; an observer sees how long each was waited for."""
@@ -85,7 +93,7 @@ class PlainPasses:
         batch, index = numbered.batch, numbered.number // self.batches.replicas
         with self._seen(Kind.FORWARD, index, "forward"):
             self.context.begin_forward(batch.slots)
-            parts = self.head(self.forward(batch.images), batch, share=share)
+            parts = self.step(batch, share=share)
         if self._observer is not None:
             self._observer.begins(0, Action(Kind.BACKWARD, 0, index))
         with self._seen(Kind.BACKWARD, index, "backward"):

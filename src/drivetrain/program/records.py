@@ -1,6 +1,6 @@
 """What every update leaves behind, kept on the device until a host event asks for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,16 +12,26 @@ class UpdateRecords:
     """One number per update and quantity; NaN where an update has not run."""
 
     def __init__(
-        self, total_updates: int, *, score: str, device: torch.device, dtype: torch.dtype = torch.float64
+        self,
+        total_updates: int,
+        *,
+        score: str,
+        device: torch.device,
+        dtype: torch.dtype = torch.float64,
+        others: Sequence[str] = (),
     ) -> None:
-        self.columns: dict[str, Tensor] = {
-            name: torch.full((total_updates,), torch.nan, dtype=dtype, device=device)
-            for name in ("loss", score, "learning_rate")
-        }
+        names = ("loss", score, "learning_rate", *others)
+        self._table = torch.full((len(names), total_updates), torch.nan, dtype=dtype, device=device)
+        self.columns: dict[str, Tensor] = dict(zip(names, self._table.unbind(0), strict=True))
 
-    def write(self, update: int, values: Mapping[str, Tensor]) -> None:
-        for name, value in values.items():
-            self.columns[name][update] = value
+    def __len__(self) -> int:
+        return self._table.shape[1]
+
+    def write(self, update: Tensor, values: Mapping[str, Tensor]) -> None:
+        """Keeps the numbers of an update, whose own number lies on the device too."""
+        # Concatenation also brings numbers of several types to the widest one.
+        numbers = torch.cat([values[name].detach().view(1) for name in self.columns])
+        self._table.index_copy_(1, update.view(1), numbers.to(self._table.dtype).view(-1, 1))
 
     def read(self, name: str, first: int, last: int) -> NDArray[np.float64]:
         """The values of updates first..last-1; the one place where the host waits for them."""

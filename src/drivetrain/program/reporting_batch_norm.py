@@ -52,16 +52,23 @@ class ReportingBatchNorm(nn.Module):
         if not self.training:
             self.values_per_image = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
             return nn.functional.batch_norm(
-                inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+                inputs, self.running_mean, self.running_var, *self._scale_and_shift(), False, 0.0, self.eps
             )
         if self.group.size > 1 or self.stable:
             return self._normalised_by_group(inputs)
         outputs, mean, inverse_deviation = torch.native_batch_norm(
-            inputs, self.weight, self.bias, None, None, True, 0.0, self.eps
+            inputs, *self._scale_and_shift(), None, None, True, 0.0, self.eps
         )
         if not self.recomputing:
             self.reported.append((mean.detach(), inverse_deviation.detach()))
         return outputs
+
+    def _scale_and_shift(self) -> tuple[Tensor | None, Tensor | None]:
+        """In the type of the statistics, which stay wide where weights are not."""
+        weight, bias = (
+            None if part is None else part.to(self.running_mean.dtype) for part in (self.weight, self.bias)
+        )
+        return weight, bias
 
     def _normalised_by_group(self, inputs: Tensor) -> Tensor:
         moments = self._kept_moments() if self.recomputing else None
@@ -71,7 +78,8 @@ class ReportingBatchNorm(nn.Module):
             self.reported.append((moments.mean, (moments.variance + self.eps).rsqrt()))
             if self.pass_key is not None:
                 self.kept_moments.setdefault(self.pass_key, []).append(moments)
-        return normalise(inputs, self.weight, self.bias, moments=moments, group=self.group, eps=self.eps)
+        weight, bias = self._scale_and_shift()
+        return normalise(inputs, weight, bias, moments=moments, group=self.group, eps=self.eps)
 
     def _kept_moments(self) -> Moments | None:
         """Those of the first pass, in the order in which the layer ran in it; each is given once."""

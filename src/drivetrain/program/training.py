@@ -1,8 +1,9 @@
 """The training program of one device: everything that happens between two host events."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,16 +20,23 @@ from drivetrain.pipeline.build import PlacedStages
 from drivetrain.pipeline.observer import Observer, Part, observed_part
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.batch_norm import BatchNormOwner
+from drivetrain.program.compilation import Compilable, CompiledParts
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.program.float_watch import FloatWatch
 from drivetrain.program.forward import Forward, Precision
 from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.gradients import add_l2_, clip_norm_
-from drivetrain.program.passes import Passes
+from drivetrain.program.half_weights import widened
+from drivetrain.program.loss_scale import DynamicLossScale
+from drivetrain.program.passes import Passes, PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.update_batches import UpdateBatches
+from drivetrain.program.update_batches import NumberedBatch, UpdateBatches
 from drivetrain.tasks.task import Task
+
+if TYPE_CHECKING:
+    from drivetrain.program.capture import CapturedUpdates
 
 
 def _never() -> bool:
@@ -39,7 +47,7 @@ def _never() -> bool:
 class GradientRules:
     """What is done to the gradient between the backward passes and the optimiser.
 
-    `loss_scaling` is what it was multiplied by.
+    `loss_scaling` is the fixed factor that it was multiplied by.
     """
 
     loss_scaling: float = 0.0
@@ -73,8 +81,18 @@ class TrainingProgram:
     groups: RankGroups = ALL_ALONE
     stages: PlacedStages | None = None
     average: WeightAverage | None = None
+    loss_scale: DynamicLossScale | None = None
+    float_watch: FloatWatch | None = None
     wants_stop: Callable[[], bool] = _never
+    compiled: CompiledParts = field(default_factory=CompiledParts)
+    move_weights: Compilable[[Tensor], None] = field(init=False)
+    capture: "CapturedUpdates | None" = None
+    capture_reason: str = "not asked for"
     _observer: Observer | None = None
+    _rates: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.move_weights = Compilable(self._move_weights, what="the optimiser", whole=True)
 
     @property
     def group(self) -> ReplicaGroup:
@@ -114,8 +132,18 @@ class TrainingProgram:
                 return update + 1
         return last
 
+    @property
+    def capture_status(self) -> str:
+        """Whether updates are recorded once and replayed, in words."""
+        if self.capture is None:
+            return f"not captured: {self.capture_reason}"
+        return self.capture.status
+
     def run_update(self, update: int) -> None:
         """All micro-batches of one update, then the weights, then the statistics."""
+        if self.capture is not None and self._observer is None:
+            self.capture.run(update)
+            return
         with observed_part(self._observer, update, Part.PASSES):
             self.context.update.fill_(update)
             self.parameters.gradients.zero_()
@@ -127,23 +155,49 @@ class TrainingProgram:
                 else:
                     loss, score = self._add_up(loss, score)
         with observed_part(self._observer, update, Part.OPTIMISER):
-            self._move(update, loss, score)
+            self._move(loss, score)
 
-    def _move(self, update: int, loss: Tensor, score: Tensor) -> None:
+    def _rate(self) -> Tensor:
+        """The learning rate of the update under way; all of them are computed at once, at the first."""
+        if self._rates is None:
+            updates = torch.arange(len(self.records), device=self.device.torch_device)
+            self._rates = self.learning_rate.on_device(updates)
+        return self._rates.index_select(0, self.context.update.view(1)).view(())
+
+    def _move(self, loss: Tensor, score: Tensor) -> None:
         """The weights by their gradient, the statistics and the averages; the update's numbers are kept."""
-        self._finish_gradient()
-        rate = self.learning_rate.on_device(self.context.update)
+        if self.float_watch is not None:
+            self.float_watch.finish_update()
+        rate = self._rate()
+        self.move_weights(rate)
+        if self.group.size == 1:
+            self.batch_norms.commit()
+        skips = None
+        if self.loss_scale is not None:
+            skips = self.loss_scale.skips
+            self.batch_norms.undo_where(skips)
+        if self.average is not None:
+            self.average.move(self.context.update, wide_dtype=self.device.wide_dtype, skips=skips)
+        numbers = {"loss": loss, self.task.metric: score, "learning_rate": rate}
+        if self.loss_scale is not None:
+            numbers |= {"loss_scale": self.loss_scale.scale, "skipped": self.loss_scale.skips}
+        self.records.write(self.context.update, numbers)
+        if self.loss_scale is not None:
+            self.loss_scale.move()
+
+    def _move_weights(self, rate: Tensor) -> None:
         self.optimiser.step(
             values=self.parameters.values,
-            gradients=self.parameters.gradients,
+            gradients=self._finished_gradient(),
             rate=rate,
             update=self.context.update,
         )
-        if self.group.size == 1:
-            self.batch_norms.commit()
-        if self.average is not None:
-            self.average.move(self.context.update, wide_dtype=self.device.wide_dtype)
-        self.records.write(update, {"loss": loss, self.task.metric: score, "learning_rate": rate})
+
+    def run_batches(self, batches: Iterable[NumberedBatch], *, share: float, seeded_for: int | None) -> None:
+        """An update of given micro-batches, where one rank has the whole model: what can be captured."""
+        assert isinstance(self.passes, PlainPasses), "only a model in one piece"
+        self.parameters.gradients.zero_()
+        self._move(*self.passes.run_batches(batches, share=share, seeded_for=seeded_for))
 
     def _add_up(self, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient, and the few numbers beside it, of all replicas together."""
@@ -165,6 +219,10 @@ class TrainingProgram:
         sums = torch.cat([own, flags])
         self.group.sum_(sums)
         self.stop_votes.count(sums[2])
+        if self.loss_scale is not None:
+            self.loss_scale.judge(sums[3] > 0)
+            self._commit_statistics()
+            return sums[0], sums[1]
         if self.device.is_cpu and sums[3]:
             raise RunFailedError(
                 f"the gradient is not finite at update {update}, on {int(sums[3])} of {self.group.size} "
@@ -184,11 +242,17 @@ class TrainingProgram:
         self.groups.replicas.sum_(sums)
         self.batch_norms.commit_sums(sums)
 
-    def _finish_gradient(self) -> None:
-        gradients = self.parameters.gradients
-        if self.rules.loss_scaling:
+    def _finished_gradient(self) -> Tensor:
+        """The gradient as the optimiser takes it; that of 16-bit weights becomes a float32 one."""
+        gradients = widened(self.parameters.gradients)
+        if self.loss_scale is not None:
+            if self.groups.devices.size == 1:
+                self.loss_scale.judge(~torch.isfinite(gradients).all())
+            self.loss_scale.take_out_(gradients)
+        elif self.rules.loss_scaling:
             gradients.div_(self.rules.loss_scaling)
         if self.rules.l2_regularization:
             add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
         if self.rules.clip_norm is not None:
             clip_norm_(gradients, longest=self.rules.clip_norm, parts=self.groups.devices)
+        return gradients

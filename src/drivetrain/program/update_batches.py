@@ -1,6 +1,6 @@
 """The micro-batches of an update that one replica runs."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +50,11 @@ class UpdateBatches:
 
     def of(self, update: int) -> Iterator[NumberedBatch]:
         """The micro-batches to run, one after the other as the feed brings them."""
-        wanted = set(self.numbers(update))
-        for index, batch in enumerate(self.feed.micro_batches(update)):
+        yield from self.numbered(self.feed.micro_batches(update), wanted=self.numbers(update))
+
+    def numbered(self, batches: Iterable[MicroBatch], *, wanted: Collection[int]) -> Iterator[NumberedBatch]:
+        """Those of all micro-batches of this replica, in their order, whose numbers are wanted."""
+        for index, batch in enumerate(batches):
             number = index * self.replicas + self.replica
             if number in wanted:
                 yield NumberedBatch(number, batch)

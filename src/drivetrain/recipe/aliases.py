@@ -1,6 +1,7 @@
 """Spellings that mean an option of another name, and options of other hardware that are refused."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.fields import option_name
@@ -11,10 +12,14 @@ from drivetrain.suggest import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The field a spelling stands for; `inverted` when it says the opposite."""
+    """The field a spelling stands for; `inverted` when it says the opposite.
+
+    `switch` are the field's values for True and False, where the spelling is a switch and the field is not.
+    """
 
     field: str
     inverted: bool = False
+    switch: tuple[Any, Any] | None = None
 
 
 ALIASES = {
@@ -34,6 +39,7 @@ ALIASES = {
     "internal_exchange_target": Target("optimise_for"),
     "optimize_for": Target("optimise_for"),
     "optimiser_state_offloading": Target("optimizer_state_offloading"),
+    "auto_loss_scaling": Target("loss_scaling", switch=("dynamic", 0.0)),
 }
 
 REFUSALS = {

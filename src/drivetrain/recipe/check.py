@@ -16,6 +16,7 @@ from drivetrain.recipe.check_optimisation import (
     warn_of_long_warmup,
 )
 from drivetrain.recipe.check_pipeline import check_pipeline
+from drivetrain.recipe.check_precision import check_precision
 from drivetrain.recipe.check_replicas import check_parallel_folds, check_replicas
 from drivetrain.recipe.check_task import check_segmentation, check_task
 from drivetrain.recipe.given import Given
@@ -38,6 +39,10 @@ _IDLE_OPTIONS = (
     ("random_resized_crop", "augment", False),
     ("border_sigma", "border_weight", 0),
     ("half_type", "precision", "32.32"),
+    ("half_partials", "precision", "32.32"),
+    ("precision_list", "precision", "32.32"),
+    ("stochastic_rounding", "precision", "32.32"),
+    ("stochastic_rounding", "precision", "16.32"),
     ("max_cross_replica_buffer_size", "replicas", 1),
     ("log_all_workers", "replicas", 1),
     ("max_restarts", "replicas", 1),
@@ -175,7 +180,8 @@ def _idle_options(given: Given) -> list[tuple[str, str, str]]:
     return [
         (field, cause, f"{given.option(field)} has no effect with {given.option(cause)}")
         for field, cause, value in _IDLE_OPTIONS
-        if given.value(cause) == value and given.is_asked(field) and given.value(field) is not None
+        if given.value(cause) == value and given.is_asked(field)
+        if given.value(field) is not None and given.value(field) is not False
         if field not in _OF_ANY_RANKS or rank_count(given.recipe) == 1
     ]
 
@@ -187,6 +193,7 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     check_model_edits,
     _check_batch,
     check_pipeline,
+    check_precision,
     check_replicas,
     check_parallel_folds,
     _check_log_options,

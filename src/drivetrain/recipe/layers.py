@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from drivetrain.recipe.aliases import Target, require_target
 from drivetrain.recipe.fields import default_values, is_optional, kind_of, option_name, params_model
 from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
 from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
+from drivetrain.recipe.precision_list import is_path, read_precision_list
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.shown import shown
 from drivetrain.recipe.yaml_text import YamlDocument
@@ -65,16 +67,17 @@ def _target(setting: Setting) -> Target:
 
 
 def _typed_value(target: Target, setting: Setting) -> Any:
-    value = _written_value(target.field, setting)
-    if not target.inverted:
-        return value
-    word = str(value).lower()
+    if not target.inverted and target.switch is None:
+        return _written_value(target.field, setting)
+    word = str(setting.value).lower()
     if word not in _TRUE | _FALSE:
         option = option_name(setting.key)
         raise BadInputError(
-            f"{place(setting.origin)}{option}: {shown(value)} is not a valid boolean value; "
+            f"{place(setting.origin)}{option}: {shown(setting.value)} is not a valid boolean value; "
             f"{option} True works."
         )
+    if target.switch is not None:
+        return target.switch[word in _FALSE]
     return word in _FALSE
 
 
@@ -102,6 +105,8 @@ def _several(value: Any) -> Any:
 
 def _mapping(field: str, setting: Setting) -> Any:
     value = setting.value
+    if field == "precision_list" and is_path(value):
+        value = read_precision_list(Path(value))
     if isinstance(value, str):
         document = YamlDocument(value, source=option_name(field))
         value = {} if document.root is None else document.value(document.root)

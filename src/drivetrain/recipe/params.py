@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from drivetrain.recipe.plain import exchange_target, kebab_text, lower_text, number_as_text
+from drivetrain.recipe.plain import exchange_target, kebab_text, loss_scale, lower_text, number_as_text
 
 OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "lars"], BeforeValidator(lower_text)]
 ScheduleName = Annotated[
@@ -15,9 +15,11 @@ Placement = Annotated[Literal["auto", "resident", "stream"], BeforeValidator(low
 BadSamplePolicy = Annotated[Literal["error", "skip"], BeforeValidator(lower_text)]
 FoldScheme = Annotated[Literal["disjoint", "graphcore", "nvidia", "habana"], BeforeValidator(lower_text)]
 SegmentationLoss = Annotated[Literal["softmax", "sigmoid"], BeforeValidator(lower_text)]
-PrecisionName = Annotated[Literal["auto", "32.32", "16.32"], BeforeValidator(number_as_text)]
+PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeValidator(number_as_text)]
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
-CompileMode = Annotated[Literal["off", "on"], BeforeValidator(lower_text)]
+CaptureMode = Annotated[Literal["auto", "off"], BeforeValidator(lower_text)]
+LossScaling = Annotated[float | Literal["dynamic"], BeforeValidator(loss_scale)]
+CompileMode = Annotated[Literal["auto", "on", "off"], BeforeValidator(lower_text)]
 Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
 PipelineScheduleName = Annotated[
     Literal["sequential", "grouped", "interleaved", "gpipe", "zero-bubble"], BeforeValidator(kebab_text)
@@ -129,3 +131,14 @@ class LrWarmupParams(_Params):
         description="shift: the schedule starts after it; mask: it lies over the schedule's start",
     )
     warmup_epochs: float = Field(default=..., ge=0, description="epochs of rising rate", examples=[1])
+
+
+class PrecisionList(_Params):
+    """`--precision-list`: what runs in the 16-bit type; everything else runs in float32."""
+
+    half: tuple[str, ...] = Field(
+        default=..., min_length=1, examples=[["conv", "linear"]], description="kinds and names of layers"
+    )
+    float32: tuple[str, ...] = Field(
+        default=(), examples=[["head"]], description="exceptions from them: kinds and names of layers"
+    )

@@ -3,6 +3,7 @@
 Each message states the rule alone ("at least 1"): whoever shows it puts the option's name before it.
 """
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from os import PathLike, fspath
@@ -40,6 +41,19 @@ def number_as_text(value: Any) -> Any:
     """YAML and Python write a frequency as a number; the field keeps it as exact text."""
     is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
     return str(value) if is_number else value
+
+
+def loss_scale(value: Any) -> Any:
+    """A static factor, or the word for one that is found as the training goes."""
+    if lower_text(value) == "dynamic":
+        return "dynamic"
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise ValueError("a number of at least 0, or dynamic")
+    return number
 
 
 def path_as_text(value: Any) -> Any:

@@ -12,9 +12,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from drivetrain.recipe.params import (
     BadSamplePolicy,
+    CaptureMode,
     CompileMode,
     FoldScheme,
     HalfType,
+    LossScaling,
     LrScheduleParams,
     LrWarmupParams,
     OptimiseFor,
@@ -22,6 +24,7 @@ from drivetrain.recipe.params import (
     OptimizerParams,
     PipelineScheduleName,
     Placement,
+    PrecisionList,
     PrecisionName,
     Remainder,
     ScheduleName,
@@ -449,8 +452,11 @@ class Recipe(BaseModel):
         gt=0,
         description="longest allowed gradient (Euclidean norm over all parameters)",
     )
-    loss_scaling: Annotated[float, _in("optimisation")] = Field(
-        default=0.0, ge=0, description="static factor on the loss, taken out of the gradient again (0: none)"
+    loss_scaling: Annotated[LossScaling, _in("optimisation")] = Field(
+        default=0.0,
+        examples=["dynamic"],
+        description="factor on the loss, taken out of the gradient again (0: none), or dynamic: as large as "
+        "gradients allow, and an update whose gradient is not finite is skipped",
     )
     ema: Annotated[float | None, _in("optimisation")] = Field(
         default=None,
@@ -465,13 +471,36 @@ class Recipe(BaseModel):
 
     precision: Annotated[PrecisionName, _in("optimisation")] = Field(
         default="auto",
-        description="bits of products and of weight updates; auto: 16.32 on an accelerator with bfloat16",
+        description="bits of products and of weights; auto: 16.32 on an accelerator with bfloat16",
     )
     half_type: Annotated[HalfType, _in("optimisation")] = Field(
-        default="bfloat16", description="the 16-bit type of --precision 16.32"
+        default="bfloat16", description="the 16-bit type of --precision 16.32 and 16.16"
+    )
+    stochastic_rounding: Annotated[bool, _in("optimisation")] = Field(
+        default=False, description="round the weights of --precision 16.16 up or down by chance, without bias"
+    )
+    half_partials: Annotated[bool, _in("optimisation")] = Field(
+        default=False, description="add up 16-bit products in 16 bits where the device can"
+    )
+    precision_list: Annotated[PrecisionList | None, _in("optimisation")] = Field(
+        default=None,
+        examples=[{"half": ["conv", "linear"]}],
+        description="a YAML or JSON file: the layers that --precision 16.32 runs in 16 bits (half: [conv, "
+        "linear]) and exceptions from them (float32: [head]); all others run in float32",
+    )
+    fp_exceptions: Annotated[bool, _free("optimisation")] = Field(
+        default=False,
+        description="stop at the first inf or nan and name its layer, update and samples; slow",
     )
     compile: Annotated[CompileMode, _free("optimisation")] = Field(
-        default="off", description="compile the model (torch.compile) before it trains"
+        default="auto",
+        description="compile model, loss, augmentation and optimiser (torch.compile); auto: where measuring "
+        "says that it pays for a training of this length",
+    )
+
+    capture: Annotated[CaptureMode, _free("optimisation")] = Field(
+        default="auto",
+        description="record an update once and replay it, where the device can; off never does",
     )
 
     # events

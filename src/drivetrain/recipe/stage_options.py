@@ -10,7 +10,7 @@ __all__ = ["STAGE_KEYS", "plain_stage_options"]
 STAGE_KEYS = ("stage", "recomputation", "precision", "compile", "offload")
 _EXAMPLE = "such as '{stage: 0, recomputation: true}'"
 _SWITCHES = {"recomputation", "compile", "offload"}
-_PRECISIONS = ("32.32", "16.32")
+_PRECISIONS = ("32.32", "16.32", "16.16")
 
 
 def plain_stage_options(value: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -120,6 +121,7 @@ def assemble(
             *feed_warnings,
             *_unused_marks(recipe, built),
             *_model_warnings(program),
+            *_precision_warnings(recipe, program),
             *_data_warnings(recipe, data),
             *_size_warnings(recipe, preprocess),
         ],
@@ -148,6 +150,22 @@ def _model_warnings(program: TrainingProgram) -> list[str]:
         f"micro-batch{apart}."
         for name in program.batch_norms.unowned
     ]
+
+
+def _precision_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
+    """Says which wishes for half precision have no effect on this device."""
+    is_half = program.precision.compute_dtype != torch.float32
+    device = program.device
+    warnings = []
+    if recipe.half_partials and not (is_half and device.has_half_partials):
+        why = f"a {device.torch_device.type} device" if is_half else "products in float32"
+        warnings.append(f"--half-partials True has no effect on {why}.")
+    if recipe.precision_list is not None and not is_half:
+        warnings.append(
+            f"--precision-list has no effect: --precision {recipe.precision} is float32 on this device; "
+            "--precision 16.32 computes in 16 bits."
+        )
+    return warnings
 
 
 def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:

@@ -1,6 +1,7 @@
 """Metrics of a run's checkpoints on one of its splits."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import UniformSource, masked_of
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import nearest_image_size
+from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import PYTHON_DATA
 from drivetrain.run.evaluation_files import write_evaluation
@@ -23,6 +25,7 @@ from drivetrain.run.files import write_json
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import find_checkpoints, open_trained_run
+from drivetrain.run.trained_forward import CompileMode, TrainedForward
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
 from drivetrain.tasks.task import Evaluation
@@ -40,6 +43,7 @@ def evaluate_run(
     device: str = "auto",
     flips: bool | None = None,
     tile_overlap: float | None = None,
+    compiles: CompileMode = "auto",
     data: DataSplits | None = None,
     model: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
@@ -51,6 +55,7 @@ def evaluate_run(
     splits = _open(recipe, run.spec) if data is None else data
     _require_same_kind(splits.spec, run.spec)
     source = _choose_split(splits, split, recipe)
+    forward = TrainedForward(run, reporter=reporter, compiles=compiles, exact=True)
     evaluate = build_evaluator(
         recipe,
         model=run.model,
@@ -59,12 +64,15 @@ def evaluate_run(
         device=run.device,
         flips=flips,
         overlap=tile_overlap,
+        forward=forward,
     )
     rows: list[dict[str, Any]] = []
     for found in checkpoints:
         run.load(found)
+        forward.refresh()
         reporter.start_progress(f"update {found.update}", done=0, total=len(source))
-        result = evaluate(regions=True, on_batch=lambda done: _show(reporter, done))
+        with training_backends(run.device):
+            result = evaluate(regions=True, on_batch=partial(_note, reporter, forward, len(source)))
         reporter.stop_progress()
         rows.append({"split": split, "update": found.update, **_row(result)})
     write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows})
@@ -83,7 +91,8 @@ def _row(result: Evaluation) -> dict[str, Any]:
     return row
 
 
-def _show(reporter: Reporter, done: int) -> None:
+def _note(reporter: Reporter, forward: TrainedForward, total: int, done: int) -> None:
+    forward.progress(done, total)
     if reporter.progress_due():
         reporter.progress(done, "samples")
 

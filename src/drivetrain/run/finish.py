@@ -7,6 +7,7 @@ from typing import Any
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run.data_bound import data_bound_of
 from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.files import write_json
 from drivetrain.run.history import save_history
@@ -14,6 +15,7 @@ from drivetrain.run.loop import RunLoop
 from drivetrain.run.mask_pictures import draw_mask_predictions
 from drivetrain.run.pictures import draw_curves, draw_predictions
 from drivetrain.run.report_page import write_readme
+from drivetrain.run.scale_report import scale_values, skipped_in_words
 from drivetrain.run.scaling import Scaling, scaling_of
 from drivetrain.run.time_spent import suggest, time_spent
 
@@ -33,6 +35,7 @@ def finish_run(
     save_history(loop.directory.updates, loop.program.records, updates=update)
     spent = time_spent(loop)
     summary = _summary(loop, spent)
+    summary |= scale_values(loop.program.records, 0, update)
     if data.bad_samples:
         summary["bad_samples"] = len(data.bad_samples)
     loop.log.summary(update, **summary)
@@ -47,6 +50,9 @@ def finish_run(
         shutil.rmtree(loop.directory.checkpoints, ignore_errors=True)
     write_readme(loop.directory, summary=summary, recipe=loop.recipe)
     _say_summary(loop, summary, spent)
+    skipped = skipped_in_words(summary, updates=update)
+    if skipped is not None:
+        loop.reporter.say(skipped)
     return summary
 
 
@@ -81,9 +87,17 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         "images_per_second": round(loop.images_per_second, 1),
         "peak_memory_bytes": loop.program.device.peak_memory_bytes,
         "device": loop.program.device.description,
+        "precision": loop.program.precision.description,
         "seconds": {part: round(seconds, 3) for part, seconds in spent.items()},
         "suggestion": suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share),
     }
+    if loop.choice is not None:
+        summary["compile"] = loop.choice.sentence
+    if not loop.program.device.is_cpu:
+        summary["capture"] = loop.program.capture_status
+    bound = data_bound_of(loop)
+    if bound is not None:
+        summary["data_bound"] = bound.to_json()
     if len(loop.replica_times) > 1:
         scaling = _scaling(loop)
         summary |= scaling.to_json()
@@ -110,14 +124,20 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     say = loop.reporter.say
     total = sum(spent.values())
     say(
-        f"time to train: {summary['time_to_train_seconds']:.1f} s (first update "
+        f"time to train: {summary['time_to_train_seconds']:.1f} s "
+        f"({'compilation' if loop.compiles else 'first update'} "
         f"{summary['compile_seconds']:.2f} s), "
         f"{summary['images_per_second']:.0f} images/s"
     )
+    if "capture" in summary:
+        say(f"updates: {summary['capture']}")
     if len(loop.replica_times) > 1:
         say(_scaling(loop).sentence())
     if loop.early_end.reason is not None:
         say(f"ended early by {loop.early_end.reason}")
+    bound = data_bound_of(loop)
+    if bound is not None:
+        say(bound.sentence())
     say("where the time went: " + ", ".join(f"{part} {s / total:.0%}" for part, s in spent.items()))
     say(f"suggestion: {summary['suggestion']}")
     if loop.last_evaluation is not None:

@@ -117,6 +117,8 @@ class ScreenLog:
         ]
         if "images_per_second" in values:
             parts.append(f"images/s: {values['images_per_second']:.0f}")
+        if "loss_scale" in values:
+            parts.append(f"loss scale: {values['loss_scale']:g}  skipped: {values['skipped_updates']}")
         if "compile_seconds" in values:
             parts.append(f"first update: {values['compile_seconds']:.2f} s")
         self._reporter.say("  ".join(parts))

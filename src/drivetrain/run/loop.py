@@ -15,15 +15,18 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.best import Best
 from drivetrain.run.clock import RunClock
+from drivetrain.run.compile_choice import CompileChoice
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.ending import TIME_IS_UP_STATUS, EarlyEnd
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.history import save_history
 from drivetrain.run.loggers import EventLog
+from drivetrain.run.pace import pace_updates
 from drivetrain.run.patience import Patience
 from drivetrain.run.profile import RunProfile
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import prune, save_program
+from drivetrain.run.scale_report import check_scale, scale_values
 from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.watch import noted, watch_run
@@ -52,6 +55,7 @@ class RunLoop:
     early_end: EarlyEnd
     max_time_s: float | None = None
     compile_s: float = math.nan
+    choice: CompileChoice | None = None
     last_evaluation: Evaluation | None = None
     _updates_run: int = 0
     execution_s: float = 0.0
@@ -65,6 +69,7 @@ class RunLoop:
     owes_validation: bool = False
     profile: RunProfile | None = None
     replica_times: list[ReplicaTimes] = field(default_factory=list)
+    fastest_update_s: float = math.inf
     patience: Patience = field(init=False)
     _sums: SumSeconds = field(default_factory=SumSeconds)
     _compiling: ReplicaTimes | None = None
@@ -126,8 +131,31 @@ class RunLoop:
     @property
     def images_per_second(self) -> float:
         """Training throughput of this process, host events not counted."""
-        samples = self._samples(self._first + self._updates_run) - self._samples(self._first)
-        return samples / self.execution_s if self.execution_s else math.nan
+        return self._speed(self._first + self._updates_run, self.execution_s)
+
+    @property
+    def first_update_s(self) -> float:
+        """Seconds of the first update of this process; 0 before it is over."""
+        return 0.0 if self._compiling is None else self._compiling.execution_s
+
+    @property
+    def compiles(self) -> bool:
+        """Whether anything was compiled, be it only to see what that gives."""
+        was_tried = self.choice is not None and self.choice.compiling_s > 0
+        return was_tried or self.program.compiled.is_on
+
+    def _speed(self, reached: int, until_s: float, *, since: tuple[int, float] | None = None) -> float:
+        """Samples per second since another update, or since the first one, which may compile."""
+        first = (self._first + 1, self.first_update_s) if reached > self._first + 1 else (self._first, 0.0)
+        update, before_s = since or first
+        seconds = until_s - before_s
+        return (self._samples(reached) - self._samples(update)) / seconds if seconds else math.nan
+
+    @property
+    def timed_samples(self) -> int:
+        """The samples of the updates that `replica_times` are of."""
+        begin = self._first + (1 if self._updates_run > 1 else 0)
+        return self._samples(self._first + self._updates_run) - self._samples(begin)
 
     @property
     def processor_share(self) -> float | None:
@@ -153,6 +181,9 @@ class RunLoop:
         reached = first
         if self._updates_run == 0:
             reached = self._compile(first, sums_before)
+            reached, self.fastest_update_s = pace_updates(
+                self.program, reached, last, goes_on=self._goes_on, stops=lambda: self.stops
+            )
         if reached < last and not self.stops:
             reached = self.program.execute(reached, last, goes_on=self._goes_on)
         self.program.device.synchronise()
@@ -166,9 +197,15 @@ class RunLoop:
         """The very first update pays for kernel selection and compilation, and is timed apart."""
         reached = self.program.execute(update, update + 1, goes_on=self._goes_on)
         self.program.device.synchronise()
-        self.compile_s = time.perf_counter() - self._began
+        first_update_s = time.perf_counter() - self._began
+        self.compile_s = first_update_s + (0.0 if self.choice is None else self.choice.compiling_s)
+        for problem in self.program.compiled.problems:
+            self.reporter.warn(problem)
+        if self.compiles:
+            # What prepares the data was compiled meanwhile too.
+            self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
         self._compiling = ReplicaTimes(
-            execution_s=self.compile_s,
+            execution_s=first_update_s,
             data_s=sum(self.feed_seconds),
             sums=read_sums(self.program).added(sums_before, factor=-1.0),
         )
@@ -187,9 +224,8 @@ class RunLoop:
         if not self.program.device.is_cpu:
             return self._last_logged
         newest = self._means(finished - 1, finished)
-        seconds = self.execution_s + time.perf_counter() - self._began
-        samples = self._samples(finished) - self._samples(self._first)
-        return self._described(newest, images_per_second=samples / seconds)
+        until_s = self.execution_s + time.perf_counter() - self._began
+        return self._described(newest, images_per_second=self._speed(finished, until_s))
 
     def _means(self, first: int, last: int) -> dict[str, float]:
         """Mean loss and score of updates first..last-1."""
@@ -215,6 +251,7 @@ class RunLoop:
                 f"checkpoint was written "
                 "after that; try a lower --learning-rate or --clip-norm 1."
             )
+        check_scale(self.program.records, update)
 
     def _handle_owed_validation(self, update: int) -> None:
         """What a stop or a kill left undone at the update where the run goes on."""
@@ -246,14 +283,13 @@ class RunLoop:
         first = self._previous_log(update)
         values = self._means(first, update)
         rate = float(self.program.records.read("learning_rate", update - 1, update)[0])
-        mark_update, mark_s = self._mark
-        seconds = self.execution_s - mark_s
-        samples = self._samples(update) - self._samples(mark_update)
-        speed = samples / seconds if seconds else math.nan
-        extra = {"compile_seconds": self.compile_s} if mark_s == 0.0 else {}
+        is_first_log = self._mark[1] == 0.0
+        speed = self._speed(update, self.execution_s, since=None if is_first_log else self._mark)
+        extra = {"compile_seconds": self.compile_s} if is_first_log else {}
         self._mark = (update, self.execution_s)
         self._last_logged = self._described(values, images_per_second=speed)
         values |= {"learning_rate": rate, "images_per_second": speed, **extra}
+        values |= scale_values(self.program.records, first, update)
         self.log.training(update, **self._position(update), **values)
 
     def _validate(self, update: int) -> bool:

@@ -11,6 +11,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.plan.batch import BatchArithmetic
 from drivetrain.plan.build import InputShape, plan_to_json
+from drivetrain.program.half_weights import widen_weights
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.assemble import Assembly
@@ -23,6 +24,7 @@ from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.files import read_json, write_atomically, write_json
 from drivetrain.run.finish import finish_run
 from drivetrain.run.history import load_history
+from drivetrain.run.kept_choice import choose_and_keep, chosen_before
 from drivetrain.run.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.loop import RunLoop
 from drivetrain.run.metrics import MetricsLog, read_metrics
@@ -151,7 +153,7 @@ class RunPart:
             outline=self.assembly.outline,
         )
         write_json(self.directory.identity, self.request.identity)
-        write_json(self.directory.plan, plan)
+        write_json(self.directory.plan, plan | chosen_before(self.directory.plan))
         write_json(self.directory.data, self.data.spec.to_json())
         # How this call was made is no part of what the run is: a continuation must not overwrite.
         lasting = self.recipe.model_copy(update={"overwrite": False, "training": True})
@@ -222,6 +224,9 @@ class RunPart:
         if self.reporter.is_verbose:
             loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
+            loop.choice = choose_and_keep(
+                self.request, self.assembly, first=first, stop=self.stop, reporter=self.reporter
+            )
             reached = loop.run(first)
             self._measured_program = in_one_piece(self.assembly.program)
             if loop.is_broken_off:
@@ -352,6 +357,8 @@ class RunPart:
     def _result(
         self, status: str, updates: int, metrics: dict[str, Any], *, exit_status: int = 0
     ) -> RunResult:
+        # Whoever gets it computes with it as with any other.
+        widen_weights(self._measured_program.model)
         return RunResult(
             directory=self.directory.path,
             status=status,

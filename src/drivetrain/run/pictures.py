@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
+from drivetrain.program.forward import in_precision
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.history import load_history
@@ -72,7 +73,8 @@ def _predict(program: TrainingProgram, preprocess: Preparation, images: NDArray[
     program.model.eval()
     device = program.device.torch_device
     batches = torch.split(torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2), 64)
-    logits = torch.cat([program.model(preprocess(batch.to(device))) for batch in batches])
+    forward = in_precision(program.model, program.precision)
+    logits = torch.cat([forward(preprocess(batch.to(device))) for batch in batches])
     probabilities: NDArray[np.float32] = program.task.probabilities(logits).cpu().numpy()
     return probabilities
 

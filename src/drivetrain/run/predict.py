@@ -20,6 +20,7 @@ from drivetrain.data.decode import (
     naming_bad_sample,
 )
 from drivetrain.errors import BadInputError
+from drivetrain.program.backend_settings import training_backends
 from drivetrain.run.evaluator import validation_batch_size
 from drivetrain.run.files import write_atomically
 from drivetrain.run.inputs import expand_inputs, require_file_channels
@@ -27,6 +28,7 @@ from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+from drivetrain.run.trained_forward import CompileMode, TrainedForward
 from drivetrain.tasks.build import build_task
 
 
@@ -41,6 +43,7 @@ def predict_run(
     device: str = "auto",
     model: nn.Module | None = None,
     masks: MaskSettings | None = None,
+    compiles: CompileMode = "auto",
 ) -> list[dict[str, Any]]:
     """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given."""
     if checkpoint == "all":
@@ -52,9 +55,18 @@ def predict_run(
     run = open_trained_run(path, device=device, model=model)
     run.load(find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0])
     settings.check(run.recipe, run.spec)
-    if run.spec.task == "segmentation":
-        return predict_masks(run, files, output=output, reporter=reporter, formats=formats, settings=settings)
-    rows = _predict_files(run, files, reporter)
+    forward = TrainedForward(run, reporter=reporter, compiles=compiles)
+    with training_backends(run.device):
+        if run.spec.task == "classification":
+            rows = _predict_files(run, files, forward, reporter)
+            _write_tables(rows, output, formats)
+            return rows
+        return predict_masks(
+            run, files, output=output, reporter=reporter, formats=formats, settings=settings, forward=forward
+        )
+
+
+def _write_tables(rows: list[dict[str, Any]], output: str | Path, formats: Sequence[str]) -> None:
     destination = Path(output)
     try:
         destination.mkdir(parents=True, exist_ok=True)
@@ -65,17 +77,19 @@ def predict_run(
         raise BadInputError(
             f"--output {output} cannot be written: {error.strerror}; name another folder."
         ) from error
-    return rows
 
 
-def _predict_files(run: TrainedRun, files: list[Path], reporter: Reporter) -> list[dict[str, Any]]:
+def _predict_files(
+    run: TrainedRun, files: list[Path], forward: TrainedForward, reporter: Reporter
+) -> list[dict[str, Any]]:
     batch_size = validation_batch_size(run.recipe, run.preprocess)
     rows: list[dict[str, Any]] = []
     reporter.start_progress("predicting", done=0, total=len(files))
     for start in range(0, len(files), batch_size):
         batch = files[start : start + batch_size]
-        probabilities = _probabilities(run, np.stack([read_image(path, run) for path in batch]))
+        probabilities = _probabilities(run, forward, np.stack([read_image(path, run) for path in batch]))
         rows += [_row(path, values, run) for path, values in zip(batch, probabilities, strict=True)]
+        forward.progress(len(rows), len(files))
         if reporter.progress_due():
             reporter.progress(len(rows), "images")
     reporter.stop_progress()
@@ -101,12 +115,10 @@ def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
 
 
 @torch.inference_mode()
-def _probabilities(run: TrainedRun, images: NDArray[Any]) -> NDArray[np.float32]:
-    run.model.eval()
+def _probabilities(run: TrainedRun, forward: TrainedForward, images: NDArray[Any]) -> NDArray[np.float32]:
     batch = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device.torch_device)
-    probabilities: NDArray[np.float32] = (
-        build_task(run.recipe, run.spec).probabilities(run.model(run.preprocess(batch))).cpu().numpy()
-    )
+    logits = forward(run.preprocess(batch))
+    probabilities: NDArray[np.float32] = build_task(run.recipe, run.spec).probabilities(logits).cpu().numpy()
     return probabilities
 
 

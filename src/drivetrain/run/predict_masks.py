@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import output_margin_of
-from drivetrain.program.forward import choose_precision, in_precision
 from drivetrain.program.tiles import DEFAULT_OVERLAP
 from drivetrain.program.whole_images import image_logits, whole_image_forward
 from drivetrain.run.files import write_atomically
@@ -25,6 +24,7 @@ from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.overlays import overlay_sheet
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
+from drivetrain.run.trained_forward import TrainedForward
 
 __all__ = ["predict_masks"]
 
@@ -37,6 +37,7 @@ def predict_masks(
     reporter: Reporter,
     formats: Sequence[str] = ("csv",),
     settings: MaskSettings,
+    forward: TrainedForward | None = None,
 ) -> list[dict[str, Any]]:
     """Writes the masks of all files and a summary; one row per page, in the order given.
 
@@ -46,10 +47,11 @@ def predict_masks(
     folder = Path(output)
     _require_another_folder(files, folder)
     entries = check_inputs(files, run.spec)
-    predictor = _Predictor(run, folder=folder, settings=settings)
+    forward = forward or TrainedForward(run, reporter=reporter)
+    predictor = _Predictor(run, folder=folder, forward=forward, settings=settings)
     with _naming_output(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        rows = _predict_entries(predictor, entries, reporter)
+        rows = _predict_entries(predictor, entries, forward, reporter)
         for kind in formats:
             content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
             write_atomically(folder / f"predictions.{kind}", content.encode())
@@ -57,13 +59,15 @@ def predict_masks(
 
 
 def _predict_entries(
-    predictor: "_Predictor", entries: list[MaskInput], reporter: Reporter
+    predictor: "_Predictor", entries: list[MaskInput], forward: TrainedForward, reporter: Reporter
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    reporter.start_progress("predicting", done=0, total=sum(entry.pages for entry in entries))
+    pages = sum(entry.pages for entry in entries)
+    reporter.start_progress("predicting", done=0, total=pages)
     for entry in entries:
         for row in predictor.predict(entry):
             rows.append(row)
+            forward.progress(len(rows), pages)
             if reporter.progress_due():
                 reporter.progress(len(rows), "images")
     reporter.stop_progress()
@@ -73,7 +77,9 @@ def _predict_entries(
 class _Predictor:
     """A run's model over files, and what is written of each of their pages."""
 
-    def __init__(self, run: TrainedRun, *, folder: Path, settings: MaskSettings) -> None:
+    def __init__(
+        self, run: TrainedRun, *, folder: Path, forward: TrainedForward, settings: MaskSettings
+    ) -> None:
         self._run = run
         self._folder = folder
         self._settings = settings
@@ -82,7 +88,7 @@ class _Predictor:
         self._forward = whole_image_forward(
             run.recipe,
             run.spec,
-            in_precision(run.model, choose_precision(run.recipe, run.device)),
+            forward,
             margin=output_margin_of(run.recipe.model),
             flips=run.recipe.flip_averaging if flips is None else flips,
             overlap=DEFAULT_OVERLAP if overlap is None else overlap,
@@ -90,7 +96,6 @@ class _Predictor:
 
     def predict(self, entry: MaskInput) -> Iterator[dict[str, Any]]:
         """Writes the files of one input; a row for each page."""
-        self._run.model.eval()
         with ExitStack() as files:
             write_mask = files.enter_context(self._mask_file(entry))
             write_plane = files.enter_context(self._probability_file(entry))

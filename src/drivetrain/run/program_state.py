@@ -11,12 +11,14 @@ from torch import Tensor
 from drivetrain.cluster.devices import choose_device
 from drivetrain.errors import BadInputError
 from drivetrain.program.forward import Precision
+from drivetrain.program.half_weights import widen_weights
 from drivetrain.program.training import TrainingProgram
 
 __all__ = [
     "ProgramState",
     "collect_state",
     "in_one_piece",
+    "load_average",
     "optimiser_states",
     "share_parts",
     "with_whole_model",
@@ -38,6 +40,8 @@ def _own_state(program: TrainingProgram) -> ProgramState:
     if program.average is not None:
         with program.average.in_place():
             averaged = {name: value.clone() for name, value in _own_values(program).items()}
+        # Of 16-bit weights the average has more bits than the model can show.
+        averaged |= dict(program.parameters.named_views(program.average.averages[0]))
     return ProgramState(model=_own_values(program), optimiser=optimiser_states(program), averaged=averaged)
 
 
@@ -61,6 +65,7 @@ def _load_state(program: TrainingProgram, state: ProgramState) -> None:
     if program.average is not None:
         with program.average.in_place():
             _copy(_own_values(program), state.averaged or state.model)
+        load_average(program, state.averaged)
     _copy(_own_values(program), state.model)
     if state.optimiser:
         _copy(optimiser_states(program), state.optimiser)
@@ -100,6 +105,7 @@ def in_one_piece(program: TrainingProgram) -> TrainingProgram:
 def with_whole_model(program: TrainingProgram, state: ProgramState) -> TrainingProgram:
     """The program with a stored whole model, for whoever only looks at it; other ranks take no part."""
     model = program.model.cpu()
+    widen_weights(model)
     model.load_state_dict(state.averaged or state.model)
     return replace(
         program,
@@ -113,12 +119,20 @@ def with_whole_model(program: TrainingProgram, state: ProgramState) -> TrainingP
 
 
 def optimiser_states(program: TrainingProgram) -> dict[str, Tensor]:
-    """The optimiser's state of every parameter here, by `state/parameter`."""
-    return {
+    """The optimiser's state of every parameter here, by `state/parameter`, and that of the loss scale."""
+    of_parameters = {
         f"{state}/{name}": view
         for state, flat in program.optimiser.states.items()
         for name, view in program.parameters.named_views(flat)
     }
+    return of_parameters | ({} if program.loss_scale is None else program.loss_scale.states)
+
+
+@torch.no_grad()
+def load_average(program: TrainingProgram, stored: Mapping[str, Tensor]) -> None:
+    """Takes over the averages of parameters with all their bits, which 16-bit weights have not."""
+    if program.average is not None and stored:
+        _copy(dict(program.parameters.named_views(program.average.averages[0])), stored)
 
 
 def _own_values(program: TrainingProgram) -> dict[str, Tensor]:

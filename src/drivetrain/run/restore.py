@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from drivetrain.cluster.devices import Device, choose_device
@@ -14,6 +15,8 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.pipeline.spread_model import spread_over_devices
 from drivetrain.plan.stored_cut import stored_cut
+from drivetrain.program.half_weights import round_weights
+from drivetrain.program.precision_list import install_precision_list
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.recipe.schema import Recipe
@@ -44,6 +47,9 @@ class TrainedRun:
     def load(self, checkpoint: Checkpoint) -> None:
         """Takes over the weights of a checkpoint."""
         restore_model(self.model, checkpoint)
+        if self.recipe.precision == "16.16":
+            # Averages have more bits than the weights that were validated.
+            round_weights(self.model, getattr(torch, self.recipe.half_type))
 
 
 def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module | None = None) -> TrainedRun:
@@ -57,6 +63,8 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
     prepare_half_precision(recipe, device=device)
     chosen = choose_device(device)
     built = rebuild_model(recipe, spec) if model is None else model
+    if recipe.precision_list is not None:
+        install_precision_list(built, recipe.precision_list)
     preprocess = build_preparation(recipe, spec)
     image_shape = (preprocess.channels, preprocess.height, preprocess.width)
     return TrainedRun(

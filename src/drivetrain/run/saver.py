@@ -9,7 +9,7 @@ from torch import Tensor
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run.checkpoint import Checkpoint, prune_checkpoints, save_checkpoint
-from drivetrain.run.program_state import ProgramState, collect_state, optimiser_states
+from drivetrain.run.program_state import ProgramState, collect_state, load_average, optimiser_states
 
 
 def save_program(program: TrainingProgram, parent: Path, *, update: int, state: dict[str, Any]) -> None:
@@ -48,6 +48,7 @@ def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
     if program.average is not None:
         with program.average.in_place():
             restore_model(program.model, checkpoint)
+        load_average(program, checkpoint.averaged)
     _load_state(program.model, checkpoint.model, checkpoint.path)
     own = optimiser_states(program)
     if set(own) != set(checkpoint.optimiser):

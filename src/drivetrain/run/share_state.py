@@ -23,7 +23,8 @@ def share_program(program: TrainingProgram, group: ReplicaGroup) -> None:
 def _tensors(program: TrainingProgram) -> list[torch.Tensor]:
     flat = [program.parameters.values, *program.batch_norms.statistics, *program.optimiser.states.values()]
     averages = [] if program.average is None else program.average.averages
+    scale = [] if program.loss_scale is None else list(program.loss_scale.states.values())
     trained = {name for name, _ in program.parameters.named_views(program.parameters.values)}
     state = program.model.state_dict()
     others = [value for name, value in state.items() if name not in trained]
-    return [*flat, *averages, *others, *program.records.columns.values()]
+    return [*flat, *averages, *scale, *others, *program.records.columns.values()]

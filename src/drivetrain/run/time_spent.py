@@ -13,6 +13,7 @@ _REMEDIES = {
     "validation": "try a larger --evaluate-every.",
     "checkpoint": "try a larger --checkpoint-every.",
     "logging": "try fewer --logs-per-epoch.",
+    "compilation": "the same command finds it done the next time; --compile off does without.",
 }
 
 
@@ -20,8 +21,11 @@ def time_spent(loop: RunLoop) -> dict[str, float]:
     """Seconds of this process's part of the run, by what they were spent on."""
     data_s, transfer_s = loop.feed_seconds
     host = {part: loop.clock.seconds.get(part, 0.0) for part in ("validation", "checkpoint", "logging")}
-    step = max(0.0, loop.execution_s - data_s - transfer_s)
+    first_update_s = loop.first_update_s if loop.compiles else 0.0
+    step = max(0.0, loop.execution_s - data_s - transfer_s - first_update_s)
     known = {"step": step, "data": data_s, "transfer": transfer_s, **host}
+    if loop.compiles:
+        known["compilation"] = loop.compile_s
     return {**known, "other": max(0.0, loop.clock.own_s - sum(known.values()))}
 
 

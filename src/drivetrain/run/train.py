@@ -14,7 +14,7 @@ from drivetrain.cluster.threads import threads_of_rank
 from drivetrain.data.held_once import hold_once
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import RunFailedError
-from drivetrain.program.allocator import keep_freed_memory
+from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
@@ -145,17 +145,12 @@ def architecture_of(model: nn.Module | None) -> list[str] | None:
 def set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
     """The device of this rank for the time of the block, with the threads and algorithms of a training."""
     threads_before = torch.get_num_threads()
-    tries_algorithms = torch.backends.cudnn.benchmark
     threads = threads_of_rank(group, asked=recipe.num_threads)
     if threads is not None:
         torch.set_num_threads(threads)
     try:
         device = choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
-        if device.is_cpu:
-            keep_freed_memory()
-        # Shapes stay the same over a training, so trying out cuDNN's algorithms once pays.
-        torch.backends.cudnn.benchmark = True
-        yield device
+        with training_backends(device):
+            yield device
     finally:
-        torch.backends.cudnn.benchmark = tries_algorithms
         torch.set_num_threads(threads_before)

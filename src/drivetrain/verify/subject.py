@@ -34,12 +34,16 @@ _IDLE_FIELDS = frozenset(
         "compile",
         "ema",
         "flip_averaging",
+        "fp_exceptions",
+        "half_partials",
         "half_type",
         "limit_validation_samples",
         "lr_staircase",
         "lr_warmup_params",
         "num_workers",
+        "precision_list",
         "profile",
+        "stochastic_rounding",
         "validation_micro_batch_size",
         "validation_replicas",
     }
@@ -110,11 +114,13 @@ def _require_cpu(given: Given) -> None:
             f"{given.option('precision')} cannot be verified, as half precision rounds more than layouts may "
             "differ; leave it out, verify computes in float32 and float64."
         )
-    halves = [option for option in given.recipe.stage_options if option.get("precision") == "16.32"]
+    halves = [
+        option for option in given.recipe.stage_options if str(option.get("precision", "")).startswith("16.")
+    ]
     if given.is_typed("stage_options") and halves:
         raise BadInputError(
-            f"--stage-options of stage {halves[0]['stage']}: precision 16.32 cannot be verified, as half "
-            "precision rounds more than layouts may differ; leave it out."
+            f"--stage-options of stage {halves[0]['stage']}: precision {halves[0]['precision']} cannot be "
+            "verified, as half precision rounds more than layouts may differ; leave it out."
         )
 
 
@@ -145,6 +151,8 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         "compile": "off",
         "device": "cpu",
         "ema": None,
+        "fp_exceptions": False,
+        "half_partials": False,
         "learning_rate": rate,
         "lr_schedule": "const",
         "lr_schedule_params": LrScheduleParams(),
@@ -155,6 +163,8 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         "num_epochs": updates * batch.global_batch,
         "num_workers": 0,
         "precision": "32.32",
+        "precision_list": None,
+        "stochastic_rounding": False,
         "validation": False,
         "weight_updates_per_epoch": None,
         **dict.fromkeys(("log_every", "steps_per_execution", "evaluate_every", "checkpoint_every")),

@@ -1,0 +1,84 @@
+"""A benchmark on several ranks: what the launching process does, and what each rank does."""
+
+import os
+import pickle
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from drivetrain.cluster.devices import choose_device
+from drivetrain.cluster.environment import find_place
+from drivetrain.cluster.join import joined
+from drivetrain.cluster.launch import launch
+from drivetrain.cluster.launched_rank import launched_rank
+from drivetrain.cluster.rank_device import check_enough_devices
+from drivetrain.cluster.rank_place import RankPlace
+from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.reporter import Reporter
+
+__all__ = ["RankMeasure", "measure_on_ranks"]
+
+Found = TypeVar("Found", covariant=True)
+
+
+class RankMeasure(Protocol[Found]):
+    """One rank's share of a measurement; it travels by pickle to where it is called."""
+
+    def __call__(self, *, reporter: Reporter, group: ReplicaGroup) -> Found: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What every rank gets from the launching process; it travels by pickle."""
+
+    measure: RankMeasure[Any]
+    recipe: Recipe
+    outcome: Path
+
+
+def measure_on_ranks(
+    measure: RankMeasure[Found],
+    *,
+    recipe: Recipe,
+    devices_per_replica: int,
+    place: RankPlace | None,
+    reporter: Reporter,
+) -> Found:
+    """Measures here, on ranks of this machine that are started for it, or as one that another started."""
+    if place is not None:
+        with launched_rank(place):
+            return _measure_as_rank(place, measure, recipe)
+    if recipe.replicas * devices_per_replica == 1:
+        return measure(reporter=reporter, group=ALONE)
+    check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica)
+    return _launch(measure, recipe, ranks=recipe.replicas * devices_per_replica)
+
+
+def _launch(measure: Callable[..., Found], recipe: Recipe, *, ranks: int) -> Found:
+    with tempfile.TemporaryDirectory() as folder:
+        job = _Job(measure=measure, recipe=recipe, outcome=Path(folder) / "outcome")
+        status = launch(_run_job, args=(job,), ranks=ranks, threads_per_rank=recipe.num_threads).settle()
+        if not job.outcome.is_file():
+            # A signal came first, and nothing was measured.
+            raise SystemExit(status)
+        found: Found = pickle.loads(job.outcome.read_bytes())
+    return found
+
+
+def _measure_as_rank(place: RankPlace, measure: RankMeasure[Found], recipe: Recipe) -> Found:
+    kind = choose_device(recipe.device).torch_device.type
+    reporter = Reporter(verbosity=recipe.verbosity, quiet=place.rank > 0)
+    with joined(place, device=kind) as group, reporter:
+        return measure(reporter=reporter, group=group)
+
+
+def _run_job(job: _Job) -> int:
+    place = find_place(os.environ)
+    assert place is not None, "a launched rank finds its place in its environment"
+    found = _measure_as_rank(place, job.measure, job.recipe)
+    if place.rank == 0:
+        job.outcome.write_bytes(pickle.dumps(found))
+    return 0

@@ -1,0 +1,34 @@
+"""What happens on the device to the stored samples of a training batch, as one function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from drivetrain.data.augment.chain import AnyAugmentation
+from drivetrain.data.preprocess import Preparation
+from drivetrain.program.compilation import Compilable
+
+__all__ = ["PrepareBatch", "compilable_preparation"]
+
+PrepareBatch = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchPreparation:
+    preprocess: Preparation
+    augmentation: AnyAugmentation | None
+
+    def run(
+        self, images: Tensor, labels: Tensor, draws: Tensor | None, mix: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if self.augmentation is None or draws is None:
+            return self.preprocess.both(images, labels)
+        return self.augmentation.prepare(images, labels, preprocess=self.preprocess, draws=draws, mix=mix)
+
+
+def compilable_preparation(
+    preprocess: Preparation, augmentation: AnyAugmentation | None
+) -> Compilable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]:
+    """From stored images, labels, what chance drew and the shares of a mixture to what model and loss see."""
+    return Compilable(_BatchPreparation(preprocess, augmentation).run, what="augmentation", whole=True)

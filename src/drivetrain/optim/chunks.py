@@ -1,0 +1,38 @@
+"""Parts of the flat weights that are updated one after another, cut at the borders of parameters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from drivetrain.optim.update_rule import Optimiser
+from drivetrain.program.flat_parameters import Segment
+from drivetrain.program.gradient_sum import cut_into_buckets
+
+__all__ = ["MOST_CHUNK_BYTES", "Chunk", "cut_into_chunks", "segments_inside"]
+
+MOST_CHUNK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of the flat weights that is updated at once, and the rule for it."""
+
+    part: slice
+    optimiser: Optimiser
+
+    @property
+    def elements(self) -> int:
+        return int(self.part.stop - self.part.start)
+
+
+def cut_into_chunks(segments: Sequence[Segment], *, end: int, most: int) -> list[slice]:
+    """Chunks at the borders of parameters; one that is larger than `most` elements has its own."""
+    return [slice(bucket.start, bucket.end) for bucket in cut_into_buckets(segments, end=end, most=most)]
+
+
+def segments_inside(segments: Sequence[Segment], part: slice) -> list[Segment]:
+    """The parameters of a chunk, counted from its start."""
+    return [
+        replace(segment, start=segment.start - part.start)
+        for segment in segments
+        if part.start <= segment.start < part.stop
+    ]

@@ -1,0 +1,141 @@
+"""Updates that a device repeats by itself: recorded once, replayed for all others of their kind.
+
+The host sets the update's number, hands over what the feed has for it, and says "again". What is recorded
+reads only tensors whose places never change, so a replay computes what the update itself would.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from drivetrain.data.micro_batch import Parcel, ParcelFeed
+from drivetrain.program.drawing import draws_of
+from drivetrain.program.passes import PlainPasses
+from drivetrain.program.run_ahead import RunAhead
+from drivetrain.program.training import TrainingProgram
+
+__all__ = ["CapturedUpdates", "Recorder"]
+
+# The first may compile and try kernels, the second finds all of that done but may still compile for itself.
+_WARM_UPS = 2
+# Epochs end with an update of another size, and bad samples make a few more; each recording takes memory.
+_MOST_KINDS = 4
+
+
+class Recorder(Protocol):
+    """Records what a device is given to do."""
+
+    def warm_up(self, compute: Callable[[], None]) -> None:
+        """Carries it out, as it will be recorded."""
+        ...
+
+    def record(self, compute: Callable[[], None]) -> Callable[[], None]:
+        """Records it without carrying it out; the function returned carries it out, any number of times."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Updates of one kind are the same work on other contents."""
+
+    numbers: tuple[int, ...]
+    share: float
+    there: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    held: Parcel
+    replay: Callable[[], None]
+
+
+class CapturedUpdates:
+    """Runs the updates of a program that has the whole model on one device."""
+
+    def __init__(self, program: TrainingProgram, *, recorder: Recorder) -> None:
+        assert isinstance(program.passes, PlainPasses), "only a model in one piece"
+        assert isinstance(program.feed, ParcelFeed), "only a feed that hands over whole updates"
+        self._program, self._passes, self._feed = program, program.passes, program.feed
+        self._recorder = recorder
+        self._run_ahead = RunAhead(program.device)
+        self._warmed: dict[_Kind, int] = {}
+        self._recordings: dict[_Kind, _Recording] = {}
+        self._draws = False
+        self.replays = 0
+        self.failure: str | None = None
+
+    @property
+    def status(self) -> str:
+        """Whether updates are captured, in words."""
+        if self.failure is not None:
+            return f"not captured: {self.failure}"
+        return "captured" if self._recordings else f"captured after {_WARM_UPS} updates"
+
+    def forget(self) -> None:
+        """Records anew from now on, as what an update does has changed."""
+        self._warmed.clear()
+        self._recordings.clear()
+        self.failure = None
+
+    def run(self, update: int) -> None:
+        """One update, replayed where its kind has been recorded."""
+        batches = self._program.batches
+        parcel = self._feed.collect(update)
+        kind = _Kind(tuple(batches.numbers(update)), batches.share(update), parcel.there)
+        self._program.context.update.fill_(update)
+        if kind not in self._recordings and self._is_ready(kind):
+            self._record(kind, parcel)
+        recording = self._recordings.get(kind)
+        if recording is None:
+            self._run_once(kind, parcel, update)
+        else:
+            self._replay(recording, kind, parcel, update)
+        self._run_ahead.wait()
+
+    def _is_ready(self, kind: _Kind) -> bool:
+        has_room = len(self._recordings) < _MOST_KINDS
+        return self.failure is None and has_room and self._warmed.get(kind, 0) >= _WARM_UPS
+
+    def _run_once(self, kind: _Kind, parcel: Parcel, update: int) -> None:
+        compute = self._compute(kind, parcel, seeded_for=update)
+        if self.failure is not None:
+            compute()
+            return
+        with draws_of(self._program.device) as drawn:
+            self._recorder.warm_up(compute)
+        self._warmed[kind] = self._warmed.get(kind, 0) + 1
+        if drawn.by_host:
+            self.failure = f"the model draws random numbers on the host ({drawn.by_host})"
+        elif drawn.by_device and len(kind.numbers) > 1:
+            self.failure = "the model draws from torch's own generator, which every micro-batch sets anew"
+        self._draws = self._draws or drawn.by_device
+
+    def _record(self, kind: _Kind, parcel: Parcel) -> None:
+        held = Parcel(tuple(tensor.clone() for tensor in parcel.tensors), parcel.there)
+        try:
+            replay = self._recorder.record(self._compute(kind, held, seeded_for=None))
+        except RuntimeError as error:
+            self.failure = str(error).splitlines()[0] or type(error).__name__
+            # What a pass that was never carried out has reported must not move any statistic.
+            self._program.batch_norms.forget()
+            return
+        self._recordings[kind] = _Recording(held, replay)
+
+    def _replay(self, recording: _Recording, kind: _Kind, parcel: Parcel, update: int) -> None:
+        self._hand_over(recording.held, parcel)
+        if self._draws:
+            self._passes.seed_generators(update, kind.numbers[0])
+        recording.replay()
+        self.replays += 1
+
+    def _hand_over(self, held: Parcel, parcel: Parcel) -> None:
+        for place, brought in zip(held.tensors, parcel.tensors, strict=True):
+            place.copy_(brought)
+
+    def _compute(self, kind: _Kind, parcel: Parcel, *, seeded_for: int | None) -> Callable[[], None]:
+        def compute() -> None:
+            unpacked = self._feed.unpack(parcel)
+            numbered = self._program.batches.numbered(unpacked, wanted=kind.numbers)
+            self._program.run_batches(numbered, share=kind.share, seeded_for=seeded_for)
+
+        return compute

@@ -1,0 +1,40 @@
+"""Whether the updates of a program can be captured, and by what."""
+
+from drivetrain.data.micro_batch import ParcelFeed
+from drivetrain.optim.offloading import OffloadedOptimiser
+from drivetrain.program.capture import CapturedUpdates
+from drivetrain.program.passes import PlainPasses
+from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["capture_updates"]
+
+
+def capture_updates(program: TrainingProgram, recipe: Recipe) -> None:
+    """Lets the program capture its updates, or keeps the reason why it cannot."""
+    program.capture_reason = _obstacle(program, recipe)
+    if program.capture_reason:
+        return
+    from drivetrain.program.cuda_graph import CudaRecorder
+
+    program.capture = CapturedUpdates(program, recorder=CudaRecorder(program.device.torch_device))
+
+
+def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
+    """What stands in the way, in words that follow a colon; empty where nothing does."""
+    kind = program.device.torch_device.type
+    if kind == "cpu":
+        return "a CPU runs its updates in a loop"
+    if kind != "cuda":
+        return f"only CUDA devices are known to replay updates, this is {kind}"
+    if recipe.capture == "off":
+        return "--capture off"
+    if program.group.size > 1:
+        return "ranks talk to each other inside an update"
+    if not isinstance(program.passes, PlainPasses):
+        return "the model is cut into stages"
+    if isinstance(program.optimiser, OffloadedOptimiser):
+        return "optimiser states lie in host memory (--optimizer-state-offloading)"
+    if not isinstance(program.feed, ParcelFeed):
+        return "the data come one micro-batch at a time"
+    return ""

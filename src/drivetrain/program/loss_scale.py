@@ -1,0 +1,57 @@
+"""A factor on the loss that is found as the training goes: as large as the gradient stays finite.
+
+Everything about it lies on the device, and nothing is fetched from there. An update whose gradient is not
+finite is skipped and halves the factor; after many good ones in a row it doubles.
+"""
+
+import torch
+from torch import Tensor
+
+__all__ = ["SMALLEST_SCALE", "DynamicLossScale"]
+
+FIRST_SCALE = 2.0**15
+LARGEST_SCALE = 2.0**24
+# Below it, it is not the factor that makes gradients infinite.
+SMALLEST_SCALE = 2.0**-24
+UPDATES_TO_GROWTH = 2000
+
+
+class DynamicLossScale:
+    """`scale` is the factor of the update under way, `skips` whether that update's gradient was bad."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        first: float = FIRST_SCALE,
+        updates_to_growth: int = UPDATES_TO_GROWTH,
+    ) -> None:
+        self.scale = torch.full((), first, dtype=torch.float32, device=device)
+        self.good_updates = torch.zeros((), dtype=torch.int64, device=device)
+        self.skips = torch.zeros((), dtype=torch.bool, device=device)
+        self._updates_to_growth = updates_to_growth
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold; whoever writes into them changes the scale."""
+        return {"loss_scaling/scale": self.scale, "loss_scaling/good_updates": self.good_updates}
+
+    @torch.no_grad()
+    def judge(self, is_bad: Tensor) -> None:
+        """Says whether the gradient of the update under way is not finite."""
+        self.skips.copy_(is_bad)
+
+    @torch.no_grad()
+    def take_out_(self, gradients: Tensor) -> None:
+        """Makes the gradient that of the loss itself, in place."""
+        gradients.div_(self.scale)
+
+    @torch.no_grad()
+    def move(self) -> None:
+        """The factor of the next update."""
+        good = torch.where(self.skips, 0, self.good_updates + 1)
+        grows = good >= self._updates_to_growth
+        larger = torch.where(grows, 2.0 * self.scale, self.scale).clamp(max=LARGEST_SCALE)
+        smaller = (0.5 * self.scale).clamp(min=0.5 * SMALLEST_SCALE)
+        self.scale.copy_(torch.where(self.skips, smaller, larger))
+        self.good_updates.copy_(torch.where(grows, 0, good))

@@ -1,0 +1,195 @@
+"""Whether a run compiles: what `--compile` says; with `auto`, what pays for a training of its length."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+
+from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.compile_gains import Gain, recall_gain, remember_gain
+from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
+
+__all__ = ["CompileChoice", "Timer", "choose_compile", "decide"]
+
+FEWEST_UPDATES = 200
+# Compiling takes about half a minute on a CPU and less on an accelerator, and saves a part of the rest.
+LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
+# What is won must be more than what two measurements of the same differ by.
+_LEAST_SHARE_WON = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileChoice:
+    """Whether the updates of a run are compiled, and why; `compiling_s` is what that took so far."""
+
+    is_on: bool
+    reason: str
+    asked: str = "auto"
+    compiling_s: float = 0.0
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """For the person who started the run."""
+        return f"compile {'on' if self.is_on else 'off'}: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For plan.json, where a continued run finds it."""
+        return {"asked": self.asked, "on": self.is_on, "reason": self.reason, "marks": dict(self.marks)}
+
+
+class Timer(Protocol):
+    """Measures a program's updates."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the model could not be compiled."""
+        ...
+
+    def time_plain(self) -> float:
+        """Seconds of an update as it is written."""
+        ...
+
+    def time_compiled(self) -> tuple[float, float]:
+        """Seconds of compiling, and of an update then."""
+        ...
+
+
+def choose_compile(
+    recipe: Recipe,
+    program: TrainingProgram,
+    *,
+    first: int,
+    total: int,
+    image_shape: tuple[int, int, int],
+    stored: Mapping[str, Any] | None = None,
+    max_time_s: float | None = None,
+    goes_on: Callable[[], bool],
+) -> CompileChoice | None:
+    """Decides for the updates first..total-1 and leaves the program so; None where it was asked to stop.
+
+    `stored` is what the run's plan holds of an earlier choice, which a continuation keeps.
+    """
+    if recipe.compile != "auto":
+        return CompileChoice(is_on=recipe.compile == "on", reason="asked for", asked=recipe.compile)
+    obstacle = _obstacle(recipe, program)
+    if obstacle is not None:
+        return CompileChoice(is_on=False, reason=obstacle)
+    marks = _marks(recipe, program, image_shape=image_shape)
+    choice = _kept(stored, marks)
+    if choice is None:
+        least_s = LEAST_CPU_S if program.device.is_cpu else LEAST_ACCELERATOR_S
+        try:
+            with ProgramTimer(program, first=first, goes_on=goes_on) as timer:
+                choice = decide(
+                    timer,
+                    updates_left=total - first,
+                    marks=marks,
+                    least_s=least_s,
+                    folds=recipe.folds or 1,
+                    max_time_s=max_time_s,
+                )
+        except MeasuringStoppedError:
+            return None
+    if program.compiled.is_on != choice.is_on:
+        program.compiled.switch(choice.is_on)
+    if program.capture is not None:
+        program.capture.forget()
+    return choice
+
+
+def decide(
+    timer: Timer,
+    *,
+    updates_left: int,
+    marks: Mapping[str, Any],
+    least_s: float,
+    folds: int = 1,
+    max_time_s: float | None = None,
+) -> CompileChoice:
+    """Measures no more than it must: nothing where the run is short, or the answer is remembered.
+
+    The same times decide the same, whoever measured them and whatever is compiled by now: a run that is
+    repeated must not compute otherwise. One compilation serves all folds.
+    """
+    if updates_left < FEWEST_UPDATES:
+        return _off(f"{updates_left} updates are too few to pay for it", marks)
+    gain = recall_gain(marks)
+    if gain is None:
+        gain = Gain(plain_s=timer.time_plain())
+        remember_gain(marks, gain)
+    expected_s = min(gain.plain_s * updates_left, max_time_s or float("inf"))
+    if expected_s < least_s:
+        return _off(f"the training takes about {expected_s:.0f} s without", marks)
+    who = "as an earlier run measured"
+    spent_s = 0.0
+    if gain.compiled_s is None:
+        who = "measured before the first one"
+        spent_s, compiled_s = timer.time_compiled()
+        if timer.failure is not None:
+            return _off(timer.failure, marks)
+        gain = replace(gain, compiled_s=compiled_s, compiling_s=spent_s)
+        remember_gain(marks, gain)
+    return CompileChoice(
+        is_on=_pays(gain, expected_s=expected_s, folds=folds),
+        reason=f"{_in_words(gain)}, {who}",
+        compiling_s=spent_s,
+        marks=marks,
+    )
+
+
+def _pays(gain: Gain, *, expected_s: float, folds: int) -> bool:
+    assert gain.compiled_s is not None
+    share_won = 1 - gain.compiled_s / gain.plain_s
+    return share_won > _LEAST_SHARE_WON and share_won * expected_s > gain.compiling_s / folds
+
+
+def _in_words(gain: Gain) -> str:
+    assert gain.compiled_s is not None
+    return (
+        f"an update takes {gain.compiled_s:.3g} s compiled and {gain.plain_s:.3g} s without, compiling "
+        f"{gain.compiling_s:.0f} s"
+    )
+
+
+def _off(reason: str, marks: Mapping[str, Any]) -> CompileChoice:
+    return CompileChoice(is_on=False, reason=reason, marks=marks)
+
+
+def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
+    """Where nothing is measured at all."""
+    if program.stages is not None:
+        return "stages are compiled by --compile on alone"
+    if program.group.size > 1:
+        return "several ranks are compiled by --compile on alone"
+    if recipe.fp_exceptions:
+        return "--fp-exceptions looks at every layer"
+    return None
+
+
+def _kept(stored: Mapping[str, Any] | None, marks: Mapping[str, Any]) -> CompileChoice | None:
+    """An earlier choice for the same work on the same device."""
+    if stored is None or stored.get("asked") != "auto" or stored.get("marks") != dict(marks):
+        return None
+    return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks)
+
+
+def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, int, int]) -> dict[str, Any]:
+    """All that the gain may depend on."""
+    batches = program.batches
+    return {
+        "device": program.device.description,
+        "torch": torch.__version__,
+        "model": recipe.model,
+        "parameters": len(program.parameters.values),
+        "image": list(image_shape),
+        "micro_batch_size": batches.micro,
+        "accumulation": batches.accumulation,
+        "precision": program.precision.description,
+        "optimizer": recipe.optimizer,
+        "augment": recipe.augment,
+        "feed": type(program.feed).__name__,
+        "captured": program.capture is not None,
+    }

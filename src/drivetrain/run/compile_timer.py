@@ -1,0 +1,90 @@
+"""Times the updates of a program compiled and uncompiled, on state that is put back afterwards."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from statistics import median
+from typing import Self
+
+from drivetrain.program.no_trace import leaving_no_trace
+from drivetrain.program.training import TrainingProgram
+
+__all__ = ["MeasuringStoppedError", "ProgramTimer"]
+
+_FEWEST_TIMED, _MOST_TIMED = 5, 50
+_ENOUGH_S = 1.0
+# What is captured runs twice as it is, and is recorded at the third time.
+_WARM_UPS, _WARM_UPS_OF_CAPTURE = 1, 3
+
+
+class MeasuringStoppedError(Exception):
+    """The run was asked to stop while it measured."""
+
+
+class ProgramTimer:
+    """Runs updates from `first` to the last and again, in their order: a stream of data goes on.
+
+    Nothing is kept to be put back before something is measured: a model may be large.
+    """
+
+    def __init__(
+        self,
+        program: TrainingProgram,
+        *,
+        first: int,
+        goes_on: Callable[[], bool],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._program, self._first, self._run = program, first, 0
+        self._updates = len(program.records) - first
+        self._goes_on, self._clock = goes_on, clock
+        self._put_back = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._put_back.close()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the model could not be compiled."""
+        return self._program.compiled.failure
+
+    def time_plain(self) -> float:
+        """Seconds of an update as it is written."""
+        self._switch(on=False)
+        return self._time()[1]
+
+    def time_compiled(self) -> tuple[float, float]:
+        """Seconds of compiling, and of an update then; the program is compiled after it."""
+        self._switch(on=True)
+        return self._time()
+
+    def _switch(self, *, on: bool) -> None:
+        if self._program.compiled.is_on != on:
+            self._program.compiled.switch(on)
+        if self._program.capture is not None:
+            self._program.capture.forget()
+
+    def _time(self) -> tuple[float, float]:
+        if not self._run:
+            self._put_back.enter_context(leaving_no_trace(self._program))
+            self._program.model.train()
+        warm_ups = _WARM_UPS if self._program.capture is None else _WARM_UPS_OF_CAPTURE
+        warming_s = sum(self._update() for _ in range(warm_ups))
+        seconds: list[float] = []
+        while len(seconds) < _FEWEST_TIMED or (sum(seconds) < _ENOUGH_S and len(seconds) < _MOST_TIMED):
+            seconds.append(self._update())
+        usual_s = median(seconds)
+        return max(0.0, warming_s - warm_ups * usual_s), usual_s
+
+    def _update(self) -> float:
+        if not self._goes_on():
+            raise MeasuringStoppedError
+        self._program.device.synchronise()
+        begin = self._clock()
+        self._program.run_update(self._first + self._run % self._updates)
+        self._program.device.synchronise()
+        self._run += 1
+        return self._clock() - begin

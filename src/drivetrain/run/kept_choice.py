@@ -1,0 +1,45 @@
+"""A run's choice whether to compile, kept in its plan: a continued run must compute the same."""
+
+from pathlib import Path
+from typing import Any
+
+from drivetrain.run.assemble import Assembly
+from drivetrain.run.compile_choice import CompileChoice, choose_compile
+from drivetrain.run.ending import parse_duration_s
+from drivetrain.run.files import read_json, write_json
+from drivetrain.run.prepare import Request
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.signals import StopRequest
+
+__all__ = ["choose_and_keep", "chosen_before"]
+
+_KEY = "compile"
+
+
+def chosen_before(plan: Path) -> dict[str, Any]:
+    """What an earlier part of the run has put into its plan, for the plan that takes its place."""
+    before = read_json(plan) if plan.is_file() else {}
+    return {_KEY: before[_KEY]} if _KEY in before else {}
+
+
+def choose_and_keep(
+    request: Request, assembly: Assembly, *, first: int, stop: StopRequest, reporter: Reporter
+) -> CompileChoice | None:
+    """Chooses for the updates from `first` on, says so, and writes it into the plan; None at a stop."""
+    recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
+    choice = choose_compile(
+        recipe,
+        assembly.program,
+        first=first,
+        total=request.plan.epochs.total_updates,
+        image_shape=(preprocess.channels, preprocess.height, preprocess.width),
+        stored=chosen_before(path).get(_KEY),
+        max_time_s=None if recipe.max_time is None else parse_duration_s(str(recipe.max_time)),
+        goes_on=lambda: not stop.made,
+    )
+    if choice is None:
+        return None
+    write_json(path, read_json(path) | {_KEY: choice.to_json()})
+    if recipe.compile == "auto":
+        reporter.say(choice.sentence)
+    return choice

@@ -1,0 +1,161 @@
+"""A finished model as `predict` and `evaluate` run it: batch norm folded, compiled where that pays."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
+from drivetrain.models.registry import is_external_model
+from drivetrain.pipeline.spread_model import SpreadModel
+from drivetrain.program.fold_batch_norm import fold_batch_norm
+from drivetrain.program.forward import Forward, Precision, choose_precision, in_precision
+from drivetrain.program.inference import build_inference
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import TrainedRun
+
+__all__ = ["CompileMode", "TrainedForward", "compiling_pays"]
+
+CompileMode = Literal["auto", "on", "off"]
+
+# Measured on two cores, folded against folded, compiled and frozen (docs/performance.md): 0.15 to 0.3 of the
+# time is saved, for 20 to 40 s of compiling, whatever the model.
+_COMPILING_S = 30.0
+_SAVED_SHARE = 0.15
+_TIMED_CALLS = 3
+_TOLERANCES = {torch.float32: 1e-3}
+_HALF_TOLERANCE = 5e-2
+
+
+def compiling_pays(seconds_left: float) -> bool:
+    """Whether compiling a model takes less time than it saves of what is left."""
+    return seconds_left * _SAVED_SHARE > _COMPILING_S
+
+
+class TrainedForward:
+    """Prepared images to logits; `refresh` once the run's model has other weights.
+
+    Only the shape that comes first is compiled: another one, such as the last batch, would cost as much
+    again. With `auto`, whoever goes through the images says after each how many are left (`progress`), and
+    the time of the first ones decides. `exact` keeps 16-bit results those of training's own validation, which
+    folding and compiling would round otherwise; layers in a precision of their own stay as they are, too.
+    """
+
+    def __init__(
+        self, run: TrainedRun, *, reporter: Reporter, compiles: CompileMode = "auto", exact: bool = False
+    ) -> None:
+        self._run, self._reporter, self._mode = run, reporter, compiles
+        self._precision = _precision(run, warn=reporter.warn)
+        is_whole = not isinstance(run.model, SpreadModel)
+        is_exact = exact and self._precision.compute_dtype != torch.float32
+        self._folds = is_whole and not is_exact and run.recipe.precision_list is None
+        if not is_whole and compiles == "on":
+            reporter.warn("--compile on has no effect on a model whose stages run each by itself.")
+        if not is_whole or (is_exact and compiles == "auto"):
+            self._mode = "off"
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Takes over the weights that the run's model has now."""
+        self._plain: Forward | None = None
+        self._compiled: Forward | None = None
+        self._model = self._run.model
+        self._shape: torch.Size | None = None
+        self._undecided = self._mode == "auto"
+        self._calls, self._seconds = 0, 0.0
+
+    def __call__(self, images: Tensor) -> Tensor:
+        images = images.contiguous(memory_format=torch.channels_last)
+        if self._plain is None:
+            self._plain = self._build(images)
+            self._shape = images.shape
+            if self._mode == "on":
+                self._compile()
+        if self._compiled is not None and images.shape == self._shape:
+            return self._run_compiled(self._compiled, images)
+        return self._timed(self._plain, images) if self._undecided else self._plain(images)
+
+    def progress(self, done: int, total: int) -> None:
+        """Says how many of all images are through; decides `auto` as soon as their time is known."""
+        if not self._undecided or self._calls < _TIMED_CALLS:
+            return
+        self._undecided = False
+        # The first call also sets up what all others use.
+        seconds_per_call = self._seconds / (self._calls - 1)
+        seconds_left = seconds_per_call * self._calls / done * (total - done)
+        if compiling_pays(seconds_left):
+            self._reporter.say(f"compiling the model: the rest would take {seconds_left:.0f} s without")
+            self._compile()
+
+    def _build(self, images: Tensor) -> Forward:
+        self._run.model.eval()
+        # Weights made in inference mode could not be compiled later.
+        with torch.inference_mode(mode=False), torch.no_grad():
+            self._model = self._folded(images) if self._folds else self._run.model
+            return build_inference(self._model, precision=self._precision, folds=False)
+
+    def _folded(self, images: Tensor) -> nn.Module:
+        """The model without its batch norms; as it is where that does not compute the same."""
+        model = self._run.model
+        try:
+            folded = fold_batch_norm(model)
+            if not folded.folded:
+                return model
+            if self._is_ours or _agree(model, folded.model, images[:1], precision=self._precision):
+                return folded.model
+            why = "its output would change"
+        except Exception as error:
+            why = describe_failure(error)
+        self._reporter.say(f"the model runs with its batch norms, as they cannot be folded: {why}")
+        return model
+
+    @property
+    def _is_ours(self) -> bool:
+        recipe = self._run.recipe
+        return not recipe.model_edit and not is_external_model(recipe.model)
+
+    def _compile(self) -> None:
+        self._compiled = build_inference(self._model, precision=self._precision, compiles=True, folds=False)
+
+    def _run_compiled(self, compiled: Forward, images: Tensor) -> Tensor:
+        try:
+            logits = compiled(images)
+        except Exception as error:
+            self._compiled = None
+            self._reporter.warn(f"the model runs uncompiled, as compiling failed: {describe_failure(error)}")
+            assert self._plain is not None
+            return self._plain(images)
+        # What an accelerator gives is overwritten by the next call.
+        return logits if self._run.device.is_cpu else logits.clone()
+
+    def _timed(self, forward: Forward, images: Tensor) -> Tensor:
+        device = self._run.device
+        device.synchronise()
+        started = perf_counter()
+        logits = forward(images)
+        device.synchronise()
+        if self._calls:
+            self._seconds += perf_counter() - started
+        self._calls += 1
+        return logits
+
+
+def _precision(run: TrainedRun, *, warn: Callable[[str], None]) -> Precision:
+    """The run's own; float32 where this device does not compute in it."""
+    try:
+        return choose_precision(run.recipe, run.device)
+    except BadInputError:
+        asked = f"--precision {run.recipe.precision} with --half-type {run.recipe.half_type}"
+        warn(f"the run has {asked}, which does not run on this device; it is computed in float32 here.")
+        return Precision(compute_dtype=torch.float32, device_type=run.device.torch_device.type)
+
+
+@torch.inference_mode()
+def _agree(model: nn.Module, folded: nn.Module, images: Tensor, *, precision: Precision) -> bool:
+    expected, found = (in_precision(one, precision)(images.clone()).float() for one in (model, folded))
+    tolerance = _TOLERANCES.get(precision.compute_dtype, _HALF_TOLERANCE)
+    largest = float(expected.abs().max())
+    return torch.allclose(found, expected, rtol=0, atol=tolerance * largest, equal_nan=True)

@@ -1,0 +1,173 @@
+"""Captured updates on a CPU: a stand-in records the work, and replays it on what was handed over."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import drivetrain
+from drivetrain.cluster.devices import choose_device
+from drivetrain.program import capturing, cuda_graph
+from drivetrain.program.capture import CapturedUpdates
+from drivetrain.program.drawing import draws_of
+from drivetrain.program.training import TrainingProgram
+from tests.run.small_runs import weights
+
+SEGMENTATION = {
+    "dataset": "synthetic-em",
+    "model": "unet_same",
+    "model_width": 4,
+    "image_size": 32,
+    "dataset_size": 10,
+    "micro_batch_size": 2,
+    "augment": True,
+}
+CLASSIFICATION = {"dataset": "digits", "limit_train_samples": 44, "micro_batch_size": 8}
+
+
+class _Again:
+    """Carries the work out once more at every replay; what it reads must have been put into its place."""
+
+    def __init__(self, _device: torch.device) -> None:
+        self.records = 0
+
+    def warm_up(self, compute: Callable[[], None]) -> None:
+        compute()
+
+    def record(self, compute: Callable[[], None]) -> Callable[[], None]:
+        self.records += 1
+        return compute
+
+
+class _Impossible(_Again):
+    def record(self, compute: Callable[[], None]) -> Callable[[], None]:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
+
+
+class _Seen:
+    """The captures of the programs that a test runs."""
+
+    def __init__(self) -> None:
+        self.captures: list[CapturedUpdates] = []
+
+
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Seen]:
+    def install(recorder: type[_Again] = _Again) -> _Seen:
+        seen = _Seen()
+        original = capturing.capture_updates
+
+        def capture_and_see(program: TrainingProgram, recipe: Any) -> None:
+            original(program, recipe)
+            assert program.capture is not None
+            seen.captures.append(program.capture)
+
+        monkeypatch.setattr(capturing, "_obstacle", lambda _program, _recipe: "")
+        monkeypatch.setattr(cuda_graph, "CudaRecorder", recorder)
+        monkeypatch.setattr("drivetrain.program.build.capture_updates", capture_and_see)
+        return seen
+
+    return install
+
+
+def _train(directory: Path, **options: Any) -> dict[str, np.ndarray[Any, Any]]:
+    drivetrain.train(
+        **{"max_updates": 9, "device": "cpu", "validation": False, "log_every": 3, **options},
+        output_dir=str(directory),
+        quiet=True,
+    )
+    return weights(directory)
+
+
+def _assert_same(found: dict[str, np.ndarray[Any, Any]], expected: dict[str, np.ndarray[Any, Any]]) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert np.array_equal(found[name], value), name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        CLASSIFICATION,
+        {**CLASSIFICATION, "gradient_accumulation_count": 2, "remainder": "pad", "ema": 0.9},
+        {**CLASSIFICATION, "mixup": 0.2, "optimizer": "adam", "lr_schedule": "cosine", "clip_norm": 1.0},
+        {**CLASSIFICATION, "data_placement": "stream", "num_workers": 0, "remainder": "carry"},
+        SEGMENTATION,
+        {**SEGMENTATION, "data_placement": "stream", "num_workers": 0, "gradient_accumulation_count": 2},
+    ],
+    ids=["plain", "padded and averaged", "mixed", "streamed", "masks", "streamed masks"],
+)
+def test_replayed_updates_have_the_bits_of_others(
+    tmp_path: Path, captured: Callable[..., _Seen], options: dict[str, Any]
+) -> None:
+    expected = _train(tmp_path / "plain", **options)
+    seen = captured()
+    _assert_same(_train(tmp_path / "captured", **options), expected)
+    (capture,) = seen.captures
+    assert capture.status == "captured"
+    assert capture.replays >= 4
+
+
+def test_the_check_sees_contents_that_were_not_handed_over(
+    tmp_path: Path, captured: Callable[..., _Seen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = _train(tmp_path / "plain", **CLASSIFICATION)
+    captured()
+    monkeypatch.setattr(CapturedUpdates, "_hand_over", lambda *_: None)
+    found = _train(tmp_path / "captured", **CLASSIFICATION)
+    assert any(not np.array_equal(found[name], value) for name, value in expected.items())
+
+
+def test_updates_that_cannot_be_recorded_run_as_they_are(
+    tmp_path: Path, captured: Callable[..., _Seen]
+) -> None:
+    expected = _train(tmp_path / "plain", **CLASSIFICATION)
+    seen = captured(_Impossible)
+    _assert_same(_train(tmp_path / "captured", **CLASSIFICATION), expected)
+    (capture,) = seen.captures
+    assert capture.status == "not captured: operation not permitted when stream is capturing"
+    assert capture.replays == 0
+
+
+def test_continued_runs_warm_up_again_and_end_alike(tmp_path: Path, captured: Callable[..., _Seen]) -> None:
+    options = {**CLASSIFICATION, "lr_schedule": "const"}
+    expected = _train(tmp_path / "plain", **options)
+    captured()
+    _train(tmp_path / "captured", **{**options, "max_updates": 4})
+    _assert_same(_train(tmp_path / "captured", **options), expected)
+
+
+def test_a_cpu_says_why_it_captures_nothing(tmp_path: Path) -> None:
+    seen: list[str] = []
+    original = TrainingProgram.execute
+
+    def look(program: TrainingProgram, *args: Any, **options: Any) -> int:
+        seen.append(program.capture_status)
+        return original(program, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingProgram, "execute", look)
+        _train(tmp_path / "run", **CLASSIFICATION)
+    assert set(seen) == {"not captured: a CPU runs its updates in a loop"}
+
+
+@pytest.mark.parametrize(
+    ("draw", "names"),
+    [
+        (lambda: None, ""),
+        (lambda: np.random.rand(), "numpy.random"),
+        (lambda: nn.functional.dropout(torch.ones(4)), "torch"),
+        (lambda: __import__("random").random(), "random"),
+    ],
+)
+def test_draws_on_the_host_are_found(draw: Callable[[], object], names: str) -> None:
+    device = choose_device("cpu")
+    with draws_of(device) as drawn:
+        device.seed_generators(7)
+        draw()
+    assert drawn.by_host == names
+    assert not drawn.by_device
