@@ -152,7 +152,9 @@ class Subject:
         """The passes of the model in one piece."""
         self.start_over()
         passes = PlainPasses(
-            step=ModelStep(forward=self.model, head=self.head, batch_norms=self.batch_norms),
+            step=ModelStep(
+                forward=self.model, head=self.head, batch_norms=self.batch_norms, context=self.context
+            ),
             context=self.context,
             batches=self.batches(ALONE),
             gradient_sum=self._gradient_sum(),

@@ -126,6 +126,7 @@ def make_program(
                 forward=model,
                 head=LossHead(task=chosen, loss_scaling=rules.loss_scaling),
                 batch_norms=owner,
+                context=context,
             ),
             context=context,
             batches=batches,

@@ -83,6 +83,7 @@ def precise_program(
         forward=in_precision(model, precision),
         head=LossHead(task=program.task, scale=None if scale is None else scale.scale),
         batch_norms=program.batch_norms,
+        context=program.context,
     )
     others = () if scale is None else ("loss_scale", "skipped")
     program.records = UpdateRecords(updates, score=program.task.metric, device=CPU, others=others)

@@ -1,4 +1,4 @@
-"""Captured updates on a CPU: a stand-in records the work, and replays it on what was handed over."""
+"""Captured updates on a CPU: a stand-in records their operations, and repeats these alone."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import drivetrain
 from drivetrain.cluster.devices import choose_device
@@ -15,6 +15,7 @@ from drivetrain.program import capturing, cuda_graph
 from drivetrain.program.capture import CapturedUpdates
 from drivetrain.program.drawing import draws_of
 from drivetrain.program.training import TrainingProgram
+from tests.program.tape import Tape
 from tests.run.small_runs import weights
 
 SEGMENTATION = {
@@ -26,24 +27,11 @@ SEGMENTATION = {
     "micro_batch_size": 2,
     "augment": True,
 }
+LARS = {"momentum": 0.9, "weight_decay": 1e-4, "eeta": 0.001, "epsilon": 1e-7}
 CLASSIFICATION = {"dataset": "digits", "limit_train_samples": 44, "micro_batch_size": 8}
 
 
-class _Again:
-    """Carries the work out once more at every replay; what it reads must have been put into its place."""
-
-    def __init__(self, _device: torch.device) -> None:
-        self.records = 0
-
-    def warm_up(self, compute: Callable[[], None]) -> None:
-        compute()
-
-    def record(self, compute: Callable[[], None]) -> Callable[[], None]:
-        self.records += 1
-        return compute
-
-
-class _Impossible(_Again):
+class _Impossible(Tape):
     def record(self, compute: Callable[[], None]) -> Callable[[], None]:
         raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
 
@@ -57,7 +45,7 @@ class _Seen:
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Seen]:
-    def install(recorder: type[_Again] = _Again) -> _Seen:
+    def install(recorder: type[Tape] = Tape) -> _Seen:
         seen = _Seen()
         original = capturing.capture_updates
 
@@ -96,10 +84,29 @@ def _assert_same(found: dict[str, np.ndarray[Any, Any]], expected: dict[str, np.
         {**CLASSIFICATION, "gradient_accumulation_count": 2, "remainder": "pad", "ema": 0.9},
         {**CLASSIFICATION, "mixup": 0.2, "optimizer": "adam", "lr_schedule": "cosine", "clip_norm": 1.0},
         {**CLASSIFICATION, "data_placement": "stream", "num_workers": 0, "remainder": "carry"},
+        {
+            **CLASSIFICATION,
+            "precision": "16.16",
+            "half_type": "float16",
+            "stochastic_rounding": True,
+            "loss_scaling": "dynamic",
+        },
+        {**CLASSIFICATION, "optimizer": "lars", "optimizer_params": LARS, "stable_norm": True},
         SEGMENTATION,
+        {**SEGMENTATION, "rotate": 20.0, "elastic": 2.0, "gamma": 0.2, "noise": 0.05, "optimizer": "adam"},
         {**SEGMENTATION, "data_placement": "stream", "num_workers": 0, "gradient_accumulation_count": 2},
     ],
-    ids=["plain", "padded and averaged", "mixed", "streamed", "masks", "streamed masks"],
+    ids=[
+        "plain",
+        "padded and averaged",
+        "mixed",
+        "streamed",
+        "16 bits",
+        "lars",
+        "masks",
+        "bent masks",
+        "streamed masks",
+    ],
 )
 def test_replayed_updates_have_the_bits_of_others(
     tmp_path: Path, captured: Callable[..., _Seen], options: dict[str, Any]
@@ -131,6 +138,45 @@ def test_updates_that_cannot_be_recorded_run_as_they_are(
     (capture,) = seen.captures
     assert capture.status == "not captured: operation not permitted when stream is capturing"
     assert capture.replays == 0
+
+
+class _Counting(nn.Module):
+    """Does something else at every second pass, by a count that it keeps for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = 0
+        self.layer = nn.Linear(64, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.passes += 1
+        outputs: Tensor = self.layer(images.flatten(1))
+        return outputs * (1.0 if self.passes % 2 else 0.5)
+
+
+class _Asking(_Counting):
+    """Asks for a value to decide what to do."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(images.flatten(1))
+        return outputs if outputs.sum().item() > 0 else 0.5 * outputs
+
+
+@pytest.mark.parametrize(
+    ("make_model", "reason"),
+    [
+        (_Counting, "the model keeps passes in Python, which changes from update to update"),
+        (_Asking, "_local_scalar_dense is not permitted while recording"),
+    ],
+)
+def test_models_that_a_replay_would_change_are_not_captured(
+    tmp_path: Path, captured: Callable[..., _Seen], make_model: type[_Counting], reason: str
+) -> None:
+    expected = _train(tmp_path / "plain", **CLASSIFICATION, model=make_model())
+    seen = captured()
+    found = _train(tmp_path / "captured", **CLASSIFICATION, model=make_model())
+    _assert_same(found, expected)
+    assert seen.captures[0].status == f"not captured: {reason}"
 
 
 def test_continued_runs_warm_up_again_and_end_alike(tmp_path: Path, captured: Callable[..., _Seen]) -> None:

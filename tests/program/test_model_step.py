@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from drivetrain.data.micro_batch import MicroBatch
 from drivetrain.program.batch_norm import install_batch_norm_owner
+from drivetrain.program.context import UpdateContext
+from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.loss_head import LossHead, LossParts
 from drivetrain.program.model_step import ModelStep
 from drivetrain.tasks.classification import ClassificationTask
@@ -20,11 +22,16 @@ SAMPLES, CLASSES = 6, 4
 
 def make_step(*, loss_scaling: float = 0.0) -> ModelStep:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, CLASSES))
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(0.5), nn.Linear(12, CLASSES)
+    )
+    context = UpdateContext(torch.device("cpu"))
+    context.begin_forward(torch.arange(SAMPLES))
+    install_counter_dropout(model, seed=1, context=context)
     owner = install_batch_norm_owner(model, kept_share=0.9)
     model.train()
     head = LossHead(task=ClassificationTask(), loss_scaling=loss_scaling)
-    return ModelStep(forward=model, head=head, batch_norms=owner)
+    return ModelStep(forward=model, head=head, batch_norms=owner, context=context)
 
 
 def make_batch(*, weights: Tensor | None = None, mixed: bool = False) -> MicroBatch:
@@ -41,6 +48,7 @@ def make_batch(*, weights: Tensor | None = None, mixed: bool = False) -> MicroBa
 
 
 def outcome(step: ModelStep, batch: MicroBatch, *, share: float) -> list[Tensor]:
+    step.context.begin_forward(batch.slots)
     parts = step(batch, share=share)
     model = step.forward
     assert isinstance(model, nn.Module)
@@ -101,7 +109,7 @@ def test_compiled_layers_find_no_reports_of_earlier_micro_batches(monkeypatch: p
     assert len(layer.reported) == 3
 
 
-def test_a_failed_pass_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pass_reports_nothing_and_counts_no_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_late(function: Callable[..., LossParts], *arguments: Any) -> LossParts:
         function(*arguments)
         raise CompilerError("at the end")

@@ -92,11 +92,10 @@ def test_the_next_run_measures_nothing() -> None:
     assert choice.reason.endswith("as an earlier run measured")
 
 
-def test_what_is_saved_must_pay_for_compiling_which_serves_all_folds() -> None:
+def test_what_is_saved_must_pay_for_compiling() -> None:
     remember_gain(MARKS, Gain(plain_s=1.0, compiled_s=0.9, compiling_s=30.0))
     assert not choose(GivenTimes(), 250).is_on
     assert choose(GivenTimes(), 350).is_on
-    assert choose(GivenTimes(), 250, folds=2).is_on
 
 
 @pytest.mark.parametrize(("updates", "is_on"), [(250, False), (350, True)])

@@ -11,6 +11,11 @@ from drivetrain.cluster.cpu_half import make_half_safe, usable_half_names
 from drivetrain.cluster.processor import read_processor
 from drivetrain.errors import BadInputError
 
+PARTIALS_SETTINGS = (
+    "allow_fp16_accumulation",
+    "allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduced_precision_reduction",
+)
 _HALF_TYPES = (torch.bfloat16, torch.float16)
 
 
@@ -80,10 +85,8 @@ class Device:
         """How this process's products of 16-bit numbers are added up, where the device leaves a choice."""
         if not self.has_half_partials:
             return
-        settings = torch.backends.cuda.matmul
-        settings.allow_fp16_accumulation = allowed
-        settings.allow_fp16_reduced_precision_reduction = allowed
-        settings.allow_bf16_reduced_precision_reduction = allowed
+        for name in PARTIALS_SETTINGS:
+            setattr(torch.backends.cuda.matmul, name, allowed)
 
     @property
     def hardware(self) -> str | None:

@@ -65,16 +65,19 @@ class ResidentFeed:
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:
         """The micro-batches of an update: one gather, then views of it."""
+        parcel = self.collect(update)
         started = perf_counter()
-        for batch in self.unpack(self.collect(update)):
+        for batch in self.unpack(parcel):
             self.data_seconds += perf_counter() - started
             yield batch
             started = perf_counter()
 
     def collect(self, update: int) -> Parcel:
         """Which samples the update takes, and what chance decided for them."""
+        started = perf_counter()
         if update not in self._block:
             self._load_block(update)
+        self.data_seconds += perf_counter() - started
         place = update - self._block.start
         draws = None if self._draws is None else self._draws[place]
         mix = None if self._mix is None else self._mix[place]

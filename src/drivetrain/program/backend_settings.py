@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import torch
 
-from drivetrain.cluster.devices import Device
+from drivetrain.cluster.devices import PARTIALS_SETTINGS, Device
 from drivetrain.program.allocator import keep_freed_memory
 
 __all__ = ["training_backends"]
@@ -28,6 +28,7 @@ def training_backends(device: Device) -> Iterator[None]:
     """The settings inside the block; what can be taken back is as it was after it."""
     cudnn = torch.backends.cudnn
     tries_algorithms, rounds = cudnn.benchmark, _rounds_to_tf32()
+    partials = {name: getattr(torch.backends.cuda.matmul, name) for name in PARTIALS_SETTINGS}
     if device.is_cpu:
         keep_freed_memory()
     cudnn.benchmark = True
@@ -39,6 +40,8 @@ def training_backends(device: Device) -> Iterator[None]:
         cudnn.benchmark = tries_algorithms
         if rounds:
             cudnn.allow_tf32 = True
+        for name, value in partials.items():
+            setattr(torch.backends.cuda.matmul, name, value)
 
 
 def _rounds_to_tf32() -> bool:

@@ -41,7 +41,7 @@ from drivetrain.program.compilable_parts import compilable_parts
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 from drivetrain.program.flat_parameters import FlatParameters
-from drivetrain.program.float_watch import CAPTURE_OBSTACLE, FloatWatch
+from drivetrain.program.float_watch import FloatWatch
 from drivetrain.program.forward import Forward, choose_precision, in_precision
 from drivetrain.program.gradient_sum import GradientSum, pays_to_overlap
 from drivetrain.program.half_weights import halve_weights, is_half
@@ -129,6 +129,7 @@ def build_program(
                 forward=forward,
                 head=head,
                 batch_norms=batch_norms,
+                context=context,
                 loss_dtype=torch.promote_types(parameters.values.dtype, torch.float32),
             ),
             context=context,
@@ -195,9 +196,7 @@ def build_program(
         program.compiled.switch(True)
     if recipe.fp_exceptions:
         program.float_watch = _float_watch(program)
-        program.capture_reason = CAPTURE_OBSTACLE
-    else:
-        capture_updates(program, recipe)
+    capture_updates(program, recipe)
     return program
 
 

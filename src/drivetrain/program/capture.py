@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from drivetrain.data.micro_batch import Parcel, ParcelFeed
+from drivetrain.program.counters import changed, counters_of
 from drivetrain.program.drawing import draws_of
 from drivetrain.program.passes import PlainPasses
 from drivetrain.program.run_ahead import RunAhead
@@ -31,6 +32,10 @@ class Recorder(Protocol):
 
     def record(self, compute: Callable[[], None]) -> Callable[[], None]:
         """Records it without carrying it out; the function returned carries it out, any number of times."""
+        ...
+
+    def start_over(self) -> None:
+        """Earlier recordings are no longer used."""
         ...
 
 
@@ -68,14 +73,22 @@ class CapturedUpdates:
     def status(self) -> str:
         """Whether updates are captured, in words."""
         if self.failure is not None:
-            return f"not captured: {self.failure}"
-        return "captured" if self._recordings else f"captured after {_WARM_UPS} updates"
+            part = f"captured in part, {self.replays} updates" if self.replays else "not captured"
+            return f"{part}: {self.failure}"
+        return "captured" if self.replays else f"captured after {_WARM_UPS} updates"
 
     def forget(self) -> None:
         """Records anew from now on, as what an update does has changed."""
+        self.release()
         self._warmed.clear()
-        self._recordings.clear()
+        self.replays = 0
         self.failure = None
+
+    def release(self) -> None:
+        """Gives back the memory of all recordings."""
+        if self._recordings:
+            self._recordings.clear()
+            self._recorder.start_over()
 
     def run(self, update: int) -> None:
         """One update, replayed where its kind has been recorded."""
@@ -101,10 +114,14 @@ class CapturedUpdates:
         if self.failure is not None:
             compute()
             return
+        before = counters_of(self._program.model)
         with draws_of(self._program.device) as drawn:
             self._recorder.warm_up(compute)
         self._warmed[kind] = self._warmed.get(kind, 0) + 1
-        if drawn.by_host:
+        counting = changed(before, counters_of(self._program.model))
+        if counting:
+            self.failure = f"the model keeps {counting} in Python, which changes from update to update"
+        elif drawn.by_host:
             self.failure = f"the model draws random numbers on the host ({drawn.by_host})"
         elif drawn.by_device and len(kind.numbers) > 1:
             self.failure = "the model draws from torch's own generator, which every micro-batch sets anew"

@@ -3,6 +3,7 @@
 from drivetrain.data.micro_batch import ParcelFeed
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.program.capture import CapturedUpdates
+from drivetrain.program.float_watch import CAPTURE_OBSTACLE
 from drivetrain.program.passes import PlainPasses
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
@@ -12,6 +13,7 @@ __all__ = ["capture_updates"]
 
 def capture_updates(program: TrainingProgram, recipe: Recipe) -> None:
     """Lets the program capture its updates, or keeps the reason why it cannot."""
+    program.capture = None
     program.capture_reason = _obstacle(program, recipe)
     if program.capture_reason:
         return
@@ -29,6 +31,8 @@ def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
         return f"only CUDA devices are known to replay updates, this is {kind}"
     if recipe.capture == "off":
         return "--capture off"
+    if recipe.fp_exceptions:
+        return CAPTURE_OBSTACLE
     if program.group.size > 1:
         return "ranks talk to each other inside an update"
     if not isinstance(program.passes, PlainPasses):

@@ -1,5 +1,8 @@
 """What the layers of a model may need to know of the update they run in."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -27,3 +30,14 @@ class UpdateContext:
         before = self.uses.get(layer, 0)
         self.uses[layer] = before + 1
         return before
+
+    @contextmanager
+    def undone_where_failing(self) -> Iterator[None]:
+        """A block that counts no use where it fails, as it is then run again."""
+        before = dict(self.uses)
+        try:
+            yield
+        except BaseException:
+            self.uses.clear()
+            self.uses.update(before)
+            raise

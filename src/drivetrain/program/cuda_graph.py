@@ -1,6 +1,8 @@
 """Records what a CUDA device is given to do, as a CUDA graph."""
 
+import gc
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -24,10 +26,30 @@ class CudaRecorder:
         computing.wait_stream(self._stream)
 
     def record(self, compute: Callable[[], None]) -> Callable[[], None]:
-        """Refused, with a RuntimeError, where the computation needs the host."""
+        """Refused, with the error that stood in the way, where the computation needs the host."""
         graph = torch.cuda.CUDAGraph()
-        # Other threads, such as the one that pins the batches of a loader, may go on meanwhile.
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            compute()
+        torch.cuda.synchronize(self._device)
+        gc.collect()
+        torch.cuda.empty_cache()
+        # Not torch.cuda.graph: at an error it leaves its stream current, and tells of the wrong error.
+        with torch.cuda.stream(self._stream):
+            # Other threads, such as the one that pins the batches of a loader, may go on meanwhile.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                compute()
+            except BaseException:
+                self._abandon(graph)
+                raise
+            graph.capture_end()
         replay: Callable[[], None] = graph.replay
         return replay
+
+    def start_over(self) -> None:
+        """Recordings from now on share nothing with earlier ones, which are no longer used."""
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def _abandon(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Ends a capture that has failed; that fails too, but puts an end to it."""
+        with suppress(RuntimeError):
+            graph.capture_end()
+        self.start_over()

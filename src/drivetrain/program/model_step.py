@@ -1,5 +1,7 @@
 """A micro-batch from its images to its loss, as it is written or as one compiled function."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,6 +11,7 @@ from torch import Tensor
 from drivetrain.data.micro_batch import MicroBatch
 from drivetrain.program.batch_norm import BatchNormOwner
 from drivetrain.program.compilation import Compilable
+from drivetrain.program.context import UpdateContext
 from drivetrain.program.forward import Forward
 from drivetrain.program.loss_head import LossHead, LossParts
 
@@ -30,14 +33,18 @@ class ModelStep:
     forward: Forward
     head: LossHead
     batch_norms: BatchNormOwner
+    context: UpdateContext
     loss_dtype: torch.dtype = torch.float32
     compilable: Compilable[..., LossParts] = field(init=False)
     _constants: dict[tuple[float, tuple[int, ...]], Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.compilable = Compilable(
-            self._run, what="the model", around=self.batch_norms.reporting_from_nothing
-        )
+        self.compilable = Compilable(self._run, what="the model", around=self._around)
+
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        with self.batch_norms.reporting_from_nothing(), self.context.undone_where_failing():
+            yield
 
     def __call__(self, batch: MicroBatch, *, share: float) -> LossParts:
         if not self.compilable.is_on:

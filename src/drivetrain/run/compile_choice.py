@@ -14,7 +14,7 @@ from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
 __all__ = ["CompileChoice", "Timer", "choose_compile", "decide"]
 
 FEWEST_UPDATES = 200
-# Compiling takes about half a minute on a CPU and less on an accelerator, and saves a part of the rest.
+# Compiling takes about a minute (docs/performance.md), and saves a part of the rest.
 LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
 # What is won must be more than what two measurements of the same differ by.
 _LEAST_SHARE_WON = 0.05
@@ -88,7 +88,6 @@ def choose_compile(
                     updates_left=total - first,
                     marks=marks,
                     least_s=least_s,
-                    folds=recipe.folds or 1,
                     max_time_s=max_time_s,
                 )
         except MeasuringStoppedError:
@@ -106,13 +105,12 @@ def decide(
     updates_left: int,
     marks: Mapping[str, Any],
     least_s: float,
-    folds: int = 1,
     max_time_s: float | None = None,
 ) -> CompileChoice:
     """Measures no more than it must: nothing where the run is short, or the answer is remembered.
 
     The same times decide the same, whoever measured them and whatever is compiled by now: a run that is
-    repeated must not compute otherwise. One compilation serves all folds.
+    repeated must not compute otherwise.
     """
     if updates_left < FEWEST_UPDATES:
         return _off(f"{updates_left} updates are too few to pay for it", marks)
@@ -133,17 +131,17 @@ def decide(
         gain = replace(gain, compiled_s=compiled_s, compiling_s=spent_s)
         remember_gain(marks, gain)
     return CompileChoice(
-        is_on=_pays(gain, expected_s=expected_s, folds=folds),
+        is_on=_pays(gain, expected_s=expected_s),
         reason=f"{_in_words(gain)}, {who}",
         compiling_s=spent_s,
         marks=marks,
     )
 
 
-def _pays(gain: Gain, *, expected_s: float, folds: int) -> bool:
+def _pays(gain: Gain, *, expected_s: float) -> bool:
     assert gain.compiled_s is not None
     share_won = 1 - gain.compiled_s / gain.plain_s
-    return share_won > _LEAST_SHARE_WON and share_won * expected_s > gain.compiling_s / folds
+    return share_won > _LEAST_SHARE_WON and share_won * expected_s > gain.compiling_s
 
 
 def _in_words(gain: Gain) -> str:

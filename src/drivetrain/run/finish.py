@@ -92,7 +92,7 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         "suggestion": suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share),
     }
     if loop.choice is not None:
-        summary["compile"] = loop.choice.sentence
+        summary["compile"] = "; ".join([loop.choice.sentence, *loop.program.compiled.problems])
     if not loop.program.device.is_cpu:
         summary["capture"] = loop.program.capture_status
     bound = data_bound_of(loop)

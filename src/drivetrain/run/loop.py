@@ -96,6 +96,8 @@ class RunLoop:
             self._check_finite(update)
             self._handle_events(update)
         self.reporter.stop_progress()
+        if self.program.capture is not None:
+            self.program.capture.release()
         self.replica_times = self.program.group.gather(self._own_times())
         if self.profile is not None:
             self.profile.finish(self.program.group, directory=self.directory, reporter=self.reporter)

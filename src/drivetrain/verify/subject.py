@@ -31,6 +31,7 @@ _RATE_SHARE = 0.1
 _SEEDS = 2**63
 _IDLE_FIELDS = frozenset(
     {
+        "capture",
         "compile",
         "ema",
         "flip_averaging",
