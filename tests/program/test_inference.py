@@ -1,7 +1,10 @@
 """Inference computes what the model computes."""
 
+from collections.abc import Callable
+
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from drivetrain.models.create import create_model
 from drivetrain.program.forward import Precision
@@ -29,3 +32,25 @@ def test_a_later_change_of_a_folded_model_does_not_count() -> None:
         for parameter in model.parameters():
             nn.init.zeros_(parameter)
         assert torch.equal(forward(images), before)
+
+
+def test_what_is_compiled_sees_weights_as_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling asks the process's settings; a stand-in for it tells what they were at each call."""
+    from torch._inductor import config
+
+    seen: list[tuple[int, bool, bool]] = []
+
+    def compile_(forward: Callable[[Tensor], Tensor], **_options: object) -> Callable[[Tensor], Tensor]:
+        def run(images: Tensor) -> Tensor:
+            seen.append((len(images), config.freezing, torch.is_grad_enabled()))
+            return forward(images)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    model = create_model("cifar_resnet8", channels=1, image_size=8, num_classes=3)
+    forward = build_inference(model, precision=FLOAT32, compiles=True)
+    for batch in (2, 2, 1):
+        forward(torch.rand(batch, 1, 8, 8))
+    assert seen == [(2, True, False), (2, False, False), (1, True, False)]
+    assert not config.freezing

@@ -1,6 +1,7 @@
 """A trained model as inference runs it: folded, in a precision, compiled with its weights as constants."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
@@ -27,19 +28,36 @@ def build_inference(
     if not compiles:
         return forward
     options: dict[str, str | int | bool | Callable[..., Any]] = {
-        "freezing": True,
         "triton.cudagraphs": precision.device_type == "cuda",
     }
     compiled: Forward = torch.compile(forward, dynamic=False, options=options)
-    return _without_gradient(compiled)
+    return _with_constant_weights(compiled)
 
 
-def _without_gradient(forward: Forward) -> Callable[[Tensor], Tensor]:
-    """Weights become constants only where nobody can ask for their gradient."""
+def _with_constant_weights(forward: Forward) -> Callable[[Tensor], Tensor]:
+    """Weights become constants, packed once as convolutions like them, where nobody can ask for gradients.
+
+    As an option of `torch.compile` that would reach its backend alone; what records the model asks the
+    process's settings, whenever there is something to compile.
+    """
+    compiled_shapes: set[torch.Size] = set()
 
     @wraps(forward)
     def run(images: Tensor) -> Tensor:
         with torch.no_grad():
-            return forward(images)
+            if images.shape in compiled_shapes:
+                return forward(images)
+            with _freezing():
+                logits = forward(images)
+            compiled_shapes.add(images.shape)
+            return logits
 
     return run
+
+
+def _freezing() -> AbstractContextManager[object]:
+    # Takes seconds to import, which only those who compile should wait for.
+    from torch._inductor import config
+
+    context: AbstractContextManager[object] = config.patch(freezing=True)  # type: ignore[no-untyped-call, unused-ignore]
+    return context
