@@ -21,8 +21,8 @@ __all__ = ["CompileMode", "TrainedForward", "compiling_pays"]
 
 CompileMode = Literal["auto", "on", "off"]
 
-# Of a ResNet-50 on two cores, compiling saved 0.18 (batches of 32) to 0.27 (single images) of the folded model's
-# time; compiling itself takes 10 to 40 s. Both are taken from the unfavourable side.
+# Of a ResNet-50 on two cores, compiling saved 0.18 (batches of 32) to 0.27 (single images) of the time of the
+# folded model; compiling itself takes 10 to 40 s. Both are taken from the unfavourable side.
 _COMPILING_S = 30.0
 _SAVED_SHARE = 0.15
 _TIMED_CALLS = 3
