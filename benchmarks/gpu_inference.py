@@ -10,7 +10,6 @@
 From images on the device to logits there. Contenders take turns; what counts is the median of the repeats.
 """
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 from gpu_networks import make_work
-from gpu_turns import Contender, add_options, compare, keep, profile_steps, profile_text, shares
+from gpu_turns import Contender, compare, keep, profile_steps, profile_text, read_options, shares
 from torch import Tensor
 
 CONTENDERS = ("eager", "captured", "drivetrain")
@@ -94,13 +93,8 @@ def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contend
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_options(parser, cases=list(CASES), contenders=CONTENDERS)
-    args = parser.parse_args()
-    device = torch.device(args.device)
-    torch.backends.cudnn.benchmark = True
+    args = read_options(__doc__, cases=list(CASES), contenders=CONTENDERS)
+    device: torch.device = args.device
     makers = {"eager": build_eager, "captured": build_captured, "drivetrain": build_drivetrain}
     for name in args.cases:
         batch = CASES[name]
@@ -114,7 +108,7 @@ def main() -> None:
             own.run(WARM_UP)
             found["profile"] = profile_steps(own, steps=20)
             print(profile_text(found["profile"]), flush=True)
-        keep(Path(args.output), case=name, found=found, device=args.device)
+        keep(Path(args.output), case=name, found=found, device=str(device))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@
 Contenders take turns; what counts is the median of the repeats.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 from gpu_networks import Work, make_work
 from gpu_peers import build_lightning, build_timm
-from gpu_turns import Build, Contender, add_options, compare, keep, profile_steps, profile_text, shares
+from gpu_turns import Build, Contender, compare, keep, profile_steps, profile_text, read_options, shares
 
 CONTENDERS = ("eager", "captured", "drivetrain", "timm", "lightning")
 WARM_UP = 4
@@ -177,13 +176,8 @@ def _builds(case: Case, device: torch.device, wanted: list[str]) -> Iterator[tup
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_options(parser, cases=list(CASES), contenders=CONTENDERS)
-    args = parser.parse_args()
-    device = torch.device(args.device)
-    torch.backends.cudnn.benchmark = True
+    args = read_options(__doc__, cases=list(CASES), contenders=CONTENDERS)
+    device: torch.device = args.device
     for name in args.cases:
         case = _tiny(CASES[name]) if args.tiny else CASES[name]
         print(f"{name}: batch {case.batch}, size {case.size}", flush=True)
@@ -195,7 +189,7 @@ def main() -> None:
         if args.profile and "drivetrain" in built:
             found["profile"] = profile_steps(built["drivetrain"])
             print(profile_text(found["profile"]), flush=True)
-        keep(Path(args.output), case=name, found=found, device=args.device)
+        keep(Path(args.output), case=name, found=found, device=str(device))
         for contender in built.values():
             contender.close()
         built.clear()

@@ -176,16 +176,22 @@ def profile_text(profile: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def add_options(parser: argparse.ArgumentParser, *, cases: Sequence[str], contenders: Sequence[str]) -> None:
-    """What the scripts have in common."""
+def read_options(
+    description: str | None, *, cases: Sequence[str], contenders: Sequence[str]
+) -> argparse.Namespace:
+    """What the scripts have in common; `device` is ready to be used."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=formatter)
     parser.add_argument("--cases", nargs="+", choices=cases, default=list(cases), metavar="CASE")
     parser.add_argument("--contenders", nargs="+", choices=contenders, default=list(contenders))
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", type=torch.device, default="cuda")
     parser.add_argument("--seconds", type=float, default=15.0, help="of timed steps in each case")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tiny", action="store_true", help="small networks and images: to try the script")
     parser.add_argument("--profile", action="store_true", help="also say which kernels take our time")
     parser.add_argument("--output", required=True, help="FILE.json; cases that it holds already are kept")
+    torch.backends.cudnn.benchmark = True
+    return parser.parse_args()
 
 
 def keep(path: Path, *, case: str, found: Mapping[str, Any], device: str) -> None:

@@ -17,6 +17,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
+from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.crossval import CrossvalResult, crossval_resolved
 from drivetrain.run.directory import PYTHON_DATA
@@ -25,7 +26,6 @@ from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
-from drivetrain.run.trained_forward import CompileMode
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from drivetrain.cluster import half_probe
-from drivetrain.cluster.half_probe import Verdict, cache_folder, probe_half_types
+from drivetrain.cluster.half_probe import Verdict, probe_half_types
+from drivetrain.cluster.kept_answers import cache_folder
 
 # Dies of bfloat16 unless oneDNN is held to older instructions, as a machine does that forbids its units.
 TRAPPED = """\

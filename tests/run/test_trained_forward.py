@@ -15,10 +15,11 @@ from drivetrain.cli.main import main
 from drivetrain.program.fold_batch_norm import FoldedModel, fold_batch_norm
 from drivetrain.program.forward import Forward
 from drivetrain.program.inference import build_inference
+from drivetrain.recipe.params import CompileMode
 from drivetrain.run import trained_forward
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
-from drivetrain.run.trained_forward import CompileMode, TrainedForward, compiling_pays
+from drivetrain.run.trained_forward import TrainedForward, compiling_pays
 
 from .conftest import SMALL
 

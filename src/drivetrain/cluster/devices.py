@@ -16,7 +16,7 @@ PARTIALS_SETTINGS = (
     "allow_fp16_reduced_precision_reduction",
     "allow_bf16_reduced_precision_reduction",
 )
-_HALF_TYPES = (torch.bfloat16, torch.float16)
+HALF_TYPES = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Device:
         if self.is_cpu:
             return tuple(getattr(torch, name) for name in usable_half_names())
         has_bfloat16 = getattr(self._module, "is_bf16_supported", lambda: False)()
-        return _HALF_TYPES if has_bfloat16 else (torch.float16,)
+        return HALF_TYPES if has_bfloat16 else (torch.float16,)
 
     def prepare_half(self, kind: torch.dtype) -> None:
         """Makes products in a usable 16-bit type safe; to be called before the first one."""

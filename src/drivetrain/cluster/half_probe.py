@@ -4,22 +4,21 @@ An answer holds until the machine is started again, since a virtual machine may 
 """
 
 import hashlib
-import json
 import os
 import platform
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from drivetrain.cluster.kept_answers import cache_folder, keep_answer, read_answer
 from drivetrain.cluster.processor import boot_id, read_processor
 
-__all__ = ["HALF_TYPES", "ISA_VARIABLE", "Verdict", "cache_folder", "probe_half_types"]
+__all__ = ["HALF_TYPES", "ISA_VARIABLE", "Verdict", "probe_half_types"]
 
 HALF_TYPES = ("bfloat16", "float16")
 # oneDNN reads it at its first use in a process.
@@ -53,17 +52,6 @@ def probe_half_types(isa: str | None = None) -> Verdicts:
         if Verdict.UNKNOWN not in verdicts.values():
             _remember(marks, verdicts)
     return verdicts
-
-
-def cache_folder() -> Path | None:
-    """Where answers are kept; None for a user without a home."""
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    if named and Path(named).is_absolute():
-        return Path(named) / "drivetrain"
-    try:
-        return Path.home() / ".cache" / "drivetrain"
-    except RuntimeError:
-        return None
 
 
 def _ask(isa: str | None) -> dict[str, Verdict]:
@@ -123,23 +111,12 @@ def _file_of(marks: Mapping[str, str]) -> Path | None:
 
 
 def _recall(marks: Mapping[str, str]) -> dict[str, Verdict] | None:
-    path = _file_of(marks)
     try:
-        record = json.loads(path.read_text()) if path else {}
-        if record["marks"] == marks:
-            return {kind: Verdict(record["verdicts"][kind]) for kind in HALF_TYPES}
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return None
+        verdicts = read_answer(_file_of(marks), "verdicts", marks=marks)
+        return {kind: Verdict(verdicts[kind]) for kind in HALF_TYPES}
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _remember(marks: Mapping[str, str], verdicts: Verdicts) -> None:
-    """In place by one rename; where it cannot be written the next process asks again."""
-    path = _file_of(marks)
-    if path is None:
-        return
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(f".{os.getpid()}")
-        written.write_text(json.dumps({"marks": marks, "verdicts": verdicts}, indent=2) + "\n")
-        written.replace(path)
+    keep_answer(_file_of(marks), "verdicts", marks=marks, answer=verdicts)

@@ -1,4 +1,4 @@
-"""What happens on the device to the stored samples of a training batch, as one function."""
+"""What happens to the stored samples of a batch, on host or device, as one function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,15 @@ from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.preprocess import Preparation
 from drivetrain.program.compilation import Compilable
 
-__all__ = ["PrepareBatch", "compilable_preparation"]
+__all__ = ["BatchPreparation", "PrepareBatch", "compilable_preparation"]
 
 PrepareBatch = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
-class _BatchPreparation:
+class BatchPreparation:
+    """Samples without draws are only preprocessed: those of a validation, and of a chain without chance."""
+
     preprocess: Preparation
     augmentation: AnyAugmentation | None
 
@@ -31,4 +33,4 @@ def compilable_preparation(
     preprocess: Preparation, augmentation: AnyAugmentation | None
 ) -> Compilable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]:
     """From stored images, labels, what chance drew and the shares of a mixture to what model and loss see."""
-    return Compilable(_BatchPreparation(preprocess, augmentation).run, what="augmentation", whole=True)
+    return Compilable(BatchPreparation(preprocess, augmentation).run, what="augmentation", whole=True)

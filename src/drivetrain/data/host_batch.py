@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drivetrain.data.augment.at_decode import fetch_for_training
 from drivetrain.data.augment.chain import AnyAugmentation, Drawn
-from drivetrain.data.batch_preparation import PrepareBatch
+from drivetrain.data.batch_preparation import BatchPreparation, PrepareBatch
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source, require_labels
 
@@ -95,9 +95,9 @@ class HostPreparation:
         """
         if self.travel == "preprocessed":
             return channels_last_view(batch.images), batch.labels
-        if prepare is not None:
-            return prepare(channels_last_view(batch.images), batch.labels, batch.draws, batch.mix)
-        return self._prepared(batch.images, batch.labels, draws=batch.draws, mix=batch.mix)
+        return (prepare or self._prepare)(
+            channels_last_view(batch.images), batch.labels, batch.draws, batch.mix
+        )
 
     def _batch(
         self, samples: Samples, *, weights: NDArray[np.float32] | None = None, drawn: Drawn | None = None
@@ -106,19 +106,15 @@ class HostPreparation:
         images, labels = torch.from_numpy(samples[0]), torch.from_numpy(samples[1])
         draws, mix = (None, None) if drawn is None else (_tensor(drawn.values), _tensor(drawn.mix))
         if self.travel == "preprocessed":
-            prepared, labels = self._prepared(images, labels, draws=draws, mix=mix)
+            prepared, labels = self._prepare(channels_last_view(images), labels, draws, mix)
             images, draws = prepared.permute(0, 2, 3, 1), None
         elif self.travel == "float32":
             images = images.to(torch.float32)
         return HostBatch(images, labels, _tensor(weights), draws, mix)
 
-    def _prepared(
-        self, images: Tensor, labels: Tensor, *, draws: Tensor | None, mix: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        stored = channels_last_view(images)
-        if self.augmentation is None or draws is None:
-            return self.preprocess.both(stored, labels)
-        return self.augmentation.prepare(stored, labels, preprocess=self.preprocess, draws=draws, mix=mix)
+    @property
+    def _prepare(self) -> PrepareBatch:
+        return BatchPreparation(self.preprocess, self.augmentation).run
 
 
 def _tensor(values: NDArray[np.float32] | None) -> Tensor | None:

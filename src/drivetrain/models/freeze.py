@@ -1,14 +1,13 @@
 """Applies `--freeze`: parameters that do not train, and the batch norms that stand still with them."""
 
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
-from itertools import accumulate
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.errors import BadInputError
-from drivetrain.program.modules import replace_modules
+from drivetrain.program.half_weights import widened_like
+from drivetrain.program.modules import is_inside, replace_modules
 from drivetrain.suggest import nearest_name
 
 __all__ = ["FrozenBatchNorm", "freeze_parameters"]
@@ -30,10 +29,7 @@ class FrozenBatchNorm(nn.Module):
             self.register_buffer(name, getattr(original, name))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        # Statistics stay wide where weights are not.
-        weight, bias = (
-            None if part is None else part.to(self.running_mean.dtype) for part in (self.weight, self.bias)
-        )
+        weight, bias = widened_like(self.running_mean, self.weight, self.bias)
         return nn.functional.batch_norm(
             inputs, self.running_mean, self.running_var, weight, bias, False, 0.0, self.eps
         )
@@ -46,7 +42,7 @@ def freeze_parameters(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     """Stops the parameters whose name, or layer's name, a shell pattern matches; returns their names."""
     frozen: dict[str, None] = {}
     for pattern in patterns:
-        matched = [name for name, _ in model.named_parameters() if _matches(name, pattern)]
+        matched = [name for name, _ in model.named_parameters() if is_inside(name, pattern)]
         if not matched:
             raise BadInputError(_unmatched(model, pattern))
         frozen.update(dict.fromkeys(matched))
@@ -69,15 +65,6 @@ def _frozen_in_place(_name: str, module: nn.Module) -> nn.Module | None:
     if not parameters or any(parameter.requires_grad for parameter in parameters):
         return None
     return FrozenBatchNorm(module)
-
-
-def _matches(parameter_name: str, pattern: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in _names_around(parameter_name))
-
-
-def _names_around(parameter_name: str) -> Iterator[str]:
-    """A parameter's name and those of the layers it lies in, from the outside in."""
-    return accumulate(parameter_name.split("."), lambda outer, inner: f"{outer}.{inner}")
 
 
 def _unmatched(model: nn.Module, pattern: str) -> str:

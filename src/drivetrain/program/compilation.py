@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import torch
 
-from drivetrain.cluster.half_probe import cache_folder
+from drivetrain.cluster.kept_answers import cache_folder
 
 __all__ = ["Compilable", "CompiledParts", "keep_compiled_code"]
 

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.program.half_weights import is_half
 
 __all__ = ["Moments", "group_moments", "normalise"]
-
-_HALF_TYPES = (torch.bfloat16, torch.float16)
 
 
 class Moments(NamedTuple):
@@ -129,7 +128,7 @@ def _moments_in_two_passes(inputs: Tensor, *, group: ReplicaGroup, wide_dtype: t
 
 def _own_moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
     """This member's mean and biased variance, by the kernel that plain batch norm uses."""
-    if inputs.dtype not in _HALF_TYPES:
+    if not is_half(inputs.dtype):
         return torch.batch_norm_update_stats(inputs, None, None, 0.0)
     # Statistics come in the type of the running ones, and in half precision where there are none.
     unused = torch.zeros(inputs.shape[1], dtype=torch.float32, device=inputs.device)
@@ -141,4 +140,4 @@ def _values_per_channel(inputs: Tensor) -> int:
 
 
 def _statistics_dtype(inputs: Tensor) -> torch.dtype:
-    return torch.float32 if inputs.dtype in _HALF_TYPES else inputs.dtype
+    return torch.float32 if is_half(inputs.dtype) else inputs.dtype

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-__all__ = ["HALF_TYPES", "halve_weights", "is_half", "round_weights", "widen_weights", "widened"]
+from drivetrain.cluster.devices import HALF_TYPES
 
-HALF_TYPES = (torch.bfloat16, torch.float16)
+__all__ = ["halve_weights", "is_half", "round_weights", "widen_weights", "widened", "widened_like"]
 
 
 def is_half(dtype: torch.dtype) -> bool:
@@ -18,6 +18,11 @@ def is_half(dtype: torch.dtype) -> bool:
 def widened(tensor: Tensor) -> Tensor:
     """A 16-bit tensor in float32, any other as it is."""
     return tensor.to(torch.float32) if is_half(tensor.dtype) else tensor
+
+
+def widened_like(statistics: Tensor, *parts: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Scale and shift of a norm in the type of its statistics, which stay wide where weights are not."""
+    return tuple(None if part is None else part.to(statistics.dtype) for part in parts)
 
 
 def halve_weights(model: nn.Module, dtype: torch.dtype) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from itertools import accumulate
 
 from torch import nn
 
@@ -22,6 +24,12 @@ def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn
             if child in replaced:
                 setattr(parent, child_name, replaced[child])
     return len(replaced)
+
+
+def is_inside(name: str, pattern: str) -> bool:
+    """Whether a shell pattern matches a name in a model, or that of a module around it."""
+    names = accumulate(name.split("."), lambda outer, inner: f"{outer}.{inner}")
+    return any(fnmatchcase(outer, pattern) for outer in names)
 
 
 def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -5,9 +5,7 @@ precision (under autocast): a layer in float32 switches that off and takes its i
 takes them narrow. A module whose layers all run in float32 does so itself, with the steps between them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
-from itertools import accumulate
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -22,7 +20,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from drivetrain.errors import BadInputError
 from drivetrain.models.freeze import FrozenBatchNorm
 from drivetrain.program.dropout import CounterDropout
-from drivetrain.program.half_weights import is_half
+from drivetrain.program.half_weights import widened
+from drivetrain.program.modules import is_inside
 from drivetrain.program.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.recipe.params import PrecisionList
 from drivetrain.recipe.precision_list import LAYER_KINDS
@@ -77,16 +76,11 @@ def _chosen(model: nn.Module, layers: dict[str, nn.Module], entries: Sequence[st
         if entry in LAYER_KINDS:
             chosen |= {name for name, layer in layers.items() if layer_kind(layer) == entry}
             continue
-        matched = {name for name in layers if any(fnmatchcase(outer, entry) for outer in _names_around(name))}
+        matched = {name for name in layers if is_inside(name, entry)}
         if not matched:
             raise BadInputError(_unmatched(model, entry))
         chosen |= matched
     return chosen
-
-
-def _names_around(name: str) -> Iterator[str]:
-    """A layer's name and those of the modules it lies in, from the outside in."""
-    return accumulate(name.split("."), lambda outer, inner: f"{outer}.{inner}")
 
 
 def _unmatched(model: nn.Module, entry: str) -> str:
@@ -133,7 +127,7 @@ def _half_device(inputs: tuple[Any, ...], named: dict[str, Any]) -> str | None:
 
 
 def _wide(value: Any) -> Any:
-    return value.to(torch.float32) if isinstance(value, Tensor) and is_half(value.dtype) else value
+    return widened(value) if isinstance(value, Tensor) else value
 
 
 def _narrow(value: Any, dtype: torch.dtype) -> Any:

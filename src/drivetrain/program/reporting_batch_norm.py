@@ -8,6 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.program.group_batch_norm import Moments, group_moments, normalise
+from drivetrain.program.half_weights import widened_like
 
 __all__ = ["ReportingBatchNorm"]
 
@@ -64,10 +65,7 @@ class ReportingBatchNorm(nn.Module):
         return outputs
 
     def _scale_and_shift(self) -> tuple[Tensor | None, Tensor | None]:
-        """In the type of the statistics, which stay wide where weights are not."""
-        weight, bias = (
-            None if part is None else part.to(self.running_mean.dtype) for part in (self.weight, self.bias)
-        )
+        weight, bias = widened_like(self.running_mean, self.weight, self.bias)
         return weight, bias
 
     def _normalised_by_group(self, inputs: Tensor) -> Tensor:

@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from drivetrain.cluster.half_probe import cache_folder
+from drivetrain.cluster.kept_answers import cache_folder, keep_answer, read_answer
 
 __all__ = ["Gain", "recall_gain", "remember_gain"]
 
@@ -34,26 +32,18 @@ def recall_gain(marks: Marks) -> Gain | None:
     digest = _digest(marks)
     if digest in _known:
         return _known[digest]
-    path = _path(digest)
+    answer = read_answer(_path(digest), "gain", marks=marks)
     try:
-        record = json.loads(path.read_text()) if path else {}
-        return Gain(**record["gain"]) if record["marks"] == dict(marks) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return Gain(**answer) if answer else None
+    except TypeError:
         return None
 
 
 def remember_gain(marks: Marks, gain: Gain) -> None:
-    """In place by one rename; where it cannot be written the next process measures again."""
+    """For this process and, where a user has a home, for the next ones."""
     digest = _digest(marks)
     _known[digest] = gain
-    path = _path(digest)
-    if path is None:
-        return
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(f".{os.getpid()}")
-        written.write_text(json.dumps({"marks": dict(marks), "gain": asdict(gain)}, indent=2) + "\n")
-        written.replace(path)
+    keep_answer(_path(digest), "gain", marks=marks, answer=asdict(gain))
 
 
 def _digest(marks: Marks) -> str:

@@ -17,6 +17,7 @@ from drivetrain.data.tile_source import UniformSource, masked_of
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import nearest_image_size
 from drivetrain.program.backend_settings import training_backends
+from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import PYTHON_DATA
 from drivetrain.run.evaluation_files import write_evaluation
@@ -25,7 +26,7 @@ from drivetrain.run.files import write_json
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import find_checkpoints, open_trained_run
-from drivetrain.run.trained_forward import CompileMode, TrainedForward
+from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
 from drivetrain.tasks.task import Evaluation

@@ -21,6 +21,7 @@ from drivetrain.data.decode import (
 )
 from drivetrain.errors import BadInputError
 from drivetrain.program.backend_settings import training_backends
+from drivetrain.recipe.params import CompileMode
 from drivetrain.run.evaluator import validation_batch_size
 from drivetrain.run.files import write_atomically
 from drivetrain.run.inputs import expand_inputs, require_file_channels
@@ -28,7 +29,7 @@ from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
-from drivetrain.run.trained_forward import CompileMode, TrainedForward
+from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.build import build_task
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +13,11 @@ from drivetrain.pipeline.spread_model import SpreadModel
 from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.program.forward import Forward, Precision, choose_precision, in_precision
 from drivetrain.program.inference import build_inference
+from drivetrain.recipe.params import CompileMode
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
 
-__all__ = ["CompileMode", "TrainedForward", "compiling_pays"]
-
-CompileMode = Literal["auto", "on", "off"]
+__all__ = ["TrainedForward", "compiling_pays"]
 
 # Of a ResNet-50 on two cores, compiling saved 0.18 (batches of 32) to 0.27 (single images) of the time of the
 # folded model; compiling itself takes 10 to 40 s. Both are taken from the unfavourable side.
