@@ -50,7 +50,7 @@ def check_compiler() -> Finding:
     compiler = next(filter(shutil.which, [named] if named else _COMPILERS), None)
     if compiler is None:
         missing = f"CXX={named} is no program" if named else "there is no C++ compiler"
-        return note("compiler", f"{missing}, so --compile on does not work; g++ or clang++ is enough.")
+        return note("compiler", f"{missing}, so --compile on runs uncompiled; g++ or clang++ is enough.")
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         return note(
             "compiler",
