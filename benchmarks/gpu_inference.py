@@ -67,7 +67,7 @@ def build_captured(batch: int, *, tiny: bool, device: torch.device) -> Contender
         for _ in range(steps):
             graph.replay()
 
-    return Contender(run=run, device=device, notes={"captured": True})
+    return Contender(run=run, device=device, notes={"captured": True}, kept=(compiled, images))
 
 
 def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contender:

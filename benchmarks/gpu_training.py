@@ -96,7 +96,8 @@ def build_captured(case: Case, device: torch.device) -> Contender:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return Contender(run=partial(_repeated, graph.replay), device=device, notes={"captured": True})
+    notes = {"captured": True}
+    return Contender(run=partial(_repeated, graph.replay), device=device, notes=notes, kept=step)
 
 
 def _work(case: Case, device: torch.device) -> Work:

@@ -26,7 +26,8 @@ _HOST_WORK = ("cpu_op",)
 class Contender:
     """Something that makes steps: `run` makes so many, and `time_s` says how long each of them took.
 
-    `warm_up` is how many steps it takes until all kernels are chosen and everything is captured.
+    `warm_up` is how many steps it takes until all kernels are chosen and everything is captured. `kept` is
+    what a CUDA graph reads and writes without holding it.
     """
 
     run: Callable[[int], None]
@@ -34,6 +35,7 @@ class Contender:
     warm_up: int = 4
     notes: dict[str, Any] = field(default_factory=dict)
     close: Callable[[], None] = lambda: None
+    kept: Any = None
 
     def time_s(self, steps: int) -> float:
         """The mean seconds of some steps, the device waited for at both ends alone."""

@@ -31,6 +31,8 @@ class CudaRecorder:
         torch.cuda.synchronize(self._device)
         gc.collect()
         torch.cuda.empty_cache()
+        generator = self._generator()
+        untouched = generator.clone_state()
         # Not torch.cuda.graph: at an error it leaves its stream current, and tells of the wrong error.
         with torch.cuda.stream(self._stream):
             # Other threads, such as the one that pins the batches of a loader, may go on meanwhile.
@@ -39,6 +41,8 @@ class CudaRecorder:
                 compute()
             except BaseException:
                 self._abandon(graph)
+                # It still takes itself to be recorded, and would refuse to draw.
+                generator.graphsafe_set_state(untouched)
                 raise
             graph.capture_end()
         replay: Callable[[], None] = graph.replay
@@ -47,6 +51,10 @@ class CudaRecorder:
     def start_over(self) -> None:
         """Recordings from now on share nothing with earlier ones, which are no longer used."""
         self._pool = torch.cuda.graph_pool_handle()
+
+    def _generator(self) -> torch.Generator:
+        index = self._device.index
+        return torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
 
     def _abandon(self, graph: torch.cuda.CUDAGraph) -> None:
         """Ends a capture that has failed; that fails too, but puts an end to it."""

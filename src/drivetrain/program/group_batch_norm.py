@@ -78,7 +78,9 @@ class _Normalise(torch.autograd.Function):
         inputs, scale, mean, variance = ctx.saved_tensors
         inputs, output_gradient = inputs.to(mean.dtype), output_gradient.to(mean.dtype)
         scale = torch.ones_like(mean) if scale is None else scale
-        fixed = (mean, variance, None, None, False, ctx.eps)
+        # Nothing saved, as in evaluation; CUDA wants to be given that.
+        nothing = mean.new_empty(0)
+        fixed = (mean, variance, nothing, nothing, False, ctx.eps)
         input_gradient, scale_gradient, bias_gradient = torch.ops.aten.native_batch_norm_backward(
             output_gradient, inputs, scale, *fixed, [True, True, True]
         )
