@@ -158,6 +158,7 @@ class Subject:
             context=self.context,
             batches=self.batches(ALONE),
             gradient_sum=self._gradient_sum(),
+            parameters=self.parameters,
             device=CPU,
             seed=RECIPE.seed,
         )

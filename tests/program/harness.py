@@ -131,6 +131,7 @@ def make_program(
             context=context,
             batches=batches,
             gradient_sum=gradient_sum,
+            parameters=parameters,
             device=device,
             seed=seed,
         ),

@@ -31,7 +31,7 @@ NUMBERS: dict[str, tuple[tuple[int, int, int], int, float]] = {
     "isbi_unet": ((8, 3, 1), 2100, 0.0024),
     "isbi_unet_medical": ((8, 1, 1), 2134, 0.0001),
     "isbi_unet_best": ((8, 1, 1), 300, 0.0004),
-    "isbi_unet_fast": ((8, 1, 1), 300, 0.0004),
+    "isbi_unet_fast": ((8, 1, 1), 200, 0.0004),
     "isbi_unet_pipelined": ((1, 24, 1), 2100, 0.0024),
     "cifar_resnet8_pipelined": ((1, 8, 1), 1, 0.0008),
     "mnist_pipelined": ((64, 8, 1), 3, 0.01),

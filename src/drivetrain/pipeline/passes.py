@@ -34,6 +34,10 @@ class PipelinePasses:
     _tables: dict[int, tuple[Schedule, Traffic]] = field(default_factory=dict)
 
     @property
+    def adds_to_zeros(self) -> bool:
+        return True
+
+    @property
     def wait_seconds(self) -> float | None:
         """An accelerator waits by itself, in its own order, and is not asked how long."""
         return self.executor.channel.wait_seconds if self.device.is_cpu else None

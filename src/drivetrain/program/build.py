@@ -135,8 +135,11 @@ def build_program(
             context=context,
             batches=batches,
             gradient_sum=gradient_sum,
+            parameters=parameters,
             device=device,
             seed=recipe.seed,
+            # A CPU gains nothing by it. Sums beside the backward pass read what has been added so far.
+            writes_first=not device.is_cpu and not gradient_sum.buckets,
         )
     else:
         runners = build_runners(

@@ -56,11 +56,14 @@ class FlatParameters:
         device = trainable[0][1].device if trainable else device
         self.values = torch.zeros(length, dtype=dtype, device=device)
         self.gradients = torch.zeros_like(self.values)
+        self.owners = [parameter for _, parameter in trainable]
+        self.gradient_places = [segment.view(self.gradients) for segment in self.segments]
         with torch.no_grad():
-            for segment, (_, parameter) in zip(self.segments, trainable, strict=True):
+            for segment, parameter in zip(self.segments, self.owners, strict=True):
                 segment.view(self.values).copy_(parameter)
                 parameter.data = segment.view(self.values)
-                parameter.grad = segment.view(self.gradients)
+            for parameter, place in zip(self.owners, self.gradient_places, strict=True):
+                parameter.grad = place
 
     def named_views(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Each parameter's part of any flat tensor of this layout, by the parameter's name."""

@@ -1,7 +1,7 @@
 """The forward and backward passes of one update, over a model in one piece."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,8 @@ from drivetrain.cluster.devices import Device
 from drivetrain.pipeline.actions import Action, Kind
 from drivetrain.pipeline.observer import Observer, observed
 from drivetrain.program.context import UpdateContext
+from drivetrain.program.first_gradients import written_at_once
+from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.model_step import Step
 from drivetrain.program.randomness import stream_key
@@ -22,6 +24,11 @@ __all__ = ["Passes", "PlainPasses", "added_up"]
 
 class Passes(Protocol):
     """Adds up the gradient of an update's micro-batches."""
+
+    @property
+    def adds_to_zeros(self) -> bool:
+        """Whether the flat gradient has to be zeros when an update begins."""
+        ...
 
     @property
     def wait_seconds(self) -> float | None:
@@ -39,15 +46,24 @@ class Passes(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class PlainPasses:
-    """One micro-batch after the other, each through the whole model."""
+    """One micro-batch after the other, each through the whole model.
+
+    With `writes_first`, the gradients of the first one replace what is there instead of being added to zeros.
+    """
 
     step: Step
     context: UpdateContext
     batches: UpdateBatches
     gradient_sum: GradientSum
+    parameters: FlatParameters
     device: Device
     seed: int
+    writes_first: bool = False
     _observer: Observer | None = None
+
+    @property
+    def adds_to_zeros(self) -> bool:
+        return not self.writes_first
 
     @property
     def wait_seconds(self) -> float:
@@ -64,13 +80,15 @@ class PlainPasses:
     ) -> tuple[Tensor, Tensor]:
         """As `run`, of given micro-batches; torch's own generators are set for an update, or left alone."""
         last_index = self.batches.accumulation - 1
-        parts = []
+        parts: list[tuple[Tensor, Tensor]] = []
         for numbered in batches:
             if seeded_for is not None:
                 self.seed_generators(seeded_for, numbered.number)
             if numbered.number // self.batches.replicas == last_index:
                 self.gradient_sum.begin_last_pass()
-            parts.append(self._micro_batch(numbered, share=share))
+            is_written = self.writes_first and not parts
+            with written_at_once(self.parameters) if is_written else nullcontext():
+                parts.append(self._micro_batch(numbered, share=share))
         return added_up(parts, device=self.device)
 
     def seed_generators(self, update: int, number: int) -> None:

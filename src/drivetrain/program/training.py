@@ -146,7 +146,7 @@ class TrainingProgram:
             return
         with observed_part(self._observer, update, Part.PASSES):
             self.context.update.fill_(update)
-            self.parameters.gradients.zero_()
+            self._begin_gradient()
             loss, score = self.passes.run(update)
         if self.group.size > 1:
             with observed_part(self._observer, update, Part.GRADIENT_SUM):
@@ -196,8 +196,12 @@ class TrainingProgram:
     def run_batches(self, batches: Iterable[NumberedBatch], *, share: float, seeded_for: int | None) -> None:
         """An update of given micro-batches, where one rank has the whole model: what can be captured."""
         assert isinstance(self.passes, PlainPasses), "only a model in one piece"
-        self.parameters.gradients.zero_()
+        self._begin_gradient()
         self._move(*self.passes.run_batches(batches, share=share, seeded_for=seeded_for))
+
+    def _begin_gradient(self) -> None:
+        if self.passes.adds_to_zeros:
+            self.parameters.gradients.zero_()
 
     def _add_up(self, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient, and the few numbers beside it, of all replicas together."""
