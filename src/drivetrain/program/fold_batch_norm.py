@@ -12,7 +12,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.layers import Conv2dSame
 from drivetrain.pipeline.trace import TracedModel, trace_model
 
-__all__ = ["FoldedModel", "find_pairs", "fold_batch_norm"]
+__all__ = ["FoldedModel", "find_followers", "find_pairs", "fold_batch_norm"]
 
 # A kind of its own may do more than convolve, a ReLU for instance, and is left alone.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv2dSame)
@@ -46,6 +46,18 @@ def fold_batch_norm(model: nn.Module) -> FoldedModel:
 
 def find_pairs(model: nn.Module) -> list[tuple[str, str]]:
     """The convolutions and the batch norms to take into them, by name."""
+    pairs = find_followers(model, before=_CONVOLUTIONS, after=_NORMS)
+    return [pair for pair in pairs if _has_statistics(model.get_submodule(pair[1]))]
+
+
+def find_followers(
+    model: nn.Module, *, before: tuple[type[nn.Module], ...], after: tuple[type[nn.Module], ...]
+) -> list[tuple[str, str]]:
+    """Layers of some kinds with the one directly behind, by name; nobody else reads what is between them.
+
+    Both run once and are themselves and their parameters nowhere else in the model; kinds derived from those
+    asked for do not count. A model that cannot be traced has none.
+    """
     try:
         traced = trace_model(model)
     except BadInputError:
@@ -54,24 +66,36 @@ def find_pairs(model: nn.Module) -> list[tuple[str, str]]:
     shared = _shared_modules(model)
     pairs = []
     for layer in traced.layers:
-        pair = _pair_at(traced, layer.node)
+        pair = _pair_at(traced, layer.node, before=before, after=after)
         if pair is not None and all(calls[name] == 1 and name not in shared for name in pair):
             pairs.append(pair)
     return pairs
 
 
-def _pair_at(traced: TracedModel, node: Node) -> tuple[str, str] | None:
-    """Convolution and batch norm where `node` is a batch norm that can go."""
-    norm = traced.module_of(node)
-    if type(norm) not in _NORMS or not isinstance(norm, nn.modules.batchnorm._BatchNorm):
+def _pair_at(
+    traced: TracedModel,
+    node: Node,
+    *,
+    before: tuple[type[nn.Module], ...],
+    after: tuple[type[nn.Module], ...],
+) -> tuple[str, str] | None:
+    if type(traced.module_of(node)) not in after or len(node.all_input_nodes) != 1:
         return None
-    if norm.running_mean is None or len(node.all_input_nodes) != 1:
+    earlier = _before_identities(traced, node.all_input_nodes[0])
+    if type(traced.module_of(earlier)) not in before or len(earlier.users) != 1:
         return None
-    before = node.all_input_nodes[0]
-    convolution = traced.module_of(before)
-    if type(convolution) not in _CONVOLUTIONS or len(before.users) != 1:
-        return None
-    return str(before.target), str(node.target)
+    return str(earlier.target), str(node.target)
+
+
+def _before_identities(traced: TracedModel, node: Node) -> Node:
+    """What a value is without layers that do nothing, such as batch norms that are gone."""
+    while type(traced.module_of(node)) is nn.Identity and len(node.users) == 1:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _has_statistics(norm: nn.Module) -> bool:
+    return isinstance(norm, nn.modules.batchnorm._BatchNorm) and norm.running_mean is not None
 
 
 def _shared_modules(model: nn.Module) -> set[str]:

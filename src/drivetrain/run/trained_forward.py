@@ -116,7 +116,10 @@ class TrainedForward:
         return not recipe.model_edit and not is_external_model(recipe.model)
 
     def _compile(self) -> None:
-        self._compiled = build_inference(self._model, precision=self._precision, compiles=True, folds=False)
+        # Layers of a model that nobody here has seen are left as they are.
+        self._compiled = build_inference(
+            self._model, precision=self._precision, compiles=True, folds=False, fuses=self._is_ours
+        )
 
     def _run_compiled(self, compiled: Forward, images: Tensor) -> Tensor:
         try:
