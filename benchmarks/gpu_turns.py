@@ -199,8 +199,9 @@ def read_options(
 def keep(path: Path, *, case: str, found: Mapping[str, Any], device: str) -> None:
     """Adds a case to the file, with what is needed to make it again."""
     stored: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"cases": {}}
+    arguments = ["FILE.json" if argument == str(path) else argument for argument in sys.argv[1:]]
     entry = {
-        "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments]),
         **found,
     }
     cases = {**stored["cases"], case: entry}

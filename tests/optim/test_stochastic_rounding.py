@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drivetrain.optim.stochastic_rounding import add_rounded_, round_stochastically
+from drivetrain.optim.stochastic_rounding import round_stochastically
 from drivetrain.program.randomness import stream_key
 
 KEY = stream_key(42, "stochastic rounding")
@@ -142,10 +142,8 @@ def test_elements_count_row_by_row_in_any_memory_layout() -> None:
 def test_what_is_rounded_stays_as_it_was() -> None:
     values = torch.randn(100, generator=torch.Generator().manual_seed(2))
     before = values.clone()
-    weights = torch.zeros(100, dtype=torch.bfloat16)
-    add_rounded_(weights, values, key=KEY, update=1)
+    _round(values, torch.bfloat16, update=1)
     assert torch.equal(values, before)
-    assert torch.equal(weights, _round(values, torch.bfloat16, update=1))
 
 
 def test_updates_below_half_a_step_are_not_lost() -> None:
@@ -154,7 +152,7 @@ def test_updates_below_half_a_step_are_not_lost() -> None:
     drawn, delta = plain.clone(), torch.full((1024,), -0.01 * 0.1)
     for update in range(250):
         plain.copy_(plain + delta)
-        assert add_rounded_(drawn, delta, key=KEY, update=update) is drawn
+        drawn = _round(drawn + delta, torch.float16, update=update)
     assert (plain == 1000).all()
     moved = drawn.double() - 1000
     assert (moved != 0).any()

@@ -66,6 +66,17 @@ def test_the_time_that_a_run_may_take_counts_too() -> None:
     assert choose(timer, max_time_s=160.0).is_on
 
 
+def test_trainings_that_share_it_pay_together() -> None:
+    alone = choose(GivenTimes(plain_s=0.1))
+    assert not alone.is_on
+    together = choose(GivenTimes(plain_s=0.1, compiled_s=0.05), trainings=5)
+    assert together.is_on
+    few = decide(
+        GivenTimes(plain_s=0.01), updates_left=MANY, trainings=5, marks={"device": "another"}, least_s=150.0
+    )
+    assert few.sentence == "compile off: all 5 trainings take about 50 s without"
+
+
 def test_a_long_run_keeps_what_is_faster() -> None:
     choice = choose(GivenTimes())
     assert (choice.is_on, choice.compiling_s) == (True, 30.0)

@@ -25,7 +25,7 @@ from drivetrain.models.prepare import rebuild_model
 from drivetrain.models.summary import summarise_model
 from drivetrain.program.build import place_model
 from drivetrain.program.forward import Forward, Precision, choose_precision
-from drivetrain.program.inference import build_inference
+from drivetrain.program.inference import build_inference, declined_recordings
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
@@ -74,11 +74,14 @@ def measure_inference(
         forward = build_inference(
             subject.model, precision=subject.precision, compiles=compiles, folds=settings.folds
         )
-        # On CUDA, what is compiled is also recorded once and replayed.
-        is_captured = compiles and device.torch_device.type == "cuda"
-        states = {"compiled": "yes" if compiles else "no", "captured": "yes" if is_captured else "no"}
         flops = _flops(subject)
+        declined_before = declined_recordings() if compiles else 0
         measured = _measure(forward, subject, settings, reporter)
+        # On CUDA, what is compiled is also recorded once and replayed, unless it cannot be.
+        is_captured = (
+            compiles and device.torch_device.type == "cuda" and declined_recordings() == declined_before
+        )
+        states = {"compiled": "yes" if compiles else "no", "captured": "yes" if is_captured else "no"}
         peak = measure_peak(device, dtype=subject.precision.compute_dtype)
         return BenchResult(
             benchmark="infer",

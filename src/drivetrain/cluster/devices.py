@@ -100,10 +100,6 @@ class Device:
         if not self.is_cpu:
             torch.accelerator.synchronize(self.torch_device)
 
-    def new_stream(self) -> torch.Stream | None:
-        """A stream for copies beside the computation; a CPU has none."""
-        return None if self.is_cpu else torch.Stream(self.torch_device)
-
     def seed_generators(self, seed: int) -> None:
         """Sets torch's own generators, for models that draw from them directly."""
         torch.default_generator.manual_seed(seed)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from drivetrain.program.element_hash import GOLDEN_SIGNED, NUM_LEVELS, draw_levels, mix_words, signed
 
-__all__ = ["add_rounded_", "round_stochastically"]
+__all__ = ["round_stochastically"]
 
 _LEVELS_PER_WORD = 4
 _NUM_FINE_LEVELS = 1 << 24
@@ -40,16 +40,6 @@ def round_stochastically(
     rounded = values.clone()
     _snap_(rounded, dtype=dtype, key=key, update=update, first_element=first_element)
     return rounded.to(dtype)
-
-
-@torch.no_grad()
-def add_rounded_(
-    weights: Tensor, delta: Tensor, *, key: int, update: int | Tensor, first_element: int = 0
-) -> Tensor:
-    """Adds a float32 or float64 delta to 16-bit weights in place; the sum is made in the delta's type."""
-    total = delta + weights
-    _snap_(total, dtype=weights.dtype, key=key, update=update, first_element=first_element)
-    return weights.copy_(total)
 
 
 def _snap_(values: Tensor, *, dtype: torch.dtype, key: int, update: int | Tensor, first_element: int) -> None:

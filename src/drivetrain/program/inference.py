@@ -12,7 +12,7 @@ from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.program.forward import Forward, Precision, in_precision
 from drivetrain.program.fused_layers import fuse_layers
 
-__all__ = ["build_inference"]
+__all__ = ["build_inference", "declined_recordings"]
 
 
 def build_inference(
@@ -41,6 +41,13 @@ def build_inference(
     }
     compiled: Forward = torch.compile(forward, dynamic=False, options=options)
     return _with_constant_weights(compiled)
+
+
+def declined_recordings() -> int:
+    """How often the compiler has found in this process that a model cannot be recorded and replayed."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["inductor"]["cudagraph_skips"])
 
 
 def _with_constant_weights(forward: Forward) -> Callable[[Tensor], Tensor]:

@@ -16,6 +16,14 @@ __all__ = ["CompileChoice", "Timer", "choose_compile", "decide"]
 FEWEST_UPDATES = 200
 # Compiling takes about a minute (docs/performance.md), and saves a part of the rest.
 LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
+# Settings beside those of model, batch and precision that change what an update computes.
+_WORK_FIELDS = (
+    *("augment", "random_resized_crop", "rand_augment", "mixup", "rotate", "elastic", "gamma", "noise"),
+    *("loss", "border_weight", "class_weights", "label_smoothing", "clip_norm", "ema", "l2_regularization"),
+    *("stable_norm", "stochastic_rounding", "loss_scaling", "half_partials", "recomputation", "freeze"),
+    *("model_params", "model_width", "model_edit", "tile_size", "eight_bit_transfer", "precision_list"),
+    *("accelerator_side_preprocess", "optimizer", "optimizer_params", "weight_decay"),
+)
 # What is won must be more than what two measurements of the same differ by.
 _LEAST_SHARE_WON = 0.05
 
@@ -63,6 +71,7 @@ def choose_compile(
     *,
     first: int,
     total: int,
+    trainings: int = 1,
     image_shape: tuple[int, int, int],
     stored: Mapping[str, Any] | None = None,
     max_time_s: float | None = None,
@@ -70,7 +79,8 @@ def choose_compile(
 ) -> CompileChoice | None:
     """Decides for the updates first..total-1 and leaves the program so; None where it was asked to stop.
 
-    `stored` is what the run's plan holds of an earlier choice, which a continuation keeps.
+    `trainings` of this length share what is compiled. `stored` is what the run's plan holds of an earlier
+    choice, which a continuation keeps.
     """
     if recipe.compile != "auto":
         return CompileChoice(is_on=recipe.compile == "on", reason="asked for", asked=recipe.compile)
@@ -86,6 +96,7 @@ def choose_compile(
                 choice = decide(
                     timer,
                     updates_left=total - first,
+                    trainings=trainings,
                     marks=marks,
                     least_s=least_s,
                     max_time_s=max_time_s,
@@ -103,6 +114,7 @@ def decide(
     timer: Timer,
     *,
     updates_left: int,
+    trainings: int = 1,
     marks: Mapping[str, Any],
     least_s: float,
     max_time_s: float | None = None,
@@ -118,9 +130,10 @@ def decide(
     if gain is None:
         gain = Gain(plain_s=timer.time_plain())
         remember_gain(marks, gain)
-    expected_s = min(gain.plain_s * updates_left, max_time_s or float("inf"))
+    expected_s = min(gain.plain_s * updates_left * trainings, max_time_s or float("inf"))
     if expected_s < least_s:
-        return _off(f"the training takes about {expected_s:.0f} s without", marks)
+        what = "the training takes" if trainings == 1 else f"all {trainings} trainings take"
+        return _off(f"{what} about {expected_s:.0f} s without", marks)
     who = "as an earlier run measured"
     spent_s = 0.0
     if gain.compiled_s is None:
@@ -186,8 +199,7 @@ def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, 
         "micro_batch_size": batches.micro,
         "accumulation": batches.accumulation,
         "precision": program.precision.description,
-        "optimizer": recipe.optimizer,
-        "augment": recipe.augment,
         "feed": type(program.feed).__name__,
         "captured": program.capture is not None,
+        **recipe.model_dump(mode="json", include=set(_WORK_FIELDS), exclude_defaults=True),
     }

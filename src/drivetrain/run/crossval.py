@@ -89,14 +89,15 @@ class _FoldRequest:
     open_fold: OpenFold | None
     make_model: MakeModel | None
 
-    def train(self, *, reporter: Reporter, stop: StopRequest | None = None) -> RunResult:
-        """Trains the fold in this process."""
+    def train(self, *, reporter: Reporter, stop: StopRequest | None = None, trainings: int = 1) -> RunResult:
+        """Trains the fold in this process, as one of some trainings."""
         return train_resolved(
             self.resolved,
             reporter=reporter,
             data=None if self.open_fold is None else self.open_fold(self.resolved.recipe),
             model=None if self.make_model is None else self.make_model(),
             stop=stop,
+            trainings=trainings,
         )
 
 
@@ -229,7 +230,7 @@ class _Job:
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
         request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
-        return request.train(reporter=self.reporter, stop=self.stop)
+        return request.train(reporter=self.reporter, stop=self.stop, trainings=self.folds)
 
     def _changes(self, fold: int) -> dict[str, Any]:
         """What makes the job's recipe that of one fold."""

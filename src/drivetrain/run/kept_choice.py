@@ -32,6 +32,7 @@ def choose_and_keep(
         assembly.program,
         first=first,
         total=request.plan.epochs.total_updates,
+        trainings=request.trainings,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
         stored=chosen_before(path).get(_KEY),
         max_time_s=None if recipe.max_time is None else parse_duration_s(str(recipe.max_time)),

@@ -37,13 +37,17 @@ _MOST_THREADS_PER_CORE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A recipe with its data, its plan, and the directory it goes to."""
+    """A recipe with its data, its plan, and the directory it goes to.
+
+    It may be one of several `trainings` that the process carries out one after the other.
+    """
 
     resolved: ResolvedRecipe
     data: DataSplits
     plan: TrainingPlan
     directory: RunDirectory
     identity: dict[str, Any]
+    trainings: int = 1
 
     @property
     def recipe(self) -> Recipe:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -41,8 +42,12 @@ def train_resolved(
     data: DataSplits | None = None,
     model: nn.Module | None = None,
     stop: StopRequest | None = None,
+    trainings: int = 1,
 ) -> RunResult:
-    """Trains what a recipe describes, or continues it where its directory stands."""
+    """Trains what a recipe describes, or continues it where its directory stands.
+
+    `trainings` is how many like it this process carries out in a row.
+    """
     request = prepare_request(resolved, data=data, own_model=architecture_of(model))
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training  # which itself needs this module
@@ -51,6 +56,7 @@ def train_resolved(
         # Ranks open the data by themselves.
         del request
         return launch_training(resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent)
+    request = replace(request, trainings=trainings)
     return train_request(request, reporter=reporter, model=model, stop=stop)
 
 
