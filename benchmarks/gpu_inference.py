@@ -77,7 +77,7 @@ def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contend
     from drivetrain.models.prepare import rebuild_model
     from drivetrain.program.build import place_model
     from drivetrain.program.forward import choose_precision
-    from drivetrain.program.inference import build_inference
+    from drivetrain.program.inference import build_inference, declined_recordings
     from drivetrain.recipe.load import resolve_recipe
 
     size, width = (TINY_SIZE, TINY_WIDTH) if tiny else (SIZE, WIDTH)
@@ -88,8 +88,15 @@ def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contend
     model = place_model(rebuild_model(resolved.recipe, generated_spec(resolved)), own_device)
     forward = build_inference(model, precision=precision, compiles=device.type != "cpu")
     images = make_work("unet", batch=batch, size=size, width=width, device=device).images
-    notes = {"precision": precision.description, "recipe": wanted}
-    return Contender(run=_looped(forward, images), device=device, warm_up=WARM_UP, notes=notes)
+    notes: dict[str, Any] = {"precision": precision.description, "recipe": wanted}
+    declined_before = declined_recordings()
+    looped = _looped(forward, images)
+
+    def run(steps: int) -> None:
+        looped(steps)
+        notes["captured"] = device.type == "cuda" and declined_recordings() == declined_before
+
+    return Contender(run=run, device=device, warm_up=WARM_UP, notes=notes)
 
 
 def main() -> None:

@@ -42,6 +42,7 @@ def run_fold(recipe: str, fold: int, *, data_dir: str, options: dict[str, str]) 
         "fold": fold,
         "minutes": round(minutes, 3),
         "first_update_minutes": round(summary["compile_seconds"] / 60, 3),
+        "updates": summary["capture"],
         "images_per_second": summary["images_per_second"],
         "peak_memory_bytes": summary["peak_memory_bytes"],
         "seconds": summary["seconds"],

@@ -1,8 +1,10 @@
 """Inference of a recipe's model and of a run's, at several batch sizes."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import drivetrain
 from drivetrain.bench.infer import InferSettings, measure_inference
@@ -32,6 +34,25 @@ def test_a_recipe(overrides: dict[str, str]) -> None:
         assert entry.figures["p99_seconds"] >= entry.figures["p50_seconds"] > 0
         assert entry.figures["images_per_second"] > 0
     assert found.settings["folded_batch_norm"] is True
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_a_model_that_cannot_be_compiled_is_measured_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Callable[..., None]:
+        def run(*_: object) -> None:
+            raise RuntimeError("no compiler is here")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    overrides = {"dataset": "digits", "model": "cifar_resnet8", "device": "cpu", "compile": "on"}
+    settings = InferSettings(batch_sizes=(2,), repetition=REPETITION)
+    found = measure_inference(
+        resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
+    )
+    assert found.notes[-1].startswith("the model runs uncompiled, as compiling failed: ")
+    assert "no compiler is here" in found.notes[-1]
+    assert found.entries[0].figures["images_per_second"] > 0
 
 
 @pytest.mark.usefixtures("small_peak")

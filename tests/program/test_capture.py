@@ -99,6 +99,33 @@ def test_updates_that_cannot_be_recorded_run_as_they_are(
     assert capture.replays == 0
 
 
+class _Once(Tape):
+    """Records one kind of update, and fails at the next."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self._is_spent = False
+
+    def record(self, compute: Callable[[], None]) -> Callable[[], None]:
+        if self._is_spent:
+            raise RuntimeError("out of memory")
+        self._is_spent = True
+        return super().record(compute)
+
+
+def test_what_was_recorded_before_a_failure_is_given_up(
+    tmp_path: Path, captured: Callable[..., _Seen]
+) -> None:
+    options = {**CASES["padded and averaged"], "max_updates": 12}
+    expected = _train(tmp_path / "plain", **options)
+    seen = captured(_Once)
+    _assert_same(_train(tmp_path / "captured", **options), expected)
+    (capture,) = seen.captures
+    assert capture.replays > 0
+    assert capture.status == f"captured in part, {capture.replays} updates: out of memory"
+    assert capture._recordings == {}
+
+
 class _Counting(nn.Module):
     """Does something else at every second pass, by a count that it keeps for itself."""
 

@@ -67,6 +67,14 @@ def test_later_passes_add_to_the_first() -> None:
     assert torch.equal(parameters.gradients, 2 * _expected(images))
 
 
+def test_sparse_gradients_are_written_too() -> None:
+    model = nn.Embedding(5, 3, sparse=True)
+    parameters = FlatParameters(model)
+    with written_at_once(parameters):
+        model(torch.tensor([1, 1, 4])).sum().backward()
+    assert parameters.gradient_places[0].tolist() == [[0.0] * 3, [2.0] * 3, [0.0] * 3, [0.0] * 3, [1.0] * 3]
+
+
 def test_a_failing_pass_leaves_gradients_where_they_belong() -> None:
     model = _Half()
     parameters = FlatParameters(model)

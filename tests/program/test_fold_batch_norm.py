@@ -112,3 +112,11 @@ def test_shared_modules_and_weights_stay() -> None:
     for net in (both, tied):
         assert fold_batch_norm(_unsettle(net)).folded == ()
     assert fold_batch_norm(model).folded == ("norm",)
+
+
+def test_layers_that_somebody_looks_at_stay() -> None:
+    for touched in ("0", "1"):
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+        assert fold_batch_norm(model).folded == ("1",)
+        model.get_submodule(touched).register_forward_hook(lambda _layer, _inputs, outputs: 2 * outputs)
+        assert fold_batch_norm(model).folded == ()

@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from drivetrain.models.create import create_model
+from drivetrain.program import inference
 from drivetrain.program.forward import Precision
+from drivetrain.program.fused_layers import fuse_layers
 from drivetrain.program.inference import build_inference
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
@@ -13,7 +16,16 @@ BFLOAT16 = Precision(compute_dtype=torch.bfloat16, device_type="cuda")
 
 
 @pytest.mark.parametrize(("name", "size"), [("unet", 20), ("resnet50", 64)])
-def test_compiled_logits_are_those_of_the_model(name: str, size: int) -> None:
+def test_compiled_logits_are_those_of_the_model(
+    name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused: list[nn.Module] = []
+
+    def fuse(model: nn.Module, *, dtype: torch.dtype) -> nn.Module:
+        fused.append(fuse_layers(model, dtype=dtype))
+        return fused[-1]
+
+    monkeypatch.setattr(inference, "fuse_layers", fuse)
     torch.manual_seed(0)
     model = create_model(name, channels=1, image_size=size, num_classes=2).cuda().eval()
     side = size + 184 if name == "unet" else size
@@ -23,6 +35,8 @@ def test_compiled_logits_are_those_of_the_model(name: str, size: int) -> None:
         model.float()
     found = build_inference(model, precision=BFLOAT16, compiles=True)(images).float()
     plain = build_inference(model, precision=BFLOAT16)(images).float()
+    kinds = {type(layer).__name__ for made in fused for layer in made.modules()}
+    assert "_FusedConvRelu" in kinds
     error, usual_error = (found - exact).norm(), (plain - exact).norm()
     # As exact as the steps one by one in 16 bits, and far from the logits of other images.
     assert error < 1.5 * usual_error + 1e-6

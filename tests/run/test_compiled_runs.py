@@ -189,7 +189,9 @@ def test_short_runs_and_stages_are_left_alone(
     assert updates == [0, 1]
     monkeypatch.setattr(compile_choice, "FEWEST_UPDATES", 1)
     staged = train_small(tmp_path / "staged", max_updates=2, recomputation=True)
-    assert staged.metrics["compile"] == "compile off: stages are compiled by --compile on alone"
+    assert staged.metrics["compile"] == (
+        "compile off: the model runs in stages, which --compile on alone compiles"
+    )
     assert compiled == []
 
 

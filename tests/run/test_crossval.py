@@ -13,7 +13,8 @@ import pytest
 import drivetrain
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run import crossval
+from drivetrain.run import crossval, kept_choice
+from drivetrain.run.compile_choice import CompileChoice
 from drivetrain.run.crossval_results import FoldResult, read_fold, summarise
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.lock import hold_lock
@@ -58,6 +59,22 @@ def test_means_and_deviations_at_the_last_at_the_best_and_at_every_point() -> No
     assert plain["best_point"]["accuracy"]["mean"] == pytest.approx(0.85)
     assert "last evaluation" in plain["last"]["what"]
     assert plain["points"]["accuracy"]["mean"] == pytest.approx([0.6, 0.85, 0.8])
+
+
+def test_folds_choose_as_one_job_whether_to_compile(
+    tmp_path: Path, cross: Crossval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, float | None]] = []
+
+    def choose(*_: Any, trainings: int, max_time_s: float | None, **__: Any) -> CompileChoice:
+        seen.append((trainings, max_time_s))
+        return CompileChoice(is_on=False, reason="the test says so")
+
+    monkeypatch.setattr(kept_choice, "choose_compile", choose)
+    cross(tmp_path / "job", folds=3, num_epochs=1, max_time="1h")
+    assert seen == [(3, 3600.0)] * 3
+    drivetrain.train(**{**SMALL, "num_epochs": 1}, output_dir=str(tmp_path / "run"), quiet=True)
+    assert seen[3:] == [(1, None)]
 
 
 def test_negative_control_the_deviation_is_that_of_a_sample() -> None:

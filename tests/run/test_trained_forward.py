@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import drivetrain
 from drivetrain.cli.main import main
+from drivetrain.program import safe_folding
 from drivetrain.program.fold_batch_norm import FoldedModel, fold_batch_norm
 from drivetrain.program.forward import Forward
 from drivetrain.program.inference import build_inference
@@ -89,7 +90,7 @@ def test_a_bad_fold_would_be_seen(folder: Path, monkeypatch: pytest.MonkeyPatch)
         next(found.model.parameters()).data.mul_(1.01)
         return found
 
-    monkeypatch.setattr(trained_forward, "fold_batch_norm", spoil)
+    monkeypatch.setattr(safe_folding, "fold_batch_norm", spoil)
     assert _row(folder)["loss"] != pytest.approx(right["loss"], rel=1e-5)
 
 

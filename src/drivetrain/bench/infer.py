@@ -21,11 +21,13 @@ from drivetrain.cluster.devices import Device
 from drivetrain.cluster.replica_group import ALONE
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation, channels_last_view
-from drivetrain.models.prepare import rebuild_model
+from drivetrain.factories import describe_failure
+from drivetrain.models.prepare import is_own_model, rebuild_model
 from drivetrain.models.summary import summarise_model
 from drivetrain.program.build import place_model
 from drivetrain.program.forward import Forward, Precision, choose_precision
 from drivetrain.program.inference import build_inference, declined_recordings
+from drivetrain.program.safe_folding import fold_where_same
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
@@ -55,12 +57,22 @@ class _Model:
     preprocess: Preparation
     device: Device
     precision: Precision
+    is_known: bool
 
     def images(self, batch: int) -> Tensor:
         """A batch of noise on the device, ready for the model."""
         stored = torch.from_numpy(noise_images(self.preprocess.spec, np.arange(batch, dtype=np.int64)))
         prepared = self.preprocess(channels_last_view(stored.to(self.device.torch_device)))
         return prepared.contiguous(memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """How the model is run, and what there is to say about it."""
+
+    forward: Forward
+    is_compiled: bool = False
+    notes: list[str]
 
 
 def measure_inference(
@@ -71,12 +83,11 @@ def measure_inference(
     with set_up_device(recipe, ALONE) as device:
         subject = _open(resolved, settings, device=device, reporter=reporter)
         compiles = recipe.compile == "on" or (recipe.compile == "auto" and not device.is_cpu)
-        forward = build_inference(
-            subject.model, precision=subject.precision, compiles=compiles, folds=settings.folds
-        )
+        ready = _make_ready(subject, settings, compiles=compiles)
+        compiles = ready.is_compiled
         flops = _flops(subject)
         declined_before = declined_recordings() if compiles else 0
-        measured = _measure(forward, subject, settings, reporter)
+        measured = _measure(ready.forward, subject, settings, reporter)
         # On CUDA, what is compiled is also recorded once and replayed, unless it cannot be.
         is_captured = (
             compiles and device.torch_device.type == "cuda" and declined_recordings() == declined_before
@@ -101,6 +112,7 @@ def measure_inference(
                     if recipe.compile == "auto"
                     else []
                 ),
+                *ready.notes,
             ],
         )
 
@@ -111,11 +123,44 @@ def _open(resolved: ResolvedRecipe, settings: InferSettings, *, device: Device, 
     if settings.run is not None:
         run = open_trained_run(settings.run, device=str(device.torch_device))
         run.load(find_checkpoints(run.directory, settings.checkpoint, warn=reporter.warn)[0])
-        return _Model(model=run.model, preprocess=run.preprocess, device=device, precision=precision)
+        is_known = is_own_model(run.recipe)
+        return _Model(
+            model=run.model,
+            preprocess=run.preprocess,
+            device=device,
+            precision=precision,
+            is_known=is_known,
+        )
     spec = generated_spec(resolved)
     model = place_model(rebuild_model(recipe, spec), device)
     preprocess = build_preparation(recipe, spec)
-    return _Model(model=model, preprocess=preprocess, device=device, precision=precision)
+    return _Model(
+        model=model,
+        preprocess=preprocess,
+        device=device,
+        precision=precision,
+        is_known=is_own_model(recipe),
+    )
+
+
+def _make_ready(subject: _Model, settings: InferSettings, *, compiles: bool) -> _Ready:
+    """Folded and compiled as far as the model lets itself be."""
+    images = subject.images(settings.batch_sizes[0])
+    model, precision, notes = subject.model.eval(), subject.precision, []
+    if settings.folds:
+        model, why_not = fold_where_same(model, images[:1], precision=precision, is_known=subject.is_known)
+        notes += [] if why_not is None else [why_not]
+    plain = build_inference(model, precision=precision, folds=False)
+    if not compiles:
+        return _Ready(forward=plain, notes=notes)
+    compiled = build_inference(model, precision=precision, compiles=True, folds=False, fuses=subject.is_known)
+    try:
+        with torch.inference_mode():
+            compiled(images)
+    except Exception as error:
+        notes.append(f"the model runs uncompiled, as compiling failed: {describe_failure(error)}")
+        return _Ready(forward=plain, notes=notes)
+    return _Ready(forward=compiled, is_compiled=True, notes=notes)
 
 
 def _flops(subject: _Model) -> int:

@@ -13,7 +13,7 @@ from drivetrain.models.load_weights import load_initial_weights
 from drivetrain.models.registry import check_image_size, is_external_model, model_info
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["outline_model", "prepare_model", "rebuild_model"]
+__all__ = ["is_own_model", "outline_model", "prepare_model", "rebuild_model"]
 
 
 def prepare_model(
@@ -30,6 +30,11 @@ def prepare_model(
         warnings += load_initial_weights(built, recipe.init_from)
     freeze_parameters(built, recipe.freeze)
     return built, warnings
+
+
+def is_own_model(recipe: Recipe) -> bool:
+    """Whether the model is one of drivetrain's, as it is: how such a one runs is known."""
+    return not recipe.model_edit and not is_external_model(recipe.model)
 
 
 def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:

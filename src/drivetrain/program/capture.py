@@ -133,8 +133,10 @@ class CapturedUpdates:
             replay = self._recorder.record(self._compute(kind, held, seeded_for=None))
         except RuntimeError as error:
             self.failure = str(error).splitlines()[0] or type(error).__name__
-            # What a pass that was never carried out has reported must not move any statistic.
+            # What a pass that was never carried out has reported must not move any statistic; and earlier
+            # recordings draw from a generator that was replaced.
             self._program.batch_norms.forget()
+            self.release()
             return
         self._recordings[kind] = _Recording(held, replay)
 

@@ -8,7 +8,7 @@ from drivetrain.program.passes import PlainPasses
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["capture_updates"]
+__all__ = ["capture_updates", "pieces_of"]
 
 
 def capture_updates(program: TrainingProgram, recipe: Recipe) -> None:
@@ -20,6 +20,12 @@ def capture_updates(program: TrainingProgram, recipe: Recipe) -> None:
     from drivetrain.program.cuda_graph import CudaRecorder
 
     program.capture = CapturedUpdates(program, recorder=CudaRecorder(program.device.torch_device))
+
+
+def pieces_of(program: TrainingProgram) -> str:
+    """In what pieces a model runs that does not run whole."""
+    is_one = program.stages is None or len(program.stages.cut.stages) == 1
+    return "in parts that are computed again (--recomputation)" if is_one else "in stages"
 
 
 def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
@@ -36,7 +42,7 @@ def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
     if program.group.size > 1:
         return "ranks talk to each other inside an update"
     if not isinstance(program.passes, PlainPasses):
-        return "the model is cut into stages"
+        return f"the model runs {pieces_of(program)}"
     if isinstance(program.optimiser, OffloadedOptimiser):
         return "optimiser states lie in host memory (--optimizer-state-offloading)"
     if not isinstance(program.feed, ParcelFeed):

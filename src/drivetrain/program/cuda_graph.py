@@ -39,12 +39,12 @@ class CudaRecorder:
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 compute()
+                graph.capture_end()
             except BaseException:
                 self._abandon(graph)
                 # It still takes itself to be recorded, and would refuse to draw.
                 generator.graphsafe_set_state(untouched)
                 raise
-            graph.capture_end()
         replay: Callable[[], None] = graph.replay
         return replay
 

@@ -37,6 +37,6 @@ def _write(parameters: FlatParameters) -> None:
             place.zero_()
         else:
             places.append(place)
-            found.append(owner.grad)
+            found.append(owner.grad.to_dense() if owner.grad.is_sparse else owner.grad)
     if found:
         torch._foreach_copy_(places, found)

@@ -12,7 +12,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.layers import Conv2dSame
 from drivetrain.pipeline.trace import TracedModel, trace_model
 
-__all__ = ["FoldedModel", "find_followers", "find_pairs", "fold_batch_norm"]
+__all__ = ["FoldedModel", "find_followers", "find_pairs", "fold_batch_norm", "is_untouched"]
 
 # A kind of its own may do more than convolve, a ReLU for instance, and is left alone.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv2dSame)
@@ -56,7 +56,7 @@ def find_followers(
     """Layers of some kinds with the one directly behind, by name; nobody else reads what is between them.
 
     Both run once and are themselves and their parameters nowhere else in the model; kinds derived from those
-    asked for do not count. A model that cannot be traced has none.
+    asked for do not count, nor do layers with hooks. A model that cannot be traced has none.
     """
     try:
         traced = trace_model(model)
@@ -67,9 +67,17 @@ def find_followers(
     pairs = []
     for layer in traced.layers:
         pair = _pair_at(traced, layer.node, before=before, after=after)
-        if pair is not None and all(calls[name] == 1 and name not in shared for name in pair):
+        if pair is None or not all(calls[name] == 1 and name not in shared for name in pair):
+            continue
+        if all(is_untouched(model.get_submodule(name)) for name in pair):
             pairs.append(pair)
     return pairs
+
+
+def is_untouched(layer: nn.Module) -> bool:
+    """Whether it runs the forward of its kind, and nobody looks on."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks)
+    return "forward" not in vars(layer) and not any(hooks)
 
 
 def _pair_at(

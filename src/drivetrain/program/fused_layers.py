@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from drivetrain.models.unet_layers import ConvRelu, UpConvRelu
-from drivetrain.program.fold_batch_norm import find_followers
+from drivetrain.program.fold_batch_norm import find_followers, is_untouched
 from drivetrain.program.fused_operations import conv_relu, linear_relu
 
 __all__ = ["fuse_layers"]
@@ -31,15 +31,15 @@ def fuse_layers(model: nn.Module, *, dtype: torch.dtype) -> nn.Module:
     pairs = find_followers(model, before=(nn.Conv2d,), after=(nn.ReLU,))
     fused = copy.deepcopy(model).eval()
     for convolution_name, relu_name in pairs:
-        convolution, relu = fused.get_submodule(convolution_name), fused.get_submodule(relu_name)
+        convolution = fused.get_submodule(convolution_name)
         assert isinstance(convolution, nn.Conv2d)
-        if _is_plain(convolution) and _is_untouched(relu):
+        if _is_plain(convolution):
             fused.set_submodule(convolution_name, _fused(convolution, dtype))
             fused.set_submodule(relu_name, nn.Identity())
     for name, layer in [*fused.named_modules()]:
         if type(layer) is ConvRelu and _is_plain(layer):
             fused.set_submodule(name, _fused(layer, dtype))
-        elif type(layer) is UpConvRelu and _is_untouched(layer) and layer.kernel_size == layer.stride:
+        elif type(layer) is UpConvRelu and is_untouched(layer) and layer.kernel_size == layer.stride:
             fused.set_submodule(name, _MatrixUpConvRelu(layer, dtype))
     return fused
 
@@ -53,17 +53,12 @@ def _fused(convolution: nn.Conv2d, dtype: torch.dtype) -> nn.Module:
 def _is_plain(convolution: nn.Conv2d) -> bool:
     """Whether it does what the operation does."""
     return (
-        _is_untouched(convolution)
+        is_untouched(convolution)
         and convolution.groups == 1
         and convolution.dilation == (1, 1)
         and convolution.padding_mode == "zeros"
         and not isinstance(convolution.padding, str)
     )
-
-
-def _is_untouched(layer: nn.Module) -> bool:
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks)
-    return "forward" not in vars(layer) and not any(hooks)
 
 
 def _bias(layer: nn.Conv2d | nn.ConvTranspose2d, dtype: torch.dtype) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import torch
 
+from drivetrain.program.capturing import pieces_of
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.compile_gains import Gain, recall_gain, remember_gain
@@ -172,7 +173,7 @@ def _off(reason: str, marks: Mapping[str, Any]) -> CompileChoice:
 def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
     """Where nothing is measured at all."""
     if program.stages is not None:
-        return "stages are compiled by --compile on alone"
+        return f"the model runs {pieces_of(program)}, which --compile on alone compiles"
     if program.group.size > 1:
         return "several ranks are compiled by --compile on alone"
     if recipe.fp_exceptions:

@@ -33,6 +33,7 @@ from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
+from drivetrain.run.prepare import Job
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
 from drivetrain.run.train import train_resolved
@@ -89,15 +90,17 @@ class _FoldRequest:
     open_fold: OpenFold | None
     make_model: MakeModel | None
 
-    def train(self, *, reporter: Reporter, stop: StopRequest | None = None, trainings: int = 1) -> RunResult:
-        """Trains the fold in this process, as one of some trainings."""
+    def train(
+        self, *, reporter: Reporter, stop: StopRequest | None = None, job: Job | None = None
+    ) -> RunResult:
+        """Trains the fold in this process."""
         return train_resolved(
             self.resolved,
             reporter=reporter,
             data=None if self.open_fold is None else self.open_fold(self.resolved.recipe),
             model=None if self.make_model is None else self.make_model(),
             stop=stop,
-            trainings=trainings,
+            job=job,
         )
 
 
@@ -230,7 +233,13 @@ class _Job:
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
         request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
-        return request.train(reporter=self.reporter, stop=self.stop, trainings=self.folds)
+        return request.train(reporter=self.reporter, stop=self.stop, job=self._all_folds())
+
+    def _all_folds(self) -> Job:
+        max_time = self.recipe.max_time
+        return Job(
+            trainings=self.folds, max_time_s=None if max_time is None else parse_duration_s(str(max_time))
+        )
 
     def _changes(self, fold: int) -> dict[str, Any]:
         """What makes the job's recipe that of one fold."""

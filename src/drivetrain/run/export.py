@@ -95,9 +95,12 @@ class _Exporter:
         if not difference <= self._tolerance:
             raise RunFailedError(
                 f"{file} differs from the run by up to {difference:.3g}, more than --tolerance "
-                f"{self._tolerance:g}; nothing was written."
+                f"{self._tolerance:g}; nothing was written{self._advice()}."
             )
         self.differences[file] = difference
+
+    def _advice(self) -> str:
+        return "; --fold-batch-norm False leaves the model as it is" if self.folded else ""
 
     @torch.no_grad()
     def _difference(self, runner: Runner) -> float:

@@ -27,15 +27,18 @@ def choose_and_keep(
 ) -> CompileChoice | None:
     """Chooses for the updates from `first` on, says so, and writes it into the plan; None at a stop."""
     recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
+    max_time_s = None if recipe.max_time is None else parse_duration_s(str(recipe.max_time))
+    # All trainings of a job choose alike, whatever time is left for the last of them.
+    is_alone = request.job.trainings == 1
     choice = choose_compile(
         recipe,
         assembly.program,
         first=first,
         total=request.plan.epochs.total_updates,
-        trainings=request.trainings,
+        trainings=request.job.trainings,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
         stored=chosen_before(path).get(_KEY),
-        max_time_s=None if recipe.max_time is None else parse_duration_s(str(recipe.max_time)),
+        max_time_s=max_time_s if is_alone else request.job.max_time_s,
         goes_on=lambda: not stop.made,
     )
     if choice is None:

@@ -36,10 +36,18 @@ _MOST_THREADS_PER_CORE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Trainings of one length that a process carries out in a row, and the time it has for all of them."""
+
+    trainings: int = 1
+    max_time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A recipe with its data, its plan, and the directory it goes to.
 
-    It may be one of several `trainings` that the process carries out one after the other.
+    It may be a part of a larger `job`.
     """
 
     resolved: ResolvedRecipe
@@ -47,7 +55,7 @@ class Request:
     plan: TrainingPlan
     directory: RunDirectory
     identity: dict[str, Any]
-    trainings: int = 1
+    job: Job = Job()
 
     @property
     def recipe(self) -> Recipe:

@@ -27,7 +27,7 @@ from drivetrain.run.loggers import check_loggers
 from drivetrain.run.part import RunPart, RunResult
 from drivetrain.run.patience import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
 from drivetrain.run.predict_after import predict_after_training
-from drivetrain.run.prepare import Request, prepare_request
+from drivetrain.run.prepare import Job, Request, prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import measured_cut
 from drivetrain.run.signals import StopRequest, listen_for_stop
@@ -42,12 +42,9 @@ def train_resolved(
     data: DataSplits | None = None,
     model: nn.Module | None = None,
     stop: StopRequest | None = None,
-    trainings: int = 1,
+    job: Job | None = None,
 ) -> RunResult:
-    """Trains what a recipe describes, or continues it where its directory stands.
-
-    `trainings` is how many like it this process carries out in a row.
-    """
+    """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job."""
     request = prepare_request(resolved, data=data, own_model=architecture_of(model))
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training  # which itself needs this module
@@ -56,7 +53,7 @@ def train_resolved(
         # Ranks open the data by themselves.
         del request
         return launch_training(resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent)
-    request = replace(request, trainings=trainings)
+    request = replace(request, job=job or Job())
     return train_request(request, reporter=reporter, model=model, stop=stop)
 
 

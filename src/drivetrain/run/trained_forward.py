@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from drivetrain.errors import BadInputError
 from drivetrain.factories import describe_failure
-from drivetrain.models.registry import is_external_model
+from drivetrain.models.prepare import is_own_model
 from drivetrain.pipeline.spread_model import SpreadModel
-from drivetrain.program.fold_batch_norm import fold_batch_norm
-from drivetrain.program.forward import Forward, Precision, choose_precision, in_precision
+from drivetrain.program.forward import Forward, Precision, choose_precision
 from drivetrain.program.inference import build_inference
+from drivetrain.program.safe_folding import fold_where_same
 from drivetrain.recipe.params import CompileMode
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
@@ -24,8 +24,6 @@ __all__ = ["TrainedForward", "compiling_pays"]
 _COMPILING_S = 30.0
 _SAVED_SHARE = 0.15
 _TIMED_CALLS = 3
-_TOLERANCES = {torch.float32: 1e-3}
-_HALF_TOLERANCE = 5e-2
 
 
 def compiling_pays(seconds_left: float) -> bool:
@@ -97,23 +95,16 @@ class TrainedForward:
 
     def _folded(self, images: Tensor) -> nn.Module:
         """The model without its batch norms; as it is where that does not compute the same."""
-        model = self._run.model
-        try:
-            folded = fold_batch_norm(model)
-            if not folded.folded:
-                return model
-            if self._is_ours or _agree(model, folded.model, images[:1], precision=self._precision):
-                return folded.model
-            why = "its output would change"
-        except Exception as error:
-            why = describe_failure(error)
-        self._reporter.say(f"the model runs with its batch norms, as they cannot be folded: {why}")
+        model, why_not = fold_where_same(
+            self._run.model, images[:1], precision=self._precision, is_known=self._is_ours
+        )
+        if why_not is not None:
+            self._reporter.say(why_not)
         return model
 
     @property
     def _is_ours(self) -> bool:
-        recipe = self._run.recipe
-        return not recipe.model_edit and not is_external_model(recipe.model)
+        return is_own_model(self._run.recipe)
 
     def _compile(self) -> None:
         # Layers of a model that nobody here has seen are left as they are.
@@ -152,11 +143,3 @@ def _precision(run: TrainedRun, *, warn: Callable[[str], None]) -> Precision:
         asked = f"--precision {run.recipe.precision} with --half-type {run.recipe.half_type}"
         warn(f"the run has {asked}, which does not run on this device; it is computed in float32 here.")
         return Precision(compute_dtype=torch.float32, device_type=run.device.torch_device.type)
-
-
-@torch.inference_mode()
-def _agree(model: nn.Module, folded: nn.Module, images: Tensor, *, precision: Precision) -> bool:
-    expected, found = (in_precision(one, precision)(images.clone()).float() for one in (model, folded))
-    tolerance = _TOLERANCES.get(precision.compute_dtype, _HALF_TOLERANCE)
-    largest = float(expected.abs().max())
-    return torch.allclose(found, expected, rtol=0, atol=tolerance * largest, equal_nan=True)
