@@ -53,6 +53,17 @@ def test_other_machines_are_warned_of(tmp_path: Path) -> None:
     assert "different machines: cpu one against two" in warning
 
 
+def test_threads_that_ranks_share_out_make_no_other_machine(tmp_path: Path) -> None:
+    paths = [
+        _write(tmp_path / "a.json", settings={"threads": 2}),
+        _write(tmp_path / "b.json", settings={"threads": 1, "replicas": 2}),
+        _write(tmp_path / "c.json", machine={"cpu": "one, 1 threads", "cores": 2}, settings={"threads": 2}),
+    ]
+    found = compare_files(paths)
+    assert found.warnings == ()
+    assert found.differences == ("a -> b: threads 2 -> 1, replicas not set -> 2",)
+
+
 def test_files_of_one_name_keep_their_folders(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     paths = [_write(tmp_path / "a.json"), _write(tmp_path / "old" / "a.json")]

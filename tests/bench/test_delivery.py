@@ -6,7 +6,7 @@ import pytest
 
 from drivetrain.bench.delivery import DeliveryMeasurement, delivery_result, keeps_up, measure_delivery
 from drivetrain.bench.repetition import Repetition
-from drivetrain.bench.result import BenchResult
+from drivetrain.bench.result import BenchResult, Entry
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
@@ -68,4 +68,42 @@ def test_whether_it_keeps_up() -> None:
     assert keeps_up(found, needed=1e-3).startswith("the feed keeps up")
     said = keeps_up(found, needed=1e12)
     assert said.startswith("the feed does not keep up")
-    assert "is the slowest stage" in said
+    assert " 1000000000000 are needed" in said
+    assert "the data are resident" in said
+    assert "--num-workers" not in said
+
+
+def _result(placement: str, **figures: float) -> BenchResult:
+    return BenchResult(
+        benchmark="data",
+        command="x",
+        machine={},
+        workload={},
+        settings={"placement": placement},
+        recipe={},
+        entries=[Entry(name="data without augmentation", figures=figures)],
+    )
+
+
+def test_numbers_and_advice_are_plain() -> None:
+    figures = {"images_per_second": 1301030.4, "read_per_second": 90.0, "preprocess_per_second": 5e6}
+    said = "it delivers 1301030 images/s, 2000000 are needed"
+    assert keeps_up(_result("stream", **figures), needed=2e6) == (
+        f"the feed does not keep up: {said}; reading is the slowest stage, 90 images/s without loader "
+        "workers (see --num-workers)."
+    )
+    assert keeps_up(_result("resident", **figures), needed=2e6) == (
+        f"the feed does not keep up: {said}; the data are resident, and preprocessing alone makes 5000000 "
+        "images/s."
+    )
+    assert keeps_up(_result("resident", **figures), needed=440.5).endswith(" 440.5 are needed.")
+
+
+@pytest.mark.parametrize(("is_resident", "workers"), [(True, None), (False, 1)])
+def test_settings_hold_what_was_used(is_resident: bool, workers: int | None) -> None:
+    measured = DeliveryMeasurement(
+        entries=[], workload={}, global_batch=8, is_resident=is_resident, num_workers=1, threads=1, machine={}
+    )
+    found = delivery_result(_resolved(), measured, REPETITION, command="x", needed=1e6)
+    assert found.settings.get("num_workers") == workers
+    assert repr(found.settings["needed_images_per_second"]) == "1000000"

@@ -1,5 +1,6 @@
 """Inference of a recipe's model and of a run's, at several batch sizes."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 import drivetrain
 from drivetrain.bench.infer import InferSettings, measure_inference
 from drivetrain.bench.repetition import Repetition
+from drivetrain.program.forward import Forward
 from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
 from drivetrain.run.reporter import Reporter
 
@@ -32,7 +34,12 @@ def test_a_recipe(overrides: dict[str, str]) -> None:
     for entry in found.entries:
         assert len(entry.repeats) == 2
         assert entry.figures["p99_seconds"] >= entry.figures["p50_seconds"] > 0
-        assert entry.figures["images_per_second"] > 0
+        batch = int(entry.name.removeprefix("infer batch "))
+        seconds = sum(repeat["seconds_per_batch"] for repeat in entry.repeats) / 2
+        assert entry.figures["seconds_per_batch"] == seconds
+        assert entry.figures["images_per_second"] == batch / seconds
+        assert "compile_seconds" not in entry.figures
+    assert found.settings["threads"] == 1
     assert found.settings["folded_batch_norm"] is True
 
 
@@ -53,6 +60,31 @@ def test_a_model_that_cannot_be_compiled_is_measured_as_it_is(monkeypatch: pytes
     assert found.notes[-1].startswith("the model runs uncompiled, as compiling failed: ")
     assert "no compiler is here" in found.notes[-1]
     assert found.entries[0].figures["images_per_second"] > 0
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_compiling_is_timed_for_every_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: set[torch.Size] = set()
+
+    def compile_slowly(function: Forward, **_: object) -> Forward:
+        def run(images: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.0 if images.shape in shapes else 0.2)
+            shapes.add(images.shape)
+            return function(images)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compile_slowly)
+    overrides = {"dataset": "digits", "model": "cifar_resnet8", "device": "cpu", "compile": "on"}
+    settings = InferSettings(batch_sizes=(1, 2), repetition=Repetition(warmup_steps=0, steps=2, repeats=1))
+    found = measure_inference(
+        resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
+    )
+    for entry in found.entries:
+        assert entry.figures["compile_seconds"] >= 0.2 > entry.figures["p99_seconds"]
+    (note,) = [note for note in found.notes if note.startswith("compiling took")]
+    assert "s for batch 1, " in note
+    assert note.endswith("s for batch 2")
 
 
 @pytest.mark.usefixtures("small_peak")

@@ -2,12 +2,13 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from drivetrain.bench.repetition import Repetition
-from drivetrain.bench.result import FIGURES, BenchResult, Entry, median_of, percentiles
+from drivetrain.bench.result import FIGURES, BenchResult, Entry, median_of, one_median, percentiles
 from drivetrain.bench.shown import check_output, result_lines, write_result
 from drivetrain.errors import BadInputError
 
@@ -21,7 +22,7 @@ def result() -> BenchResult:
         command="drivetrain bench train",
         machine={"cpu": "a processor", "cores": 2},
         workload={"model": "cifar_resnet8", "model_width": None, "image": "1x8x8"},
-        settings={"steps": 2, "batch_sizes": [1, 16]},
+        settings={"steps": 2, "batch_sizes": [1, 16], "num_workers": None},
         recipe={"dataset": "digits"},
         entries=[
             Entry(name="train", figures=figures, repeats=repeats, states={"compiled": "yes"}),
@@ -48,6 +49,19 @@ def test_numbers_have_units_and_no_exponents() -> None:
     assert FIGURES["images_per_second"].text(267700.4) == "267700"
     assert FIGURES["p50_seconds"].text(0.01234567) == "12.35"
     assert FIGURES["peak_memory_bytes"].text(2.0**20) == "1"
+
+
+def test_speed_and_seconds_of_an_even_number_of_repeats_agree() -> None:
+    repeats = [{"images_per_second": 8 / seconds, "s": seconds} for seconds in (1.0, 4.0)]
+    assert one_median(repeats, "s", images=8) == {"images_per_second": 8 / 2.5, "s": 2.5}
+    assert median_of(repeats, "images_per_second") != 8 / 2.5
+
+
+def test_large_peaks_are_plain_numbers(result: BenchResult) -> None:
+    fast = replace(result, peak={"dtype": "bfloat16", "tflops": 731.25, "copy_gb_per_second": 4123.4})
+    (line,) = [line for line in result_lines(fast) if line.startswith("peak: ")]
+    assert "731.2 TFLOP/s" in line
+    assert "4123 GB/s" in line
 
 
 def test_the_table(result: BenchResult) -> None:
@@ -78,6 +92,7 @@ def test_csv_and_markdown(result: BenchResult, tmp_path: Path) -> None:
         "a processor",
     )
     assert second["p50_seconds"] == second["compiled"] == ""
+    assert first["model_width"] == first["num_workers"] == ""
     write_result(result, tmp_path / "a.md")
     text = (tmp_path / "a.md").read_text()
     assert "| train | 12346 | 12.5 | 3 | yes |" in text

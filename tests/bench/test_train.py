@@ -1,14 +1,19 @@
 """Training measured by its own path: real data, noise of the host, noise on the device, replicas."""
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from drivetrain.bench.peak import DevicePeak
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.subject import Subject, WantedData, prepare_subject
-from drivetrain.bench.train import TrainMeasurement, measure_training, training_result
+from drivetrain.bench.train import measure_training
+from drivetrain.bench.train_result import TrainMeasurement, training_result
 from drivetrain.cluster.devices import choose_device
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ReplicaGroup
@@ -127,6 +132,69 @@ def _images(subject: Subject, splits: DataSplits, update: int) -> torch.Tensor:
 
 def _measure(group: ReplicaGroup, subject: Subject) -> TrainMeasurement:
     return measure_training(subject, reporter=Reporter(quiet=True), group=group)
+
+
+def _found(**changes: Any) -> TrainMeasurement:
+    repeats = [
+        {"images_per_second": 8 / seconds, "seconds_per_update": seconds, "step_seconds": [seconds]}
+        for seconds in (1.0, 2.0)
+    ]
+    measured = TrainMeasurement(
+        global_batch=8,
+        image_shape=(1, 8, 8),
+        num_classes=10,
+        forward_flops=100,
+        precision="float32",
+        is_compiled=False,
+        compiling="compile off: asked for",
+        compile_s=None,
+        capturing="not captured",
+        repeats=repeats,
+        peak_memory_bytes=[1],
+        peaks=[DevicePeak(dtype="float32", tflops=1.0, copy_gb_per_second=1.0)],
+        threads=1,
+        machine={},
+        warnings=[],
+    )
+    return replace(measured, **changes)
+
+
+def test_a_row_agrees_with_itself_and_tells_of_repeats_that_do_not() -> None:
+    found = training_result(_prepare("device")[0], _found(), command="")
+    figures = found.entries[0].figures
+    assert (figures["seconds_per_update"], figures["images_per_second"]) == (1.5, 8 / 1.5)
+    assert "the repeats of train differ by 2.0 times" in found.notes[0]
+    assert "compile_seconds" not in figures
+
+
+def test_the_time_of_compiling_is_noted_and_kept() -> None:
+    found = training_result(_prepare("device")[0], _found(compile_s=12.34, is_compiled=True), command="")
+    assert "compiling took 12.3 s" in found.notes
+    assert found.to_json()["entries"][0]["compile_seconds"] == 12.34
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 2])
+@pytest.mark.usefixtures("small_peak")
+def test_the_first_update_compiles(monkeypatch: pytest.MonkeyPatch, warmup_steps: int) -> None:
+    def slow_at_first(function: Callable[..., Any], **_: object) -> Callable[..., Any]:
+        calls = 0
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            time.sleep(0.3 if calls == 1 else 0.0)
+            return function(*args, **kwargs)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", slow_at_first)
+    resolved = resolve_recipe(overrides={**SMALL, "compile": "on"})
+    repetition = Repetition(warmup_steps=warmup_steps, steps=4, repeats=1)
+    subject, splits = prepare_subject(resolved, data="device", repetition=repetition)
+    measured = measure_training(subject, reporter=Reporter(quiet=True), data=splits)
+    assert measured.is_compiled
+    assert measured.compile_s is not None
+    assert measured.compile_s > 0.25
 
 
 def test_replicas_are_measured_together(rank_pool: RankPool) -> None:

@@ -1,6 +1,7 @@
 """`drivetrain bench`, as a user calls it."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,19 @@ def test_two_replicas_are_launched(capsys: Capture) -> None:
     assert found["settings"]["global_batch_size"] == 8
 
 
+def test_replicas_that_share_the_cores_are_on_one_machine(capsys: Capture) -> None:
+    small = [option for option in SMALL if "threads" not in option]
+    options = [*small, *FEW, "--data=device"]
+    assert main(["bench", "train", *options, "--num-threads=2", "--output=a.json"]) == 0
+    assert main(["bench", "train", *options, "--num-threads=1", "--replicas=2", "--output=b.json"]) == 0
+    assert _json("a.json")["machine"] == _json("b.json")["machine"]
+    assert main(["bench", "compare", "a.json", "b.json"]) == 0
+    written = capsys.readouterr()
+    assert "different machines" not in written.out + written.err
+    assert "replicas 1 -> 2" in written.out
+    assert "threads 2 -> 1" in written.out
+
+
 def test_the_spelling_of_other_systems(tmp_path: Path, capsys: Capture) -> None:
     assert main(["train", *SMALL, "--benchmark", "--warmup_steps", "1", "--max_steps", "3"]) == 0
     assert "warmup_steps 1, steps 2, repeats 1" in capsys.readouterr().out
@@ -84,6 +98,30 @@ def test_inference_of_a_run(tmp_path: Path, capsys: Capture) -> None:
     assert "--model has no effect on RUN run" in capsys.readouterr().err
     assert main(["bench", "infer", "run", "--config", "mnist_tutorial"]) == 2
     assert main(["bench", "infer", "run", "--checkpoint", "99"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "kept"),
+    [
+        ("infer", ["--batch-sizes", "2"], ["--batch-sizes", "2"]),
+        ("infer", ["--batch-sizes", "2", "--repeats", "3"], ["--batch-sizes", "2"]),
+        ("data", ["--needed", "1000000"], ["--needed", "1000000"]),
+        ("train", ["--data", "device"], ["--data", "device"]),
+    ],
+)
+def test_the_command_holds_no_option_that_was_not_given(
+    capsys: Capture, action: str, given: list[str], kept: list[str]
+) -> None:
+    options = ["--warmup-steps", "0", "--steps", "1", "--output", "a.json"]
+    assert main(["bench", action, *SMALL, *given, *options]) == 0
+    words = shlex.split(_json("a.json")["command"])
+    recipe = [word for option in SMALL for word in option.split("=")]
+    assert words[:3] == ["drivetrain", "bench", action]
+    assert sorted(words[3:]) == sorted([*recipe, *kept, *options])
+    shown = capsys.readouterr().out
+    assert "None" not in shown
+    assert "1 threads" not in shown
+    assert "e+0" not in shown
 
 
 def test_data_and_what_is_needed(capsys: Capture) -> None:
@@ -117,6 +155,7 @@ def test_options_without_effect_are_named(capsys: Capture) -> None:
         (["infer", "nowhere"], "does not exist"),
         (["infer", "--checkpoint", "best"], "is of a RUN"),
         (["data", "--needed", "-1"], "--needed 500 works"),
+        (["data", "--needed", "inf"], "--needed 500 works"),
         (["compare", "a.json"], "two files or more"),
         (["compare", "a.json", "b.json"], "cannot be read"),
         (["compare", "a.json", "b.json", "--picture", "x.jpg"], "--picture result.png works"),

@@ -145,7 +145,7 @@ def test_a_wrong_option_of_a_command(install: Install, capsys: Capture) -> None:
     assert main(["fake", "--some-valu", "3"]) == 2
     assert (
         capsys.readouterr().err
-        == "drivetrain fake: --some-valu is not an option. Did you mean --some-value?\n"
+        == "drivetrain fake: error: --some-valu is not an option. Did you mean --some-value?\n"
     )
 
 
@@ -193,7 +193,7 @@ def test_as_a_module() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "drivetrain recipes show: --zzzz is not an option.\n"
+    assert done.stderr == "drivetrain recipes show: error: --zzzz is not an option.\n"
 
 
 def test_a_closed_pipe_is_quiet() -> None:

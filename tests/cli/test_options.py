@@ -107,12 +107,50 @@ def test_switches(argv: list[str], tensorboard: bool) -> None:
     [
         (["--disable-ckpt-saving"], False),
         (["--disable_ckpt_saving", "False"], True),
-        (["--disable-ckpt-saving", "--checkpoints", "True"], True),
-        (["--checkpoints", "True", "--disable-ckpt-saving"], False),
+        (["--disable-ckpt-saving", "--disable-ckpt-saving", "False"], True),
+        (["--disable-ckpt-saving", "--checkpoints", "False"], False),
     ],
 )
-def test_the_last_spelling_counts(argv: list[str], checkpoints: bool) -> None:
+def test_the_last_value_of_a_spelling_counts(argv: list[str], checkpoints: bool) -> None:
     assert _resolve(argv).recipe.checkpoints is checkpoints
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (
+            ["--loss-scaling", "128", "--auto-loss-scaling", "True"],
+            "--loss-scaling 128 and --auto-loss-scaling True both set --loss-scaling, to different values; "
+            "keep one.",
+        ),
+        (
+            ["--lr", "0.1", "--learning-rate", "0.2"],
+            "--lr 0.1 and --learning-rate 0.2 both set --learning-rate, to different values; keep one.",
+        ),
+        (
+            ["--checkpoints", "True", "--disable-ckpt-saving"],
+            "--checkpoints True and --disable-ckpt-saving true both set --checkpoints, to different values; "
+            "keep one.",
+        ),
+    ],
+)
+def test_two_spellings_must_not_contradict_each_other(argv: list[str], sentence: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        _resolve(argv)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        (["--lr", "0.1", "--learning-rate", "1e-1"], "learning_rate", 0.1),
+        (["--lr", "0.1", "--lr", "0.2"], "learning_rate", 0.2),
+        (["--loss-scaling", "Dynamic", "--auto-loss-scaling"], "loss_scaling", "dynamic"),
+        (["--loss-scaling", "0", "--auto-loss-scaling", "False"], "loss_scaling", 0.0),
+    ],
+)
+def test_two_spellings_of_one_value_are_allowed(argv: list[str], field: str, value: object) -> None:
+    assert getattr(_resolve(argv).recipe, field) == value
 
 
 def test_aliases_reach_their_field() -> None:
@@ -156,8 +194,10 @@ def test_negative_numbers_are_values() -> None:
         (["--wrong-arg"], "--wrong-arg is not an option."),
         (["--zzzz=3"], "--zzzz is not an option."),
         (["-lr", "3"], "-lr is not an option. Did you mean --lr?"),
-        (["--seed"], "--seed needs a value."),
-        (["--seed", "--shuffle"], "--seed needs a value."),
+        (["--seed"], "--seed needs a value; --seed 0 works."),
+        (["--seed", "--shuffle"], "--seed needs a value; --seed 0 works."),
+        (["--lr"], "--lr needs a value; --lr 0.1 works."),
+        (["--output"], "--output needs a value."),
         (["here"], "here is one argument too many."),
         (["--gather_conv_output", "True"], "--gather-conv-output has no counterpart here: "),
         (
@@ -177,7 +217,7 @@ def test_mistakes_are_one_sentence(
         _parser().parse_args(normalise_argv(argv))
     assert stop.value.code == 2
     written = capsys.readouterr()
-    assert written.err.startswith(f"drivetrain test: {sentence}")
+    assert written.err.startswith(f"drivetrain test: error: {sentence}")
     assert written.err.count("\n") == 1
     assert written.out == ""
 
@@ -187,10 +227,10 @@ def test_an_unknown_option_comes_before_a_missing_argument(capsys: pytest.Captur
     parser.add_argument("run", metavar="RUN")
     with pytest.raises(SystemExit):
         parser.parse_args(["--foo"])
-    assert capsys.readouterr().err == "p: --foo is not an option.\n"
+    assert capsys.readouterr().err == "p: error: --foo is not an option.\n"
     with pytest.raises(SystemExit):
         parser.parse_args([])
-    assert capsys.readouterr().err == "p: RUN is missing.\n"
+    assert capsys.readouterr().err == "p: error: RUN is missing.\n"
 
 
 def test_a_wrong_boolean_is_bad_input() -> None:

@@ -95,10 +95,16 @@ def test_warnings_go_to_stderr(capsys: Capture) -> None:
             ["show", "--eight-bit-transfer", "--accelerator-side-preprocess", "False"],
             "drivetrain recipes: error: --ei",
         ),
-        (["show", "--wrong-arg"], "drivetrain recipes show: --wrong-arg is not an option."),
-        (["list", "--seed", "1"], "drivetrain recipes list: --seed is not an option."),
-        (["shw"], "drivetrain recipes: list|show is 'shw', it must be one of 'list', 'show'."),
-        (["show", "--json", "--yaml"], "drivetrain recipes show: --yaml: not allowed with argument --json."),
+        (["show", "--wrong-arg"], "drivetrain recipes show: error: --wrong-arg is not an option."),
+        (["list", "--seed", "1"], "drivetrain recipes list: error: --seed is not an option."),
+        (
+            ["shw"],
+            "drivetrain recipes: error: shw is not a command. Did you mean show? Commands: list, show.",
+        ),
+        (
+            ["show", "--json", "--yaml"],
+            "drivetrain recipes show: error: --yaml and --json cannot both be given; leave one out.",
+        ),
     ],
 )
 def test_mistakes(capsys: Capture, argv: list[str], sentence: str) -> None:

@@ -55,6 +55,20 @@ def test_finite_numbers_pass() -> None:
     assert torch.equal(program.parameters.values, expected.parameters.values)
 
 
+def test_weights_that_overflow_as_they_move_are_named() -> None:
+    program, _ = _program(rate=3e38)
+    program.parameters.values.fill_(1e3)
+    with pytest.raises(RunFailedError, match=r"^(0|3)\.(weight|bias) became inf by update 1, which had"):
+        program.run_update(0)
+
+
+def test_statistics_that_overflow_are_named() -> None:
+    program, _ = _program()
+    program.model.register_buffer("running", torch.tensor([1.0, torch.nan]))
+    with pytest.raises(RunFailedError, match=r"^running became nan by update 1, which had"):
+        program.run_update(0)
+
+
 @pytest.mark.parametrize(("value", "word"), [(torch.inf, "inf"), (-torch.inf, "inf"), (torch.nan, "nan")])
 def test_a_forward_pass_names_layer_update_and_samples(value: float, word: str) -> None:
     program, fragile = _program()
@@ -63,7 +77,7 @@ def test_a_forward_pass_names_layer_update_and_samples(value: float, word: str) 
     before = program.parameters.values.clone()
     with pytest.raises(
         RunFailedError,
-        match=rf"^layer 2 gave {word} in the forward pass of update 1, samples 1, 2; no weight",
+        match=rf"^layer 2 gave {word} in the forward pass of update 2, samples 1, 2; no weight",
     ):
         program.run_update(1)
     assert torch.equal(program.parameters.values, before)
@@ -79,7 +93,7 @@ def test_many_samples_are_counted() -> None:
 def test_a_backward_pass_names_what_gave_the_value() -> None:
     program, fragile = _program()
     fragile.value, fragile.breaks_gradient = torch.inf, True
-    expected = r"the gradient of what layer 2 gives became inf in the backward pass of update 0, samples 0"
+    expected = r"the gradient of what layer 2 gives became inf in the backward pass of update 1, samples 0"
     with pytest.raises(RunFailedError, match=expected):
         program.run_update(0)
 
@@ -119,7 +133,7 @@ def test_an_accelerator_is_asked_once_and_tells_the_first(monkeypatch: pytest.Mo
     program.run_update(0)
     fragile.value, fragile.rows = torch.inf, slice(3, 4)
     with pytest.raises(
-        RunFailedError, match=r"^layer 2 gave inf in the forward pass of update 1, sample 3; no weight"
+        RunFailedError, match=r"^layer 2 gave inf in the forward pass of update 2, sample 3; no weight"
     ):
         program.run_update(1)
 
@@ -146,4 +160,4 @@ def test_every_rank_watches_its_own(rank_pool: RankPool, cut: dict[str, int]) ->
     assert len(names) == (2 if "replicas" in cut else 1)
     for name in names:
         assert name.startswith("layer conv2_block1_layer1_conv gave ")
-        assert "in the forward pass of update 0, samples" in name
+        assert "in the forward pass of update 1, samples" in name

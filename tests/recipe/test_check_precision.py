@@ -41,6 +41,16 @@ def test_other_scales_are_refused(given: object) -> None:
         _recipe(loss_scaling=given)
 
 
+def test_a_static_scale_has_a_largest_value() -> None:
+    assert _recipe(loss_scaling=2**24).loss_scaling == 16777216
+    with pytest.raises(BadInputError) as caught:
+        _recipe(loss_scaling="16777217")
+    assert (
+        str(caught.value) == "--loss-scaling 16777217.0 must be at most 16777216; --loss-scaling 32768 works."
+    )
+    assert _recipe(loss_scaling=32768).loss_scaling == 32768
+
+
 @pytest.mark.parametrize(("given", "expected"), [("True", "dynamic"), (True, "dynamic"), ("false", 0.0)])
 def test_another_systems_switch_for_it(given: object, expected: object) -> None:
     assert _recipe(auto_loss_scaling=given).loss_scaling == expected
@@ -54,8 +64,17 @@ def test_rounding_needs_weights_of_16_bits() -> None:
     with pytest.raises(BadInputError, match=r"--stochastic-rounding True.*add --precision 16\.16"):
         _recipe(stochastic_rounding=True)
     for precision in ("32.32", "16.32"):
-        with pytest.raises(BadInputError, match="--stochastic-rounding True has no effect with --precision"):
+        with pytest.raises(BadInputError) as caught:
             _recipe(stochastic_rounding=True, precision=precision)
+        assert str(caught.value) == (
+            f"--stochastic-rounding True has no effect with --precision {precision}; --precision 16.16 works."
+        )
+
+
+def test_a_later_precision_overrules_rounding_with_a_warning() -> None:
+    base = {"stochastic_rounding": True, "precision": "16.16"}
+    resolved = resolve_recipe(base=base, overrides={"precision": "32.32"})
+    assert resolved.warnings == ("--stochastic-rounding True has no effect with --precision 32.32.",)
 
 
 def test_half_partials_and_lists_need_half_products() -> None:

@@ -132,4 +132,14 @@ def test_two_names_of_one_field_in_one_place() -> None:
         BadInputError, match=r"^x\.yaml:2: micro_batch_size sets --micro-batch-size a second time"
     ):
         layer_of(settings)
+    with pytest.raises(BadInputError, match="--batch-size 8 and --micro-batch-size 16 both set"):
+        layer_of(settings, may_repeat=True)
+    same = [Setting("batch-size", "16", "command line"), settings[1]]
+    assert layer_of(same, may_repeat=True).values == {"micro_batch_size": 16}
+    with pytest.raises(BadInputError, match="a second time"):
+        layer_of(same)
+
+
+def test_one_name_twice_where_it_may_be_repeated() -> None:
+    settings = [Setting("batch-size", 8, "command line"), Setting("batch_size", 16, "command line")]
     assert layer_of(settings, may_repeat=True).values == {"micro_batch_size": 16}

@@ -64,6 +64,40 @@ def test_what_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     assert "--precision-list" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "{half: [], float32: []}",
+            "half of --precision-list is empty, it must name one or more; "
+            '--precision-list \'{"half": ["conv", "linear"]}\' works.',
+        ),
+        (
+            "[conv]",
+            "--precision-list [conv] is a list alone, and the lists need the key half, for example "
+            "'{half: [conv]}'.",
+        ),
+        (
+            "[]",
+            "--precision-list [] is a list alone, and the lists need the key half, for example "
+            "'{half: [conv]}'.",
+        ),
+        (
+            "{halff: [conv]}",
+            "--precision-list has no key halff. Did you mean half? Its keys are half, float32.",
+        ),
+        (
+            "{float32: [conv]}",
+            '--precision-list needs the key half; --precision-list \'{"half": ["conv", "linear"]}\' works.',
+        ),
+    ],
+)
+def test_lists_in_the_place_of_a_file(text: str, sentence: str) -> None:
+    with pytest.raises(BadInputError) as error:
+        resolve_recipe(overrides={"precision_list": text, "precision": "16.32"})
+    assert str(error.value) == sentence
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is not a file"):
         read_precision_list(tmp_path / "none.yaml")

@@ -144,9 +144,10 @@ def test_wishes_without_an_effect_are_said(
 ) -> None:
     lists = {"half": ["conv"]}
     drivetrain.train(
-        **{**SMALL, "max_updates": 1, "half_partials": True, "precision_list": lists},
+        **{**SMALL, "max_updates": 1, "half_partials": True, "half_type": "float16", "precision_list": lists},
         output_dir=str(tmp_path / "run"),
     )
     said = capsys.readouterr()
     assert "--half-partials True has no effect on products in float32." in said.out + said.err
     assert "--precision-list has no effect: --precision auto is float32" in said.out + said.err
+    assert "--half-type float16 has no effect: --precision auto is float32" in said.out + said.err

@@ -367,6 +367,12 @@ def test_training_false_without_a_checkpoint_warns(tmp_path: Path, train_small: 
     assert "fresh, untrained weights" in (tmp_path / "run" / "rank-0.log").read_text()
 
 
+def test_a_scale_that_is_too_large_is_what_the_advice_names(tmp_path: Path, train_small: TrainSmall) -> None:
+    options = {"precision": "16.32", "half_type": "float16", "loss_scaling": 1e7}
+    with pytest.raises(RunFailedError, match=r"at update \d+; .*try a smaller --loss-scaling"):
+        train_small(tmp_path / "run", **options)
+
+
 def test_a_loss_that_is_no_number_stops_the_run_before_its_checkpoint(
     tmp_path: Path, train_small: TrainSmall
 ) -> None:

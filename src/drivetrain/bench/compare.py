@@ -1,6 +1,7 @@
 """Compares results of benchmarks: ratios of what was measured alike; nothing here needs torch."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ __all__ = ["Comparison", "Ratio", "compare_files"]
 
 _COMPARED = ("images_per_second", "p50_seconds", "p99_seconds", "peak_memory_bytes")
 _MOST_NAMED = 3
+# Some files name the threads of a rank with the processor; ranks of one machine share them out.
+_THREADS = re.compile(r", \d+ threads?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +143,8 @@ def _require_same_work(
     if differing:
         name = differing[0]
         raise BadInputError(
-            f"{first_path} and {path} do not match: {name} is {first['workload'].get(name)} in the one and "
-            f"{other['workload'].get(name)} in the other; compare results of the same work."
+            f"{first_path} and {path} do not match: {name} is {_said(first['workload'].get(name))} in the "
+            f"one and {_said(other['workload'].get(name))} in the other; compare results of the same work."
         )
 
 
@@ -160,12 +163,14 @@ def _ratios(results: Sequence[Mapping[str, Any]]) -> list[Ratio]:
 
 def _warnings(paths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> list[str]:
     warnings = []
+    first = _machine(results[0])
     for path, result in zip(paths[1:], results[1:], strict=True):
-        machines = _differing(results[0]["machine"], result["machine"])
-        if machines:
+        other = _machine(result)
+        differing = _differing(first, other)
+        if differing:
             told = "; ".join(
-                f"{name} {results[0]['machine'].get(name)} against {result['machine'].get(name)}"
-                for name in machines[:_MOST_NAMED]
+                f"{name} {_said(first.get(name))} against {_said(other.get(name))}"
+                for name in differing[:_MOST_NAMED]
             )
             warnings.append(f"{paths[0]} and {path} were measured on different machines: {told}.")
         missing = {entry["name"] for entry in results[0]["entries"]} ^ {
@@ -176,15 +181,29 @@ def _warnings(paths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> lis
     return warnings
 
 
+def _machine(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The machine without what a rank used of it."""
+    return {
+        name: _THREADS.sub("", value) if isinstance(value, str) else value
+        for name, value in result["machine"].items()
+    }
+
+
 def _differences(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> list[str]:
     first = results[0]["settings"]
     found = []
     for name, result in zip(names[1:], results[1:], strict=True):
         other = result["settings"]
-        told = [f"{key} {first.get(key)} -> {other.get(key)}" for key in _differing(first, other)]
+        told = [
+            f"{key} {_said(first.get(key))} -> {_said(other.get(key))}" for key in _differing(first, other)
+        ]
         if told:
             found.append(f"{names[0]} -> {name}: {', '.join(told)}")
     return found
+
+
+def _said(value: object) -> str:
+    return "not set" if value is None else str(value)
 
 
 def _differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

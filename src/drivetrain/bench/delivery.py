@@ -6,16 +6,20 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
+import torch
+
 from drivetrain.bench.delivery_stages import stage_speeds
 from drivetrain.bench.delivery_subject import Delivery, prepare_delivery
 from drivetrain.bench.machine import describe_machine
 from drivetrain.bench.progress import counting
 from drivetrain.bench.repetition import Repetition
-from drivetrain.bench.result import BenchResult, Entry, median_of
+from drivetrain.bench.result import FIGURES, BenchResult, Entry, median_of, plain_number
+from drivetrain.bench.spread import spread_notes
 from drivetrain.bench.subject import asked_values
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import Feed, ResidentFeed
 from drivetrain.data.held_once import hold_once
+from drivetrain.data.loader import default_num_workers
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.patience import START_TIMEOUT_S
 from drivetrain.run.reporter import Reporter
@@ -33,12 +37,14 @@ _STAGES = {"read_per_second": "reading", "preprocess_per_second": "preprocessing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryMeasurement:
-    """What the ranks found; it travels by pickle."""
+    """What the ranks found; it travels by pickle. Workers and threads are those of one rank."""
 
     entries: list[Entry]
     workload: dict[str, Any]
     global_batch: int
     is_resident: bool
+    num_workers: int
+    threads: int
     machine: dict[str, Any]
 
 
@@ -68,6 +74,8 @@ def measure_delivery(
             workload=_workload(own),
             global_batch=own.plan.batch.global_batch,
             is_resident=is_resident,
+            num_workers=_workers(own),
+            threads=torch.get_num_threads(),
             machine=describe_machine(str(device.torch_device)),
         )
 
@@ -88,21 +96,28 @@ def delivery_result(
         workload=measured.workload,
         settings={
             "placement": "resident" if measured.is_resident else "stream",
-            "num_workers": resolved.recipe.num_workers,
+            **({} if measured.is_resident else {"num_workers": measured.num_workers}),
+            "threads": measured.threads,
             "replicas": resolved.recipe.replicas,
             "global_batch_size": measured.global_batch,
             "warmup_steps": repetition.warmup_steps,
             "steps": repetition.steps,
             "repeats": repetition.repeats,
-            **({} if needed is None else {"needed_images_per_second": needed}),
+            **({} if needed is None else {"needed_images_per_second": plain_number(needed)}),
         },
         recipe=asked_values(resolved.recipe),
         entries=measured.entries,
         notes=[
+            *spread_notes(measured.entries, repetition),
             "images/s: the feeds of all replicas as `train` has them; stages: one after the other in the "
-            "process of each replica, all replicas together"
+            "process of each replica, all replicas together",
         ],
     )
+
+
+def _workers(delivery: Delivery) -> int:
+    asked = delivery.recipe.num_workers
+    return default_num_workers(delivery.group.local_size) if asked is None else asked
 
 
 def _workload(delivery: Delivery) -> dict[str, Any]:
@@ -151,13 +166,19 @@ def _deliver(
 
 def keeps_up(result: BenchResult, *, needed: float) -> str:
     """One sentence: whether the feed delivers what is needed and, where it does not, what holds it up."""
-    entry = result.entries[0]
-    speed = entry.figures["images_per_second"]
+    figures, text = result.entries[0].figures, FIGURES["images_per_second"].text
+    speed = figures["images_per_second"]
+    said = f"it delivers {text(speed)} images/s, {plain_number(needed)} are needed"
     if speed >= needed:
-        return f"the feed keeps up: it delivers {speed:.6g} images/s, {needed:g} are needed."
-    stages = {words: entry.figures[name] for name, words in _STAGES.items() if name in entry.figures}
+        return f"the feed keeps up: {said}."
+    if result.settings["placement"] == "resident":
+        return (
+            f"the feed does not keep up: {said}; the data are resident, and preprocessing alone makes "
+            f"{text(figures['preprocess_per_second'])} images/s."
+        )
+    stages = {words: figures[name] for name, words in _STAGES.items() if name in figures}
     slowest = min(stages, key=stages.__getitem__)
     return (
-        f"the feed does not keep up: it delivers {speed:.6g} images/s, {needed:g} are needed; {slowest} is "
-        f"the slowest stage, {stages[slowest]:.6g} images/s without loader workers (see --num-workers)."
+        f"the feed does not keep up: {said}; {slowest} is the slowest stage, {text(stages[slowest])} "
+        "images/s without loader workers (see --num-workers)."
     )

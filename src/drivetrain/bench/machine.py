@@ -8,14 +8,18 @@ __all__ = ["describe_machine"]
 
 
 def describe_machine(device: str = "cpu") -> dict[str, Any]:
-    """The device, the cores beside it, and the versions that computed."""
+    """The device, the cores beside it, and the versions that computed.
+
+    How many threads were in use is a setting: ranks of one machine share its cores out.
+    """
     import torch
 
     from drivetrain.cluster.devices import choose_device
+    from drivetrain.cluster.processor import read_processor
 
     chosen = choose_device(device)
     return {
-        "device" if not chosen.is_cpu else "cpu": chosen.description,
+        **({"cpu": read_processor().name} if chosen.is_cpu else {"device": chosen.description}),
         "cores": os.cpu_count(),
         "torch": torch.__version__,
         "python": platform.python_version(),

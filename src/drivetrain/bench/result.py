@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FIGURES", "BenchResult", "Entry", "Figure", "median_of", "percentiles"]
+__all__ = [
+    "FIGURES",
+    "BenchResult",
+    "Entry",
+    "Figure",
+    "median_of",
+    "number_text",
+    "one_median",
+    "percentiles",
+    "plain_number",
+]
 
 FORMAT = 1
 PERCENTILES = (50, 90, 95, 99)
@@ -20,9 +30,18 @@ class Figure:
     is_speed: bool = False
 
     def text(self, value: float) -> str:
-        """Four digits, and of a larger number all before its point."""
-        shown = value * self.scale
-        return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
+        """In the unit of the title."""
+        return number_text(value * self.scale)
+
+
+def number_text(value: float) -> str:
+    """Four digits, and of a larger number all before its point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def plain_number(value: float) -> int | float:
+    """As a person types it: 1000000 rather than 1000000.0 or 1e+06."""
+    return int(value) if value.is_integer() else value
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -39,6 +58,7 @@ FIGURES: Mapping[str, Figure] = {
     "peak_memory_bytes": Figure(title="peak MiB", scale=2.0**-20),
     "tflops": Figure(title="TFLOP/s", is_speed=True),
     "fraction_of_peak": Figure(title="of peak", is_speed=True),
+    "compile_seconds": Figure(title="compile s"),
 }
 
 
@@ -115,3 +135,9 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 def median_of(repeats: Sequence[Mapping[str, Any]], name: str) -> float:
     """The median of a figure over the repeats."""
     return float(statistics.median(repeat[name] for repeat in repeats))
+
+
+def one_median(repeats: Sequence[Mapping[str, Any]], name: str, *, images: int) -> dict[str, float]:
+    """The median seconds of a step with so many images, and the speed that this makes."""
+    median_s = median_of(repeats, name)
+    return {"images_per_second": images / median_s, name: median_s}

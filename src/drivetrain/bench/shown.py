@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivetrain.bench.result import FIGURES, BenchResult
+from drivetrain.bench.result import FIGURES, BenchResult, number_text
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.run.files import write_atomically
 from drivetrain.run.text_table import text_table
@@ -36,18 +36,23 @@ def check_output(
 def result_lines(result: BenchResult) -> list[str]:
     """The table of a result, what it was measured on, and how."""
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
-    settings = ", ".join(f"{name} {_word(value)}" for name, value in result.settings.items())
+    settings = ", ".join(
+        f"{name} {_word(value)}" for name, value in result.settings.items() if value is not None
+    )
     workload = ", ".join(f"{name} {_word(value)}" for name, value in result.workload.items() if value)
     lines = [*text_table(_rows(result)), f"workload: {workload}", f"settings: {settings}"]
     if result.peak:
         lines.append(
-            f"peak: {result.peak['tflops']:.3g} TFLOP/s in {result.peak['dtype']} (a matrix product), "
-            f"{result.peak['copy_gb_per_second']:.3g} GB/s (a copy), measured in this run"
+            f"peak: {number_text(result.peak['tflops'])} TFLOP/s in {result.peak['dtype']} (a matrix "
+            f"product), {number_text(result.peak['copy_gb_per_second'])} GB/s (a copy), measured in this run"
         )
     return [*lines, f"machine: {machine}", *(f"note: {note}" for note in result.notes)]
 
 
 def _word(value: object) -> str:
+    """One cell or setting; empty for what is not set."""
+    if value is None:
+        return ""
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

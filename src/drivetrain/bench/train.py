@@ -1,17 +1,18 @@
 """Measures the training of a recipe, as one of its ranks."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
+import torch
 from torch import nn
 
 from drivetrain.bench.clock import StepClock
 from drivetrain.bench.device_feed import DeviceFeed
 from drivetrain.bench.machine import describe_machine
-from drivetrain.bench.peak import DevicePeak, measure_peak
-from drivetrain.bench.result import BenchResult, Entry, median_of, percentiles
+from drivetrain.bench.peak import measure_peak
 from drivetrain.bench.subject import Subject
+from drivetrain.bench.train_result import TrainMeasurement
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.held_once import hold_once
 from drivetrain.data.slot_feed import SlotFeed
@@ -21,7 +22,6 @@ from drivetrain.pipeline.stage_plan import check_cut
 from drivetrain.plan.build import TrainingPlan, plan_training
 from drivetrain.program.capturing import capture_updates
 from drivetrain.program.training import TrainingProgram
-from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
@@ -30,29 +30,7 @@ from drivetrain.run.patience import START_TIMEOUT_S
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import set_up_device
 
-__all__ = ["TrainMeasurement", "check_stages", "measure_training", "training_result"]
-
-# A backward pass costs about two forward passes: one for the images' gradient, one for the weights'.
-_PASSES_PER_UPDATE = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainMeasurement:
-    """What the ranks found; it travels by pickle. Memory and peaks are one per rank."""
-
-    global_batch: int
-    image_shape: tuple[int, int, int]
-    num_classes: int
-    forward_flops: int
-    precision: str
-    is_compiled: bool
-    compiling: str
-    capturing: str
-    repeats: list[dict[str, Any]]
-    peak_memory_bytes: list[int]
-    peaks: list[DevicePeak]
-    machine: dict[str, Any]
-    warnings: list[str]
+__all__ = ["check_stages", "measure_training"]
 
 
 def check_stages(recipe: Recipe, spec: DataSpec) -> None:
@@ -82,9 +60,10 @@ def measure_training(
             if subject.data_kind == "device":
                 _feed_from_device(assembly, splits, plan, recipe=recipe)
             choice = _choose_compile(assembly, subject)
-            repeats = _train(program, subject, reporter)
+            first_update_s, repeats = _train(program, subject, reporter)
         finally:
             program.feed.close()
+        longest_compile_s = max(group.gather(choice.compiling_s or _longer_s(first_update_s, repeats)))
         memory = group.gather(device.peak_memory_bytes)
         # All at once: ranks on a CPU share what it can do.
         peaks = group.gather(measure_peak(device, dtype=program.precision.compute_dtype))
@@ -97,10 +76,12 @@ def measure_training(
             precision=program.precision.description,
             is_compiled=program.compiled.is_on,
             compiling=choice.sentence,
+            compile_s=longest_compile_s if program.compiled.is_on else None,
             capturing=program.capture_status,
             repeats=repeats,
             peak_memory_bytes=memory,
             peaks=peaks,
+            threads=torch.get_num_threads(),
             machine=describe_machine(str(device.torch_device)),
             warnings=[*splits.warnings, *assembly.warnings, *program.compiled.problems],
         )
@@ -140,18 +121,31 @@ def _feed_from_device(assembly: Assembly, data: DataSplits, plan: TrainingPlan, 
     capture_updates(program, recipe)
 
 
-def _train(program: TrainingProgram, subject: Subject, reporter: Reporter) -> list[dict[str, Any]]:
+def _train(
+    program: TrainingProgram, subject: Subject, reporter: Reporter
+) -> tuple[float | None, list[dict[str, Any]]]:
+    """Seconds of the very first update, None where it is part of the first repeat; then every repeat."""
     repetition = subject.repetition
     reporter.start_progress("bench train", done=0, total=repetition.total)
-    first, repeats = repetition.warmup_steps, []
+    first, first_update_s, repeats = repetition.warmup_steps, None, []
     if first:
-        _updates(program, 0, first, note=_shown(reporter, "warm-up"))
+        # Where updates are compiled, the very first one does it.
+        warming = _shown(reporter, "warm-up")
+        first_update_s = _timed(program, 0, 1, shown=warming)["seconds_per_update"]
+        _updates(program, 1, first, note=warming)
     for number in range(1, repetition.repeats + 1):
         shown = _shown(reporter, f"repeat {number} of {repetition.repeats}")
         repeats.append(_timed(program, first, repetition.steps, shown=shown))
         first += repetition.steps
     reporter.stop_progress()
-    return repeats
+    return first_update_s, repeats
+
+
+def _longer_s(first_update_s: float | None, repeats: Sequence[dict[str, Any]]) -> float:
+    """How much longer the very first update took than the others usually did."""
+    steps: list[float] = [second for repeat in repeats for second in repeat["step_seconds"]]
+    first_s, *later_s = steps if first_update_s is None else [first_update_s, *steps]
+    return max(0.0, first_s - median(later_s or [0.0]))
 
 
 def _timed(
@@ -166,10 +160,9 @@ def _timed(
     _updates(program, first, first + steps, note=note)
     seconds = clock.stop()
     return {
-        "images_per_second": steps * program.order.global_batch / clock.total_s,
+        "images_per_second": program.order.global_batch / (clock.total_s / steps),
         "seconds_per_update": clock.total_s / steps,
-        # An execution that hands control back only at its end has no single steps.
-        **({"step_seconds": seconds} if len(seconds) == steps else {}),
+        "step_seconds": seconds,
     }
 
 
@@ -187,66 +180,3 @@ def _shown(reporter: Reporter, what: str) -> Callable[[int], None]:
             reporter.progress(update, what)
 
     return show
-
-
-def _states(measured: TrainMeasurement) -> dict[str, str]:
-    """What the table says of how the updates ran."""
-    return {
-        "compiled": "yes" if measured.is_compiled else "no",
-        "captured": "yes" if measured.capturing == "captured" else "no",
-    }
-
-
-def training_result(subject: Subject, measured: TrainMeasurement, *, command: str) -> BenchResult:
-    """The figures of a training, and everything that is needed to make them again."""
-    recipe = subject.recipe
-    speed = median_of(measured.repeats, "images_per_second")
-    tflops = _PASSES_PER_UPDATE * measured.forward_flops * speed / 1e12
-    peak_tflops = sum(peak.tflops for peak in measured.peaks)
-    steps = [second for repeat in measured.repeats for second in repeat.get("step_seconds", ())]
-    figures = {
-        "images_per_second": speed,
-        "seconds_per_update": median_of(measured.repeats, "seconds_per_update"),
-        **(percentiles(steps) if steps else {}),
-        "peak_memory_bytes": float(max(measured.peak_memory_bytes)),
-        "tflops": tflops,
-        "fraction_of_peak": tflops / peak_tflops,
-    }
-    channels, height, width = measured.image_shape
-    return BenchResult(
-        benchmark="train",
-        command=command,
-        machine=measured.machine,
-        workload={
-            "model": recipe.model,
-            "model_width": recipe.model_width,
-            "model_params": plain_value(recipe.model_params),
-            "image": f"{channels}x{height}x{width}",
-            "num_classes": measured.num_classes,
-            "micro_batch_size": recipe.micro_batch_size,
-        },
-        settings={
-            "data": subject.data_kind,
-            "global_batch_size": measured.global_batch,
-            "replicas": recipe.replicas,
-            "stages": stage_count(recipe),
-            "precision": measured.precision,
-            "compile": recipe.compile,
-            "warmup_steps": subject.repetition.warmup_steps,
-            "steps": subject.repetition.steps,
-            "repeats": subject.repetition.repeats,
-        },
-        recipe=subject.asked,
-        entries=[Entry(name="train", figures=figures, repeats=measured.repeats, states=_states(measured))],
-        peak={
-            "dtype": measured.peaks[0].dtype,
-            "tflops": peak_tflops,
-            "copy_gb_per_second": sum(peak.copy_gb_per_second for peak in measured.peaks),
-            "devices": len(measured.peaks),
-        },
-        notes=[
-            measured.compiling,
-            f"updates {measured.capturing}",
-            f"FLOPs of an update: {_PASSES_PER_UPDATE} forward passes, {measured.forward_flops} per image",
-        ],
-    )

@@ -1,6 +1,7 @@
 """`drivetrain bench`: throughput, latency and memory of training, inference and data on this machine."""
 
 import argparse
+import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivetrain.bench.idle_fields import IDLE_IN_DELIVERY, IDLE_IN_INFERENCE
 from drivetrain.bench.repetition import Repetition
+from drivetrain.bench.result import plain_number
 from drivetrain.bench.shown import check_output, result_lines, write_result
 from drivetrain.bench.subject import WantedData, prepare_subject
 from drivetrain.cli.launched import resolve_for_ranks
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--output", metavar="FILE", help="keep the result: FILE.json, FILE.csv or FILE.md"
         )
         add_recipe_options(action)
+        action.set_defaults(own_defaults={name: action.get_default(name) for name in _OWN_OPTIONS})
     _add_compare(actions.add_parser("compare", help="ratios of results, as a table and a picture"))
 
 
@@ -123,7 +126,8 @@ def bench_training(
     resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
     subject, splits = prepare_subject(resolved, data=data, repetition=repetition)
     from drivetrain.bench.ranks import measure_on_ranks
-    from drivetrain.bench.train import check_stages, measure_training, training_result
+    from drivetrain.bench.train import check_stages, measure_training
+    from drivetrain.bench.train_result import training_result
     from drivetrain.run.reporter import Reporter
 
     with Reporter(
@@ -198,8 +202,10 @@ def _recipe_for_inference(args: argparse.Namespace) -> ResolvedRecipe:
 def _data(args: argparse.Namespace) -> int:
     repetition = Repetition(warmup_steps=args.warmup_steps, steps=args.steps, repeats=args.repeats)
     path = check_output(args.output)
-    if args.needed is not None and not args.needed > 0:
-        raise BadInputError(f"--needed {args.needed:g} must be more than 0; --needed 500 works.")
+    if args.needed is not None and not 0 < args.needed < math.inf:
+        raise BadInputError(
+            f"--needed {plain_number(args.needed)} must be a number above 0; --needed 500 works."
+        )
     place = find_place(os.environ)
     resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
     if place is not None and stage_count(resolved.recipe) > 1:
@@ -268,7 +274,13 @@ def _finish(result: "BenchResult", path: Path | None, reporter: "Reporter") -> N
 
 def _command(action: str, args: argparse.Namespace) -> str:
     words = ["drivetrain", "bench", action, *([args.run] if getattr(args, "run", None) is not None else [])]
-    return written_command(words, args, own={name: getattr(args, name, None) for name in _OWN_OPTIONS})
+    given = {name: getattr(args, name, None) for name in _OWN_OPTIONS}
+    own = {
+        name: plain_number(value) if isinstance(value, float) else value
+        for name, value in given.items()
+        if value != args.own_defaults[name]
+    }
+    return written_command(words, args, own=own)
 
 
 def written_command(words: Sequence[str], args: argparse.Namespace, *, own: Mapping[str, Any]) -> str:

@@ -8,6 +8,8 @@ from drivetrain.cli.options import replace_overrides, typed_overrides
 from drivetrain.cli.switch import add_switch
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.aliases import require_target
+from drivetrain.recipe.layers import Setting, layer_of
+from drivetrain.recipe.messages import COMMAND_LINE
 
 __all__ = ["add_benchmark_options", "bench_instead", "is_benchmark"]
 
@@ -43,7 +45,8 @@ def bench_instead(args: argparse.Namespace) -> int:
     lengths = {key: value for key, value in typed.items() if require_target(key).field == "max_updates"}
     replace_overrides(args, {key: value for key, value in typed.items() if key not in lengths})
     if lengths:
-        steps = _whole(next(iter(lengths.values()))) - warmup_steps
+        settings = [Setting(key, value, COMMAND_LINE) for key, value in lengths.items()]
+        steps = _whole(layer_of(settings, may_repeat=True).values["max_updates"]) - warmup_steps
         if steps < 1:
             raise BadInputError(
                 f"--max-updates must be more than the {warmup_steps} of --warmup-steps; --max-updates "

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from drivetrain.cli.sentences import missing_value, refused_choice, refused_value
 from drivetrain.recipe.aliases import ALIASES, refusal_of
 from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
@@ -24,12 +25,12 @@ _METAVARS = {
     "mapping": "YAML",
     "several": "TEXT",
 }
+_NO_VALUE = re.compile(r"argument (--[^\s/]+)\S*: expected (?:one|at least one) argument")
 _REWRITTEN = (
-    (re.compile(r"argument (\S+): expected (?:one|at least one) argument"), r"\1 needs a value."),
     (re.compile(r"the following arguments are required: (.+)"), r"\1 is missing."),
     (
-        re.compile(r"argument (\S+): invalid choice: (.+) \(choose from (.+)\)"),
-        r"\1 is \2, it must be one of \3.",
+        re.compile(r"argument (\S+): not allowed with argument (\S+)"),
+        r"\1 and \2 cannot both be given; leave one out.",
     ),
     (re.compile(r"argument (.+)"), r"\1."),
 )
@@ -59,7 +60,23 @@ class OneSentenceParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Ends with the sentence on stderr."""
-        self.exit(2, f"{self.prog}: {_rewritten(message)}\n")
+        self.exit(2, f"{self.prog}: error: {self._sentence(message)}\n")
+
+    def _sentence(self, message: str) -> str:
+        alone = _NO_VALUE.fullmatch(message)
+        if alone is None:
+            return _rewritten(message)
+        return missing_value(self._option_string_actions[alone[1]], name=alone[1])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            self.error(refused_choice(action, value))
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            self.error(refused_value(action, arg_string) or str(error))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuses unknown options before anything else, with the nearest known one."""

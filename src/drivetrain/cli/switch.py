@@ -7,7 +7,7 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 def add_switch(container: argparse._ActionsContainer, option: str, help_text: str) -> None:
     """A flag that may also be given True or False; None where it is left out."""
-    container.add_argument(option, nargs="?", const=True, type=_switch, metavar="BOOL", help=help_text)
+    container.add_argument(option, nargs="?", const=True, type=parse_switch, metavar="BOOL", help=help_text)
 
 
 def add_compile(container: argparse._ActionsContainer) -> None:
@@ -20,7 +20,8 @@ def add_compile(container: argparse._ActionsContainer) -> None:
     )
 
 
-def _switch(text: str) -> bool:
+def parse_switch(text: str) -> bool:
+    """What follows such a flag, or a ValueError."""
     if text.lower() not in _TRUTHS:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither True nor False")
+        raise ValueError(text)
     return _TRUTHS[text.lower()]

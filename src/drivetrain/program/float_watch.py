@@ -1,8 +1,9 @@
 """`--fp-exceptions`: the first number that is not finite stops the training and is named.
 
 Every module's output is looked at in the forward pass, its gradient in the backward pass, and the gradients
-of the weights before they are used. On a CPU each is looked at where it is made; an accelerator keeps a flag
-for each, and is asked for all of them before the weights move, which makes it wait once per update.
+of the weights before they are used; then the weights themselves and all moving statistics, once they have
+moved. On a CPU each is looked at where it is made; an accelerator keeps a flag
+for each, and is asked for all of them before the weights move and once after that.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,6 +71,28 @@ class FloatWatch:
         if self._sees_gradients and not bool(torch.isfinite(self._parameters.gradients).all()):
             self._refuse_gradient()
 
+    @torch.no_grad()
+    def finish_move(self, model: nn.Module) -> None:
+        """After weights and statistics have moved: whether all of them are still finite."""
+        moved = dict(self._parameters.named_views(self._parameters.values))
+        here = self._parameters.values.device
+        for name, kept in model.named_buffers():
+            if kept.is_floating_point() and kept.device == here:
+                moved[name] = kept
+        if not moved:
+            return
+        are_finite = torch.stack([torch.isfinite(tensor).all() for tensor in moved.values()]).tolist()
+        for (name, tensor), is_finite in zip(moved.items(), are_finite, strict=True):
+            if not is_finite:
+                raise RunFailedError(
+                    f"{name} became {_word(tensor)} by update {self._number()}, which had gradients without "
+                    "such numbers; no checkpoint of it is written."
+                )
+
+    def _number(self) -> int:
+        """The update under way, counted from one as everywhere in what people read."""
+        return int(self._context.update) + 1
+
     def _see_outputs(self, subject: str, module: nn.Module, _inputs: Any, outputs: Any) -> None:
         if not module.training:
             return
@@ -100,19 +123,20 @@ class FloatWatch:
         self._looks.append(look)
 
     def _refuse(self, look: _Look) -> None:
-        update = int(self._context.update)
         what = "nan" if bool(look.has_nan) else "inf"
-        samples = self._samples(update, look)
+        samples = self._samples(look)
         raise RunFailedError(
-            f"{look.subject} {what} in the {look.direction} pass of update {update}{samples}; no weight was "
-            "moved by it."
+            f"{look.subject} {what} in the {look.direction} pass of update {self._number()}{samples}; no "
+            "weight was moved by it."
         )
 
-    def _samples(self, update: int, look: _Look) -> str:
+    def _samples(self, look: _Look) -> str:
         if not len(look.slots):
             return ""
         places = look.slots[look.bad_rows].cpu().numpy()
-        samples = [str(sample) for sample in self._samples_of(update)[places] if sample >= 0]
+        samples = [
+            str(sample) for sample in self._samples_of(int(self._context.update))[places] if sample >= 0
+        ]
         if not samples:
             return ""
         more = len(samples) - _MOST_SAMPLES
@@ -120,11 +144,13 @@ class FloatWatch:
         return f", sample{'s' if len(samples) > 1 else ''} {listed}"
 
     def _refuse_gradient(self) -> None:
-        update = int(self._context.update)
         for name, gradient in self._parameters.named_views(self._parameters.gradients):
             if not bool(torch.isfinite(gradient).all()):
-                what = "nan" if bool(torch.isnan(gradient).any()) else "inf"
                 raise RunFailedError(
-                    f"the gradient of {name} became {what} in the backward pass of update {update}; no "
-                    "weight was moved by it."
+                    f"the gradient of {name} became {_word(gradient)} in the backward pass of update "
+                    f"{self._number()}; no weight was moved by it."
                 )
+
+
+def _word(tensor: Tensor) -> str:
+    return "nan" if bool(torch.isnan(tensor).any()) else "inf"

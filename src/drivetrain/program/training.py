@@ -54,6 +54,13 @@ class GradientRules:
     l2_regularization: float = 0.0
     clip_norm: float | None = None
 
+    @property
+    def advice_on_overflow(self) -> str:
+        """What may help where numbers have become too large."""
+        if self.loss_scaling > 1:
+            return "try a smaller --loss-scaling, --loss-scaling dynamic, or a lower --learning-rate"
+        return "try a lower --learning-rate or --clip-norm 1"
+
 
 @dataclass(slots=True, kw_only=True)
 class TrainingProgram:
@@ -184,6 +191,8 @@ class TrainingProgram:
         self.records.write(self.context.update, numbers)
         if self.loss_scale is not None:
             self.loss_scale.move()
+        if self.float_watch is not None:
+            self.float_watch.finish_move(self.model)
 
     def _move_weights(self, rate: Tensor) -> None:
         self.optimiser.step(
@@ -229,8 +238,8 @@ class TrainingProgram:
             return sums[0], sums[1]
         if self.device.is_cpu and sums[3]:
             raise RunFailedError(
-                f"the gradient is not finite at update {update}, on {int(sums[3])} of {self.group.size} "
-                "ranks; no weight was moved; try a lower --learning-rate or --clip-norm 1."
+                f"the gradient is not finite at update {update + 1}, on {int(sums[3])} of {self.group.size} "
+                f"ranks; no weight was moved; {self.rules.advice_on_overflow}."
             )
         self._commit_statistics()
         # An accelerator is not waited for: nothing moves far, and the next host event sees the loss.

@@ -1,4 +1,4 @@
-"""The rules of precision: what 16-bit weights need, and what looks into layers."""
+"""The rules of precision: what 16-bit weights need, how far a loss is scaled, what looks into layers."""
 
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.given import Given
@@ -6,21 +6,38 @@ from drivetrain.recipe.given import Given
 __all__ = ["check_precision"]
 
 _HALF_WEIGHTS = "16.16"
+_LARGEST_SCALE = 2**24
 
 
 def check_precision(given: Given) -> None:
     """16-bit weights concern all stages, lists of layers do not go with them, and compiled layers hide."""
+    _check_scale(given)
     _check_rounding(given)
     _check_list(given)
     _check_stages(given)
     _check_exceptions(given)
 
 
+def _check_scale(given: Given) -> None:
+    scale = given.recipe.loss_scaling
+    if not isinstance(scale, str) and scale > _LARGEST_SCALE:
+        raise BadInputError(
+            f"{given.option('loss_scaling')} must be at most {_LARGEST_SCALE}; --loss-scaling 32768 works."
+        )
+
+
 def _check_rounding(given: Given) -> None:
-    if given.recipe.stochastic_rounding and given.recipe.precision == "auto":
+    if not given.recipe.stochastic_rounding or given.recipe.precision == _HALF_WEIGHTS:
+        return
+    if given.recipe.precision == "auto":
         raise BadInputError(
             f"{given.option('stochastic_rounding')} rounds 16-bit weights, which {given.option('precision')} "
             f"never has; add --precision {_HALF_WEIGHTS}."
+        )
+    if not given.is_overruled("stochastic_rounding", by="precision"):
+        raise BadInputError(
+            f"{given.option('stochastic_rounding')} has no effect with {given.option('precision')}; "
+            f"--precision {_HALF_WEIGHTS} works."
         )
 
 

@@ -12,9 +12,10 @@ from drivetrain.recipe.aliases import Target, require_target
 from drivetrain.recipe.fields import default_values, is_optional, kind_of, option_name, params_model
 from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
 from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
-from drivetrain.recipe.precision_list import is_path, read_precision_list
+from drivetrain.recipe.precision_list import is_path, read_precision_list, refuse_bare_list
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.shown import shown
+from drivetrain.recipe.spellings import mean_the_same
 from drivetrain.recipe.yaml_text import YamlDocument
 
 BATCH_GROUP = ("gradient_accumulation_count", "global_batch_size")
@@ -44,19 +45,37 @@ class Layer:
 
 
 def layer_of(settings: Iterable[Setting], *, may_repeat: bool = False) -> Layer:
-    """The layer of what was written in one place; under two names only where the last one counts."""
+    """The layer of what was written in one place; `may_repeat` allows two names that say the same."""
     values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
+    written: dict[str, Setting] = {}
     for setting in settings:
         target = _target(setting)
-        if target.field in values and not may_repeat:
+        field, earlier = target.field, written.get(target.field)
+        if earlier is not None and not may_repeat:
             raise BadInputError(
-                f"{place(setting.origin)}{shown(setting.key)} sets {option_name(target.field)} "
-                f"a second time, after {origins[target.field]}; keep one."
+                f"{place(setting.origin)}{shown(setting.key)} sets {option_name(field)} "
+                f"a second time, after {earlier.origin}; keep one."
             )
-        values[target.field] = _typed_value(target, setting)
-        origins[target.field] = setting.origin
-    return Layer(values, origins)
+        value = _typed_value(target, setting)
+        if earlier is not None and not mean_the_same(field, values[field], value):
+            _refuse_spellings(field, earlier, setting)
+        values[field], written[field] = value, setting
+    return Layer(values, {field: setting.origin for field, setting in written.items()})
+
+
+def _refuse_spellings(field: str, earlier: Setting, later: Setting) -> None:
+    """One spelling may be repeated, and the last one counts; of two nobody can tell which was meant."""
+    options = [option_name(setting.key) for setting in (earlier, later)]
+    if options[0] != options[1]:
+        raise BadInputError(
+            f"{place(later.origin)}{options[0]} {_given(earlier)} and {options[1]} {_given(later)} both set "
+            f"{option_name(field)}, to different values; keep one."
+        )
+
+
+def _given(setting: Setting) -> str:
+    value = setting.value
+    return shown(" ".join(map(str, value)) if isinstance(value, list | tuple) else value)
 
 
 def _target(setting: Setting) -> Target:
@@ -110,6 +129,8 @@ def _mapping(field: str, setting: Setting) -> Any:
     if isinstance(value, str):
         document = YamlDocument(value, source=option_name(field))
         value = {} if document.root is None else document.value(document.root)
+    if field == "precision_list" and isinstance(value, list | tuple):
+        refuse_bare_list(value, place=place(setting.origin))
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True)
     info = Recipe.model_fields[field]

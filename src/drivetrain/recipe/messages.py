@@ -45,9 +45,15 @@ def place(origin: str) -> str:
 
 def explain_validation_error(error: ValidationError, *, origins: Mapping[str, str]) -> BadInputError:
     """The first thing pydantic found wrong with a recipe, as one sentence."""
-    detail = error.errors(include_url=False)[0]
+    details = error.errors(include_url=False)
+    # A misspelt key is the cause where the key that was meant is missing.
+    detail = next((found for found in details if _is_foreign_key(found, details[0])), details[0])
     field = str(detail["loc"][0])
     return BadInputError(place(origins.get(field, "")) + _sentence(detail, field=field))
+
+
+def _is_foreign_key(detail: ErrorDetails, first: ErrorDetails) -> bool:
+    return detail["type"] == "extra_forbidden" and detail["loc"][0] == first["loc"][0]
 
 
 def bad_value(field: str, value: object, *, origin: str) -> BadInputError:
@@ -69,6 +75,8 @@ def _sentence(detail: ErrorDetails, *, field: str) -> str:
     example = f"{option} {written_value(_example_mapping(params, key))} works."
     if detail["type"] == "missing":
         return f"{option} needs the key {key}; {example}"
+    if detail["type"] == "too_short":
+        return f"{key} of {option} is empty, it must name one or more; {example}"
     return f"{key} of {option} is {shown(detail['input'])}, it must be {_rule(inner, detail)}; {example}"
 
 

@@ -7,9 +7,10 @@ An entry is a kind of layer, or a shell pattern of layers' names; a name stands 
 What `half` does not list runs in float32, and `float32` takes out of it again.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.params import PrecisionList
@@ -17,7 +18,7 @@ from drivetrain.recipe.shown import shown
 from drivetrain.recipe.yaml_text import read_yaml_file
 from drivetrain.suggest import did_you_mean
 
-__all__ = ["LAYER_KINDS", "is_path", "read_precision_list"]
+__all__ = ["LAYER_KINDS", "is_path", "read_precision_list", "refuse_bare_list"]
 
 LAYER_KINDS = ("conv", "linear", "norm", "pool", "activation", "upsample", "dropout", "other")
 _EXAMPLE = "`half: [conv, linear]` works"
@@ -25,7 +26,9 @@ _EXAMPLE = "`half: [conv, linear]` works"
 
 def is_path(value: object) -> bool:
     """Whether a value of the option names a file; the lists themselves may stand there too, as YAML."""
-    return isinstance(value, PathLike) or (isinstance(value, str) and not value.lstrip().startswith("{"))
+    return isinstance(value, PathLike) or (
+        isinstance(value, str) and not value.lstrip().startswith(("{", "["))
+    )
 
 
 def read_precision_list(path: Path) -> dict[str, Any]:
@@ -45,6 +48,17 @@ def read_precision_list(path: Path) -> dict[str, Any]:
     if not lists.get("half"):
         raise BadInputError(f"{option} lists no layer under half, so all would run in float32; {_EXAMPLE}.")
     return lists
+
+
+def refuse_bare_list(entries: Sequence[Any], *, place: str) -> NoReturn:
+    """Says that a list needs its key, with the list itself as the example where that would work."""
+    are_names = all(isinstance(entry, str) and entry for entry in entries)
+    names = ", ".join(entries) if entries and are_names else "conv"
+    given = shown("[" + ", ".join(map(str, entries)) + "]")
+    raise BadInputError(
+        f"{place}--precision-list {given} is a list alone, and the lists need the key half, for example "
+        f"'{{half: [{names}]}}'."
+    )
 
 
 def _known(key: str) -> str:

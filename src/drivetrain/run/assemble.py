@@ -28,6 +28,7 @@ from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
 from drivetrain.program.build import build_program, probe_output
 from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.layout import devices_per_replica, stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.evaluator import Evaluator, build_evaluator
@@ -160,6 +161,11 @@ def _precision_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
     if recipe.half_partials and not (is_half and device.has_half_partials):
         why = f"a {device.torch_device.type} device" if is_half else "products in float32"
         warnings.append(f"--half-partials True has no effect on {why}.")
+    if recipe.half_type != default_values()["half_type"] and not is_half:
+        warnings.append(
+            f"--half-type {recipe.half_type} has no effect: --precision {recipe.precision} is float32 on "
+            "this device; --precision 16.32 computes in 16 bits."
+        )
     if recipe.precision_list is not None and not is_half:
         warnings.append(
             f"--precision-list has no effect: --precision {recipe.precision} is float32 on this device; "

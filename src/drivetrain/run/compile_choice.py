@@ -126,7 +126,8 @@ def decide(
     repeated must not compute otherwise.
     """
     if updates_left < FEWEST_UPDATES:
-        return _off(f"{updates_left} updates are too few to pay for it", marks)
+        how_many = "1 update is" if updates_left == 1 else f"{updates_left} updates are"
+        return _off(f"{how_many} too few to pay for it", marks)
     gain = recall_gain(marks)
     if gain is None:
         gain = Gain(plain_s=timer.time_plain())

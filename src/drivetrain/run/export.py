@@ -17,6 +17,7 @@ from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.models.registry import output_margin_of
 from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.program.whole_images import whole_image_forward
+from drivetrain.run.checkpoint import checkpoint_paths
 from drivetrain.run.directory import check_writable, open_run
 from drivetrain.run.export_formats import FILE_OF, Runner, available_formats, check_formats, write_format
 from drivetrain.run.export_module import ExportModule, OutputKind
@@ -60,6 +61,7 @@ def export_run(
     if checkpoint == "all":
         raise BadInputError("--checkpoint all is for evaluate; export takes one: --checkpoint newest.")
     run = open_trained_run(path, device="cpu", model=model)
+    _check_checkpoint(run, checkpoint)
     found = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0]
     run.load(found)
     run.model.eval()
@@ -71,6 +73,15 @@ def export_run(
         exporter.describe(update=found.update)
         _move(Path(scratch), folder)
     return ExportResult(folder=folder, differences=exporter.differences, folded=len(exporter.folded))
+
+
+def _check_checkpoint(run: TrainedRun, which: str) -> None:
+    """Names what a run holds that can be exported: one checkpoint, never all."""
+    held = [path.name for path in checkpoint_paths(run.directory.checkpoints)]
+    if held and which not in ("newest", "best", *held):
+        raise BadInputError(
+            f"--checkpoint {which} is not in {run.directory.path}; newest, best, {', '.join(held)} are."
+        )
 
 
 class _Exporter:

@@ -249,9 +249,8 @@ class RunLoop:
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
             raise RunFailedError(
-                f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0])}; no "
-                f"checkpoint was written "
-                "after that; try a lower --learning-rate or --clip-norm 1."
+                f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0]) + 1}; no checkpoint "
+                f"was written after that; {self.program.rules.advice_on_overflow}."
             )
         check_scale(self.program.records, update)
 

@@ -26,7 +26,7 @@ def save_program(program: TrainingProgram, parent: Path, *, update: int, state: 
     if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
-            "try a lower --learning-rate or --clip-norm 1."
+            f"{program.rules.advice_on_overflow}."
         )
     save_checkpoint(
         parent,

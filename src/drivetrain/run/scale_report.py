@@ -27,7 +27,7 @@ def check_scale(records: UpdateRecords, update: int) -> None:
     scale = scale_values(records, max(0, update - 1), update).get("loss_scale", math.inf)
     if scale < SMALLEST_SCALE:
         raise RunFailedError(
-            f"the gradient is not finite at update {update - 1} even with a loss scale of {scale:g}, and the "
+            f"the gradient is not finite at update {update} even with a loss scale of {scale:g}, and the "
             "updates before it were skipped; try a lower --learning-rate, or --precision 32.32."
         )
 

@@ -35,7 +35,10 @@ def suggest(spent: dict[str, float], *, recipe: Recipe, processor_share: float |
     `processor_share` is how much of its threads' time a CPU really worked; None on an accelerator.
     """
     total = sum(spent.values()) or 1.0
-    if processor_share is not None and processor_share < _BUSY_ELSEWHERE and recipe.num_threads != 1:
+    # A compiler leaves processors idle, too.
+    compiles = spent.get("compilation", 0.0) / total >= _WORTH_A_WORD
+    is_idle = processor_share is not None and processor_share < _BUSY_ELSEWHERE
+    if is_idle and not compiles and recipe.num_threads != 1:
         return (
             f"the processor worked {processor_share:.0%} of the time: something else is using it; "
             "--num-threads 1 waits less."

@@ -1,0 +1,120 @@
+"""A model made ready to infer: opened, folded and compiled as far as it lets itself be."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from drivetrain.bench.clock import StepClock
+from drivetrain.bench.generated import generated_spec, noise_images
+from drivetrain.bench.repetition import Repetition
+from drivetrain.cluster.devices import Device
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.factories import describe_failure
+from drivetrain.models.prepare import is_own_model, rebuild_model
+from drivetrain.program.build import place_model
+from drivetrain.program.forward import Forward, Precision, choose_precision
+from drivetrain.program.inference import build_inference
+from drivetrain.program.safe_folding import fold_where_same
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import find_checkpoints, open_trained_run
+
+__all__ = ["InferSettings", "OpenedModel", "ReadyModel", "first_call_s", "make_ready", "open_model"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferSettings:
+    """What is measured, and how often; `run` is a run directory whose weights are used."""
+
+    batch_sizes: tuple[int, ...]
+    repetition: Repetition
+    folds: bool = True
+    run: Path | None = None
+    checkpoint: str = "newest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedModel:
+    """A model on its device, and what its images are like."""
+
+    model: nn.Module
+    preprocess: Preparation
+    device: Device
+    precision: Precision
+    is_known: bool
+
+    def images(self, batch: int) -> Tensor:
+        """A batch of noise on the device, ready for the model."""
+        stored = torch.from_numpy(noise_images(self.preprocess.spec, np.arange(batch, dtype=np.int64)))
+        prepared = self.preprocess(channels_last_view(stored.to(self.device.torch_device)))
+        return prepared.contiguous(memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyModel:
+    """How the model is run, and what there is to say about it.
+
+    `compile_s` is how long compiling took for the first batch size; None where nothing is compiled.
+    """
+
+    forward: Forward
+    compile_s: float | None = None
+    notes: list[str]
+
+    @property
+    def is_compiled(self) -> bool:
+        return self.compile_s is not None
+
+
+def open_model(
+    resolved: ResolvedRecipe, settings: InferSettings, *, device: Device, reporter: Reporter
+) -> OpenedModel:
+    """The model of a run with its weights, or that of a recipe with any."""
+    recipe = resolved.recipe
+    if settings.run is not None:
+        run = open_trained_run(settings.run, device=str(device.torch_device))
+        run.load(find_checkpoints(run.directory, settings.checkpoint, warn=reporter.warn)[0])
+        model, preprocess, is_known = run.model, run.preprocess, is_own_model(run.recipe)
+    else:
+        spec = generated_spec(resolved)
+        model = place_model(rebuild_model(recipe, spec), device)
+        preprocess, is_known = build_preparation(recipe, spec), is_own_model(recipe)
+    return OpenedModel(
+        model=model,
+        preprocess=preprocess,
+        device=device,
+        precision=choose_precision(recipe, device),
+        is_known=is_known,
+    )
+
+
+def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool) -> ReadyModel:
+    """Folded and compiled as far as the model lets itself be."""
+    images = subject.images(settings.batch_sizes[0])
+    model, precision, notes = subject.model.eval(), subject.precision, []
+    if settings.folds:
+        model, why_not = fold_where_same(model, images[:1], precision=precision, is_known=subject.is_known)
+        notes += [] if why_not is None else [why_not]
+    plain = build_inference(model, precision=precision, folds=False)
+    if not compiles:
+        return ReadyModel(forward=plain, notes=notes)
+    compiled = build_inference(model, precision=precision, compiles=True, folds=False, fuses=subject.is_known)
+    try:
+        compile_s = first_call_s(compiled, images, device=subject.device)
+    except Exception as error:
+        notes.append(f"the model runs uncompiled, as compiling failed: {describe_failure(error)}")
+        return ReadyModel(forward=plain, notes=notes)
+    return ReadyModel(forward=compiled, compile_s=compile_s, notes=notes)
+
+
+@torch.inference_mode()
+def first_call_s(compiled: Forward, images: Tensor, *, device: Device) -> float:
+    """Seconds of the first call of a compiled model with images of a shape, which compiles it for that."""
+    clock = StepClock(device)
+    compiled(images)
+    clock.stop()
+    return clock.total_s
