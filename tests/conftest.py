@@ -31,6 +31,20 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For files of many runs: most of the time of a small one goes to drawing its pictures.
+
+    A test there that looks at them is marked `pictures`.
+    """
+    from drivetrain.run import finish
+
+    if request.node.get_closest_marker("pictures") is not None:
+        return
+    for name in ("draw_curves", "draw_predictions", "draw_mask_predictions", "write_evaluation"):
+        monkeypatch.setattr(finish, name, lambda *arguments, **options: None)
+
+
 @pytest.fixture(scope="session")
 def rank_pool() -> Iterator["RankPool"]:
     """Four ranks that serve every test which asks for them; they start at the first work."""

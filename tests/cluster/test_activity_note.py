@@ -30,7 +30,7 @@ def test_every_activity_reads_as_words(file: NamelessFile) -> None:
         note.turn_to_pass(doing, 2**24 - 1, 2**32 - 1)
         place, activity = read_note(file)
         assert place == "stage 2 of replica 0"
-        assert ("of micro-batch 4294967295 of update 4000000000" in activity) == (3 <= doing <= 6)
+        assert ("of micro-batch 4294967295 of update 4000000001" in activity) == (3 <= doing <= 6)
         assert "stage" not in activity
         seen.add(activity)
     assert len(seen) == len(Doing)
@@ -42,10 +42,10 @@ def test_a_rank_of_several_stages_names_the_one_at_work(file: NamelessFile) -> N
     note.turn_to(Doing.UPDATE, update=7)
     note.turn_to_pass(Doing.WEIGHT, 3, 5)
     assert read_note(file)[1] == (
-        "during the backward pass (weights) of micro-batch 5 of update 7 through stage 3"
+        "during the backward pass (weights) of micro-batch 5 of update 8 through stage 3"
     )
     note.turn_to(Doing.OPTIMISER, update=7)
-    assert read_note(file)[1] == "during the optimiser's part of update 7"
+    assert read_note(file)[1] == "during the optimiser's part of update 8"
 
 
 def test_a_place_too_long_for_the_note_is_cut(file: NamelessFile) -> None:

@@ -19,6 +19,8 @@ from tests.program.capture_cases import CASES, CLASSIFICATION
 from tests.program.tape import Tape
 from tests.run.small_runs import weights
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 class _Impossible(Tape):
     def record(self, compute: Callable[[], None]) -> Callable[[], None]:

@@ -15,6 +15,8 @@ from drivetrain.program.passes import PlainPasses
 from tests.program.capture_cases import CASES
 from tests.run.small_runs import weights
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 class _Half(nn.Module):
     """Uses one of its two layers."""

@@ -11,7 +11,6 @@ import pytest
 
 import drivetrain
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run import finish
 
 SMALL: dict[str, Any] = {
     "dataset": "digits",
@@ -29,13 +28,6 @@ SMALL: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def always_one_thread(one_thread: None) -> None:
     """Equal bits need equal threads."""
-
-
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of many runs: most of the time of a small one goes to drawing its pictures."""
-    for name in ("draw_curves", "draw_predictions", "draw_mask_predictions", "write_evaluation"):
-        monkeypatch.setattr(finish, name, lambda *arguments, **options: None)
 
 
 TrainSmall = Callable[..., drivetrain.RunResult]

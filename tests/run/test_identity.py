@@ -16,6 +16,8 @@ from drivetrain.run.identity import check_same_identity, identity_hash, identity
 
 from .rank_runs import losses, train_in_ranks
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 GLOBAL_BATCH = 16
 WHOLE = {"micro_batch_size": 8}
 HALVES = {"micro_batch_size": 4, "dbn_replica_group_size": 2}

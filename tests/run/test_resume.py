@@ -18,6 +18,8 @@ from drivetrain.run.signals import listen_for_stop
 
 from .conftest import SMALL, TrainSmall, final_files, signal_after
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 STREAMED = {"data_placement": "stream", "num_workers": 0}
 UPDATES_PER_EPOCH = 6
 TOTAL = 18

@@ -18,7 +18,10 @@ from drivetrain.tasks.classification import ClassificationTask
 
 from .conftest import TrainSmall, final_files, signal_after
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
+
+@pytest.mark.pictures
 def test_a_run_leaves_what_the_other_commands_need(tmp_path: Path, train_small: TrainSmall) -> None:
     result = train_small(tmp_path / "run", tensorboard=True)
     there = {path.name for path in (tmp_path / "run").iterdir()}
@@ -251,6 +254,7 @@ def test_a_lost_history_does_not_stop_a_sound_run(tmp_path: Path, train_small: T
     assert train_small(tmp_path / "run").status == "finished"
 
 
+@pytest.mark.pictures
 def test_a_kill_before_the_summary_is_made_up_for(tmp_path: Path, train_small: TrainSmall) -> None:
     train_small(tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -350,6 +354,7 @@ def test_averaged_weights_survive_a_stop(tmp_path: Path, train_small: TrainSmall
     assert final_files(tmp_path / "run") == final_files(tmp_path / "straight")
 
 
+@pytest.mark.pictures
 def test_balanced_class_weights_change_the_training_alone(tmp_path: Path, train_small: TrainSmall) -> None:
     plain = train_small(tmp_path / "plain")
     weighted = train_small(tmp_path / "weighted", class_weights=("balanced",))

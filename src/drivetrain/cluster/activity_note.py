@@ -28,13 +28,13 @@ class Doing(IntEnum):
 
 _PHRASES = {
     Doing.READY: "before its first update",
-    Doing.UPDATE: "at the start of update {update}",
-    Doing.FORWARD: "during the forward pass of micro-batch {micro_batch} of update {update}",
-    Doing.BACKWARD: "during the backward pass of micro-batch {micro_batch} of update {update}",
-    Doing.INPUT: "during the backward pass (inputs) of micro-batch {micro_batch} of update {update}",
-    Doing.WEIGHT: "during the backward pass (weights) of micro-batch {micro_batch} of update {update}",
-    Doing.GRADIENT_SUM: "during the gradient sum of update {update}",
-    Doing.OPTIMISER: "during the optimiser's part of update {update}",
+    Doing.UPDATE: "at the start of update {number}",
+    Doing.FORWARD: "during the forward pass of micro-batch {micro_batch} of update {number}",
+    Doing.BACKWARD: "during the backward pass of micro-batch {micro_batch} of update {number}",
+    Doing.INPUT: "during the backward pass (inputs) of micro-batch {micro_batch} of update {number}",
+    Doing.WEIGHT: "during the backward pass (weights) of micro-batch {micro_batch} of update {number}",
+    Doing.GRADIENT_SUM: "during the gradient sum of update {number}",
+    Doing.OPTIMISER: "during the optimiser's part of update {number}",
     Doing.AFTER_UPDATE: "after update {update}",
     Doing.VALIDATION: "during the validation after update {update}",
     Doing.CHECKPOINT: "during the checkpoint after update {update}",
@@ -91,7 +91,8 @@ def read_note(file: NamelessFile) -> tuple[str, str]:
     doing = Doing(action & (1 << _ACTION_BITS) - 1)
     stage = action >> _ACTION_BITS & (1 << _STAGE_BITS) - 1
     micro_batch = action >> _MICRO_BATCH_SHIFT
-    activity = _PHRASES[doing].format(update=update, micro_batch=micro_batch)
+    # An update under way has a number one higher than how many there were before it.
+    activity = _PHRASES[doing].format(update=update, number=update + 1, micro_batch=micro_batch)
     if stages > 1 and doing in _PASSES:
         activity += f" through stage {stage}"
     return content[_HEAD.size : _HEAD.size + length].decode(errors="replace"), activity
