@@ -65,12 +65,14 @@ def build_ours(*, compiles: bool) -> Forward:
     import torch
 
     from drivetrain.program.allocator import keep_freed_memory
+    from drivetrain.program.fold_batch_norm import fold_batch_norm
     from drivetrain.program.forward import Precision
     from drivetrain.program.inference import build_inference
 
     keep_freed_memory()
     precision = Precision(compute_dtype=torch.float32, device_type="cpu")
-    return build_inference(build_model(), precision=precision, compiles=compiles)
+    folded = fold_batch_norm(build_model()).model
+    return build_inference(folded, precision=precision, compiles=compiles)
 
 
 CONTENDERS: dict[str, Callable[[], Forward]] = {

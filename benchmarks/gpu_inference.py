@@ -76,6 +76,7 @@ def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contend
     from drivetrain.cluster.devices import choose_device
     from drivetrain.models.prepare import rebuild_model
     from drivetrain.program.build import place_model
+    from drivetrain.program.fold_batch_norm import fold_batch_norm
     from drivetrain.program.forward import choose_precision
     from drivetrain.program.inference import build_inference, declined_recordings
     from drivetrain.recipe.load import resolve_recipe
@@ -86,7 +87,8 @@ def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contend
     own_device = choose_device(str(device))
     precision = choose_precision(resolved.recipe, own_device)
     model = place_model(rebuild_model(resolved.recipe, generated_spec(resolved)), own_device)
-    forward = build_inference(model, precision=precision, compiles=device.type != "cpu")
+    folded = fold_batch_norm(model).model
+    forward = build_inference(folded, precision=precision, compiles=device.type != "cpu")
     images = make_work("unet", batch=batch, size=size, width=width, device=device).images
     notes: dict[str, Any] = {"precision": precision.description, "recipe": wanted}
     declined_before = declined_recordings()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.models.create import create_model
+from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.program.forward import Precision
 from drivetrain.program.inference import build_inference
 
@@ -18,14 +19,14 @@ def test_folded_or_not_the_logits_are_the_models() -> None:
     images = torch.rand(2, 1, 8, 8)
     with torch.inference_mode():
         expected = model.eval()(images)
-        for folds in (True, False):
-            found = build_inference(model, precision=FLOAT32, folds=folds)(images)
+        for ready in (fold_batch_norm(model).model, model):
+            found = build_inference(ready, precision=FLOAT32)(images)
             assert torch.allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_later_change_of_a_folded_model_does_not_count() -> None:
     model = create_model("cifar_resnet8", channels=1, image_size=8, num_classes=3)
-    forward = build_inference(model, precision=FLOAT32)
+    forward = build_inference(fold_batch_norm(model).model, precision=FLOAT32)
     images = torch.rand(1, 1, 8, 8)
     with torch.inference_mode():
         before = forward(images)

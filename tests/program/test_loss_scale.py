@@ -12,8 +12,9 @@ from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.program import build as build_module
 from drivetrain.program.averaging import WeightAverage
-from drivetrain.program.loss_scale import LARGEST_SCALE, SMALLEST_SCALE, DynamicLossScale
+from drivetrain.program.loss_scale import SMALLEST_SCALE, DynamicLossScale
 from drivetrain.program.training import GradientRules
+from drivetrain.recipe.params import LARGEST_LOSS_SCALE
 from tests.pipeline.rank_programs import Job, build
 
 from .harness import CPU, GivenFeed, SquaredError, make_program
@@ -40,7 +41,9 @@ def test_it_halves_at_once_and_doubles_after_good_updates_in_a_row() -> None:
 
 
 def test_it_stays_between_its_bounds() -> None:
-    assert _course(_scale(LARGEST_SCALE, updates_to_growth=1), [False, False]) == [LARGEST_SCALE] * 2
+    assert (
+        _course(_scale(LARGEST_LOSS_SCALE, updates_to_growth=1), [False, False]) == [LARGEST_LOSS_SCALE] * 2
+    )
     lowest = _course(_scale(SMALLEST_SCALE), [True, True, True])
     assert lowest == [SMALLEST_SCALE / 2] * 3
 

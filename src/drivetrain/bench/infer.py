@@ -56,9 +56,9 @@ def measure_inference(
     with set_up_device(recipe, ALONE) as device:
         subject = open_model(resolved, settings, device=device, reporter=reporter)
         compiles = recipe.compile == "on" or (recipe.compile == "auto" and not device.is_cpu)
+        declined_before = declined_recordings() if compiles else 0
         ready = make_ready(subject, settings, compiles=compiles)
         flops = _flops(subject)
-        declined_before = declined_recordings() if ready.is_compiled else 0
         measured = _measure(ready, subject, settings, reporter)
         # On CUDA, what is compiled is also recorded once and replayed, unless it cannot be.
         is_captured = (

@@ -21,7 +21,7 @@ from drivetrain.program.inference import build_inference
 from drivetrain.program.safe_folding import fold_where_same
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import find_checkpoints, open_trained_run
+from drivetrain.run.restore import find_checkpoint, open_trained_run
 
 __all__ = ["InferSettings", "OpenedModel", "ReadyModel", "first_call_s", "make_ready", "open_model"]
 
@@ -77,7 +77,8 @@ def open_model(
     recipe = resolved.recipe
     if settings.run is not None:
         run = open_trained_run(settings.run, device=str(device.torch_device))
-        run.load(find_checkpoints(run.directory, settings.checkpoint, warn=reporter.warn)[0])
+        found = find_checkpoint(run.directory, settings.checkpoint, command="bench infer", warn=reporter.warn)
+        run.load(found)
         model, preprocess, is_known = run.model, run.preprocess, is_own_model(run.recipe)
     else:
         spec = generated_spec(resolved)
@@ -99,10 +100,10 @@ def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool)
     if settings.folds:
         model, why_not = fold_where_same(model, images[:1], precision=precision, is_known=subject.is_known)
         notes += [] if why_not is None else [why_not]
-    plain = build_inference(model, precision=precision, folds=False)
+    plain = build_inference(model, precision=precision)
     if not compiles:
         return ReadyModel(forward=plain, notes=notes)
-    compiled = build_inference(model, precision=precision, compiles=True, folds=False, fuses=subject.is_known)
+    compiled = build_inference(model, precision=precision, compiles=True, fuses=subject.is_known)
     try:
         compile_s = first_call_s(compiled, images, device=subject.device)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A trained model as inference runs it: folded, in a precision, compiled with its weights as constants."""
+"""A trained model as inference runs it: in a precision, compiled with its weights as constants."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.program.forward import Forward, Precision, in_precision
 from drivetrain.program.fused_layers import fuse_layers
 
@@ -20,16 +19,15 @@ def build_inference(
     *,
     precision: Precision,
     compiles: bool = False,
-    folds: bool = True,
     fuses: bool = True,
 ) -> Forward:
-    """Prepared images to logits; the weights are those of now, a later change of the model does not count.
+    """Prepared images to logits, by a finished model in evaluation mode; `safe_folding.py` folds it before.
 
     With `compiles`, the first call of every shape takes as long as a compilation. The output of a compiled
     model on an accelerator is overwritten by the next call. With `fuses`, layers of a compiled 16-bit model
     on a CUDA device are put into the form that is fastest there.
     """
-    ready = fold_batch_norm(model).model if folds else model.eval()
+    ready = model.eval()
     if fuses and compiles and precision.device_type == "cuda" and precision.compute_dtype != torch.float32:
         ready = fuse_layers(ready, dtype=precision.compute_dtype)
     ready = ready.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -7,10 +7,11 @@ finite is skipped and halves the factor; after many good ones in a row it double
 import torch
 from torch import Tensor
 
+from drivetrain.recipe.params import LARGEST_LOSS_SCALE
+
 __all__ = ["SMALLEST_SCALE", "DynamicLossScale"]
 
 FIRST_SCALE = 2.0**15
-LARGEST_SCALE = 2.0**24
 # Below it, it is not the factor that makes gradients infinite.
 SMALLEST_SCALE = 2.0**-24
 UPDATES_TO_GROWTH = 2000
@@ -51,7 +52,7 @@ class DynamicLossScale:
         """The factor of the next update."""
         good = torch.where(self.skips, 0, self.good_updates + 1)
         grows = good >= self._updates_to_growth
-        larger = torch.where(grows, 2.0 * self.scale, self.scale).clamp(max=LARGEST_SCALE)
+        larger = torch.where(grows, 2.0 * self.scale, self.scale).clamp(max=LARGEST_LOSS_SCALE)
         smaller = (0.5 * self.scale).clamp(min=0.5 * SMALLEST_SCALE)
         self.scale.copy_(torch.where(self.skips, smaller, larger))
         self.good_updates.copy_(torch.where(grows, 0, good))

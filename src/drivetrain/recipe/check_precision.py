@@ -2,11 +2,11 @@
 
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.params import LARGEST_LOSS_SCALE
 
 __all__ = ["check_precision"]
 
 _HALF_WEIGHTS = "16.16"
-_LARGEST_SCALE = 2**24
 
 
 def check_precision(given: Given) -> None:
@@ -20,9 +20,10 @@ def check_precision(given: Given) -> None:
 
 def _check_scale(given: Given) -> None:
     scale = given.recipe.loss_scaling
-    if not isinstance(scale, str) and scale > _LARGEST_SCALE:
+    if not isinstance(scale, str) and scale > LARGEST_LOSS_SCALE:
         raise BadInputError(
-            f"{given.option('loss_scaling')} must be at most {_LARGEST_SCALE}; --loss-scaling 32768 works."
+            f"{given.option('loss_scaling')} must be at most {LARGEST_LOSS_SCALE}; "
+            "--loss-scaling 32768 works."
         )
 
 

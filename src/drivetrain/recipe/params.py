@@ -28,6 +28,9 @@ SplitBy = Annotated[Literal["cost", "parameters", "time"], BeforeValidator(lower
 OptimiseFor = Annotated[Literal["speed", "balanced", "memory"], BeforeValidator(exchange_target)]
 WarmupMode = Annotated[Literal["shift", "mask"], BeforeValidator(lower_text)]
 
+# Of a factor that is given, and of one that is found.
+LARGEST_LOSS_SCALE = 2**24
+
 OPTIMIZER_KEYS = {
     "sgd": ("momentum",),
     "adam": ("beta1", "beta2", "epsilon"),

@@ -33,7 +33,7 @@ from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
-from drivetrain.run.prepare import Job
+from drivetrain.run.prepare import Job, job_of
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
 from drivetrain.run.train import train_resolved
@@ -233,12 +233,8 @@ class _Job:
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
         request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
-        return request.train(reporter=self.reporter, stop=self.stop, job=self._all_folds())
-
-    def _all_folds(self) -> Job:
-        max_time = self.recipe.max_time
-        return Job(
-            trainings=self.folds, max_time_s=None if max_time is None else parse_duration_s(str(max_time))
+        return request.train(
+            reporter=self.reporter, stop=self.stop, job=job_of(self.recipe, trainings=self.folds)
         )
 
     def _changes(self, fold: int) -> dict[str, Any]:

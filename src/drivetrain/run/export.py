@@ -13,17 +13,16 @@ from torch import Tensor, nn
 
 from drivetrain.data.dense_normalise import normalise_dense
 from drivetrain.data.preprocess import Preparation, channels_last_view
-from drivetrain.errors import BadInputError, RunFailedError
+from drivetrain.errors import RunFailedError
 from drivetrain.models.registry import output_margin_of
 from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.program.whole_images import whole_image_forward
-from drivetrain.run.checkpoint import checkpoint_paths
 from drivetrain.run.directory import check_writable, open_run
 from drivetrain.run.export_formats import FILE_OF, Runner, available_formats, check_formats, write_format
 from drivetrain.run.export_module import ExportModule, OutputKind
 from drivetrain.run.files import write_json
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
 from drivetrain.tasks.build import build_task
 
 __all__ = ["ExportResult", "export_run"]
@@ -58,11 +57,8 @@ def export_run(
     check_formats(chosen)
     folder = Path(output) if output is not None else open_run(path).path / "export"
     check_writable(folder, option="--output", works="exported")
-    if checkpoint == "all":
-        raise BadInputError("--checkpoint all is for evaluate; export takes one: --checkpoint newest.")
     run = open_trained_run(path, device="cpu", model=model)
-    _check_checkpoint(run, checkpoint)
-    found = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0]
+    found = find_checkpoint(run.directory, checkpoint, command="export", warn=reporter.warn)
     run.load(found)
     run.model.eval()
     with tempfile.TemporaryDirectory() as scratch:
@@ -73,15 +69,6 @@ def export_run(
         exporter.describe(update=found.update)
         _move(Path(scratch), folder)
     return ExportResult(folder=folder, differences=exporter.differences, folded=len(exporter.folded))
-
-
-def _check_checkpoint(run: TrainedRun, which: str) -> None:
-    """Names what a run holds that can be exported: one checkpoint, never all."""
-    held = [path.name for path in checkpoint_paths(run.directory.checkpoints)]
-    if held and which not in ("newest", "best", *held):
-        raise BadInputError(
-            f"--checkpoint {which} is not in {run.directory.path}; newest, best, {', '.join(held)} are."
-        )
 
 
 class _Exporter:

@@ -5,9 +5,8 @@ from typing import Any
 
 from drivetrain.run.assemble import Assembly
 from drivetrain.run.compile_choice import CompileChoice, choose_compile
-from drivetrain.run.ending import parse_duration_s
 from drivetrain.run.files import read_json, write_json
-from drivetrain.run.prepare import Request
+from drivetrain.run.prepare import Request, job_of
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest
 
@@ -27,18 +26,17 @@ def choose_and_keep(
 ) -> CompileChoice | None:
     """Chooses for the updates from `first` on, says so, and writes it into the plan; None at a stop."""
     recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
-    max_time_s = None if recipe.max_time is None else parse_duration_s(str(recipe.max_time))
     # All trainings of a job choose alike, whatever time is left for the last of them.
-    is_alone = request.job.trainings == 1
+    job = request.job or job_of(recipe)
     choice = choose_compile(
         recipe,
         assembly.program,
         first=first,
         total=request.plan.epochs.total_updates,
-        trainings=request.job.trainings,
+        trainings=job.trainings,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
         stored=chosen_before(path).get(_KEY),
-        max_time_s=max_time_s if is_alone else request.job.max_time_s,
+        max_time_s=job.max_time_s,
         goes_on=lambda: not stop.made,
     )
     if choice is None:

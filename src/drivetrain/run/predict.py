@@ -28,7 +28,7 @@ from drivetrain.run.inputs import expand_inputs, require_file_channels
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
 from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.build import build_task
 
@@ -47,14 +47,10 @@ def predict_run(
     compiles: CompileMode = "auto",
 ) -> list[dict[str, Any]]:
     """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given."""
-    if checkpoint == "all":
-        raise BadInputError(
-            "--checkpoint all is for evaluate; predict takes one, such as --checkpoint newest."
-        )
     files = expand_inputs(inputs)
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
-    run.load(find_checkpoints(run.directory, checkpoint, warn=reporter.warn)[0])
+    run.load(find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn))
     settings.check(run.recipe, run.spec)
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
     with training_backends(run.device):

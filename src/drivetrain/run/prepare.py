@@ -25,7 +25,7 @@ from drivetrain.run.directory import (
     default_run_path,
     foreign_entries,
 )
-from drivetrain.run.ending import check_goal
+from drivetrain.run.ending import check_goal, parse_duration_s
 from drivetrain.run.files import read_json
 from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.identity import check_same_identity, identity_of
@@ -39,15 +39,21 @@ _MOST_THREADS_PER_CORE = 8
 class Job:
     """Trainings of one length that a process carries out in a row, and the time it has for all of them."""
 
-    trainings: int = 1
-    max_time_s: float | None = None
+    trainings: int
+    max_time_s: float | None
+
+
+def job_of(recipe: Recipe, *, trainings: int = 1) -> Job:
+    """So many trainings of a recipe, for all of which it says how long they may take."""
+    max_time = recipe.max_time
+    return Job(trainings=trainings, max_time_s=None if max_time is None else parse_duration_s(str(max_time)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A recipe with its data, its plan, and the directory it goes to.
 
-    It may be a part of a larger `job`.
+    `job` is what it is a part of, where it is not all there is to do.
     """
 
     resolved: ResolvedRecipe
@@ -55,7 +61,7 @@ class Request:
     plan: TrainingPlan
     directory: RunDirectory
     identity: dict[str, Any]
-    job: Job = Job()
+    job: Job | None = None
 
     @property
     def recipe(self) -> Recipe:

@@ -90,8 +90,23 @@ def measured_cut(directory: RunDirectory, recipe: Recipe) -> tuple[str, ...] | N
     return stored_cut(read_json(directory.plan), stages=stage_count(recipe))
 
 
+def find_checkpoint(
+    directory: RunDirectory, which: str, *, command: str, warn: Callable[[str], None]
+) -> Checkpoint:
+    """The one that --checkpoint names, for a command that takes no more; as `find_checkpoints` else."""
+    if which == "all":
+        raise BadInputError(
+            f"--checkpoint all is for evaluate; {command} takes one, such as --checkpoint newest."
+        )
+    return find_checkpoints(directory, which, warn=warn, choice="newest, best")[0]
+
+
 def find_checkpoints(
-    directory: RunDirectory, which: str, *, warn: Callable[[str], None] = lambda _: None
+    directory: RunDirectory,
+    which: str,
+    *,
+    warn: Callable[[str], None] = lambda _: None,
+    choice: str = "newest, best, all",
 ) -> list[Checkpoint]:
     """The checkpoints that --checkpoint names: newest, best, all, or an update's number.
 
@@ -118,9 +133,7 @@ def find_checkpoints(
     by_name = {path.name: path for path in paths}
     if str(update) not in by_name:
         known = ", ".join(by_name)
-        raise BadInputError(
-            f"--checkpoint {which} is not in {directory.path}; newest, best, all, {known} are."
-        )
+        raise BadInputError(f"--checkpoint {which} is not in {directory.path}; {choice}, {known} are.")
     return [_load(by_name[str(update)])]
 
 

@@ -53,7 +53,7 @@ def train_resolved(
         # Ranks open the data by themselves.
         del request
         return launch_training(resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent)
-    request = replace(request, job=job or Job())
+    request = replace(request, job=job)
     return train_request(request, reporter=reporter, model=model, stop=stop)
 
 

@@ -91,7 +91,7 @@ class TrainedForward:
         # Weights made in inference mode could not be compiled later.
         with torch.inference_mode(mode=False), torch.no_grad():
             self._model = self._folded(images) if self._folds else self._run.model
-            return build_inference(self._model, precision=self._precision, folds=False)
+            return build_inference(self._model, precision=self._precision)
 
     def _folded(self, images: Tensor) -> nn.Module:
         """The model without its batch norms; as it is where that does not compute the same."""
@@ -109,7 +109,7 @@ class TrainedForward:
     def _compile(self) -> None:
         # Layers of a model that nobody here has seen are left as they are.
         self._compiled = build_inference(
-            self._model, precision=self._precision, compiles=True, folds=False, fuses=self._is_ours
+            self._model, precision=self._precision, compiles=True, fuses=self._is_ours
         )
 
     def _run_compiled(self, compiled: Forward, images: Tensor) -> Tensor:
