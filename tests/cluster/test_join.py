@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import Store, TCPStore
 
-from drivetrain.cluster.join import _interface_towards, join, joined, leave, meet
+from drivetrain.cluster.join import _interface_towards, join, join_at, joined, leave, meet
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.rank_failure import is_consequence
 from drivetrain.cluster.rank_place import RankPlace
@@ -77,6 +77,50 @@ def test_ranks_join_and_leave(rank_pool: RankPool) -> None:
         assert values == [10.0, 10.0, 10.0]
         assert items == [{"rank": other} for other in range(4)]
         assert interface in ("lo", "lo0")
+
+
+class _SlowStore(Store):
+    """Another one, each look into which takes a while."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def set(self, key: str, value: str) -> None:
+        self._inner.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        time.sleep(0.2)
+        return self._inner.get(key)
+
+    def wait(self, keys: list[str], *timeout: timedelta) -> None:
+        time.sleep(0.2)
+        self._inner.wait(keys, *timeout)
+
+
+def _join_slowly_and_leave(group: ReplicaGroup, slow: int) -> None:
+    place = _new_place(group)
+    store = meet(place, timeout_s=60)
+    join_at(_SlowStore(store) if place.rank == slow else store, place=place, device="cpu", timeout_s=60)
+    leave()
+
+
+@pytest.mark.parametrize("slow", range(4))
+def test_ranks_may_leave_as_soon_as_they_have_joined(rank_pool: RankPool, slow: int) -> None:
+    assert rank_pool.run(_join_slowly_and_leave, slow) == [None] * 4
+
+
+def _join_after_a_failure(group: ReplicaGroup) -> list[int]:
+    place = _new_place(group)
+    if place.rank == 1:
+        with pytest.raises(RunFailedError, match="waited in vain"):
+            join(replace(PLACE, port=_free_port()), device="cpu", timeout_s=0.3)
+    with joined(place, device="cpu", timeout_s=20) as own:
+        return own.gather(own.rank)
+
+
+def test_a_failed_attempt_does_not_hinder_the_next(rank_pool: RankPool) -> None:
+    assert rank_pool.run(_join_after_a_failure, ranks=2) == [[0, 1], [0, 1]]
 
 
 def _join_served(group: ReplicaGroup, port: int) -> list[int]:

@@ -76,6 +76,12 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
     interface = _LOOPBACK_INTERFACE if place.is_loopback else _interface_towards(place.address)
     if interface is not None:
         os.environ.setdefault(_INTERFACE, interface)
+    group = ReplicaGroup(
+        rank=place.rank,
+        size=place.world_size,
+        local_rank=place.local_rank,
+        local_size=place.local_world_size,
+    )
     try:
         dist.init_process_group(
             _backends(device),
@@ -84,17 +90,17 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
             world_size=place.world_size,
             timeout=timedelta(seconds=timeout_s),
         )
+        # Who left at once would close connections that a slower rank has not taken up yet.
+        group.barrier()
     except RuntimeError as error:
+        leave(failed=True)
+        # A failed attempt would give this rank's next group another name than the others give it.
+        dist.distributed_c10d._world.group_count = 0
         raise RunFailedError(
             f"Rank {place.rank} waited in vain for the other ranks at {place.address}:{place.port}, at most "
             f"{timeout_s:g} seconds: {error}"
         ) from error
-    return ReplicaGroup(
-        rank=place.rank,
-        size=place.world_size,
-        local_rank=place.local_rank,
-        local_size=place.local_world_size,
-    )
+    return group
 
 
 def _interface_towards(address: str) -> str | None:
