@@ -1,6 +1,6 @@
 """`python -m drivetrain`."""
 
-from drivetrain.cli.main import main
+from drivetrain.cli.main import run_process
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_process())

@@ -45,3 +45,21 @@ def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "drivetrain train" in capsys.readouterr().out
     assert main(["runs", "--runs-dir", str(tmp_path / "absent")]) == 2
     assert main(["runs", str(tmp_path / "absent")]) == 2
+
+
+def test_folds_of_a_cross_validation_are_runs(
+    tmp_path: Path, train_small: TrainSmall, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for fold in (10, 2):
+        train_small(tmp_path / "job" / f"fold-{fold}", max_updates=2, seed=fold)
+    (tmp_path / "job" / "fold-3").mkdir()
+    assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
+    assert "no runs" in capsys.readouterr().out
+    (tmp_path / "job" / "crossval.json").write_text("{}")
+    assert main(["runs", "--runs-dir", str(tmp_path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert [Path(row["run"]).name for row in rows] == ["fold-10", "fold-2"]
+    assert main(["runs", str(tmp_path / "job"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(row["run"]).name for row in found["runs"]] == ["fold-2", "fold-10"]
+    assert found["differences"]["seed"] == [2, 10]

@@ -203,7 +203,7 @@ def test_predict_chooses_by_the_runs_task(
     from drivetrain.cli.main import main
 
     monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: make_run())
-    monkeypatch.setattr(predict, "find_checkpoints", lambda *given, **options: [None])
+    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: None)
     monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
     monkeypatch.setattr("drivetrain.cli.predict.open_run", lambda path: None)
     (tmp_path / "in").mkdir()

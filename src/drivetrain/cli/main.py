@@ -1,5 +1,6 @@
 """The front of the command line: finds the command, imports it alone, and turns errors into one sentence."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,14 @@ COMMANDS = {
 }
 
 INTERRUPTED = 130
+
+
+def run_process() -> int:
+    """What the installed command does: one command line, then the end of the process."""
+    status = main()
+    # Python would look through all that torch has made for garbage once more, half a second long.
+    gc.freeze()
+    return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:

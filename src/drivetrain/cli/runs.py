@@ -8,7 +8,7 @@ from typing import Any
 
 from drivetrain.errors import BadInputError
 from drivetrain.run.directory import DEFAULT_PARENT, open_run
-from drivetrain.run.listing import describe_run, find_runs, recipe_differences
+from drivetrain.run.listing import describe_run, find_runs, folds_of, recipe_differences
 
 _WIDTH_OF_A_PIPE = 160
 _COLUMNS = {
@@ -25,19 +25,22 @@ _COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs to compare (default: list all)")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="*", help="runs, or cross-validations, to compare (default: list all)"
+    )
     parser.add_argument("--runs-dir", default=str(DEFAULT_PARENT), metavar="DIR", help="folder of the runs")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def run(args: argparse.Namespace) -> int:
-    chosen = [open_run(path) for path in args.runs] if args.runs else find_runs(Path(args.runs_dir))
+    named = [run for path in args.runs for run in folds_of(Path(path)) or [open_run(path)]]
+    chosen = named or find_runs(Path(args.runs_dir))
     if not chosen and not Path(args.runs_dir).is_dir() and args.runs_dir != str(DEFAULT_PARENT):
         raise BadInputError(
             f"--runs-dir {args.runs_dir} does not exist; the default is --runs-dir {DEFAULT_PARENT}."
         )
     rows = [describe_run(found) for found in chosen]
-    differences = recipe_differences(chosen) if len(args.runs) > 1 else {}
+    differences = recipe_differences(named) if len(named) > 1 else {}
     if args.json:
         sys.stdout.write(json.dumps({"runs": rows, "differences": differences}, indent=2) + "\n")
     elif not rows:

@@ -34,7 +34,8 @@ class Device:
     def description(self) -> str:
         """What a person calls this device."""
         if self.is_cpu:
-            return f"{read_processor().name}, {torch.get_num_threads()} threads"
+            threads = torch.get_num_threads()
+            return f"{read_processor().name}, {threads} thread{'s' if threads > 1 else ''}"
         name = getattr(self._module, "get_device_name", None)
         return str(name(self.torch_device)) if name else str(self.torch_device)
 

@@ -6,17 +6,28 @@ from typing import Any
 
 from drivetrain.errors import DrivetrainError
 from drivetrain.recipe.load import read_recipe_yaml
-from drivetrain.run.directory import RunDirectory
+from drivetrain.run.directory import CROSSVAL_RECORD, RunDirectory
 from drivetrain.run.files import read_json
 from drivetrain.run.metrics import MAIN_METRICS, read_metrics
 
 
 def find_runs(parent: Path) -> list[RunDirectory]:
-    """The runs directly inside a folder, oldest first."""
+    """The runs inside a folder, and the folds of its cross-validations; oldest first."""
     if not parent.is_dir():
         return []
     found = [RunDirectory(path) for path in parent.iterdir() if (path / "recipe.yaml").is_file()]
+    found += [fold for path in parent.iterdir() for fold in folds_of(path)]
     return sorted(found, key=lambda run: run.recipe.stat().st_mtime)
+
+
+def folds_of(path: Path) -> list[RunDirectory]:
+    """The folds of a cross-validation that have begun, in their order; none where `path` is none."""
+    if not (path / CROSSVAL_RECORD).is_file():
+        return []
+    begun = [recipe.parent for recipe in path.glob("fold-*/recipe.yaml")]
+    return [
+        RunDirectory(fold) for fold in sorted(begun, key=lambda fold: int(fold.name.removeprefix("fold-")))
+    ]
 
 
 def describe_run(run: RunDirectory) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, find_objects
 
 from drivetrain.data.masked_images import MaskedImages
 from drivetrain.tasks.region_metrics import find_objects as number_objects
@@ -40,6 +39,8 @@ def _two_distances(
 
     Every object is looked at in its own surroundings only, however large the image.
     """
+    from scipy.ndimage import distance_transform_edt, find_objects
+
     nearest, second = np.full((2, *objects.shape), np.inf)
     for number, box in enumerate(find_objects(objects), start=1):
         around = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in box)

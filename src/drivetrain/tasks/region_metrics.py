@@ -5,10 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt
-from skimage.measure import label
-from skimage.metrics import contingency_table
-from skimage.segmentation import watershed
 
 __all__ = ["RegionScores", "find_objects", "partition_scores", "region_scores"]
 
@@ -31,6 +27,10 @@ def region_scores(
     Predicted objects grow by a watershed until they touch: the width of a predicted border costs nothing.
     Pixels that are background in truth are left out.
     """
+    # Here and below: libraries that take long to import, for a run that only may need them.
+    from scipy.ndimage import distance_transform_edt
+    from skimage.segmentation import watershed
+
     objects = find_objects(predicted, background=background)
     if objects.any():
         objects = watershed(distance_transform_edt(objects == 0), objects)  # type: ignore[no-untyped-call]
@@ -39,6 +39,8 @@ def region_scores(
 
 def find_objects(classes: NDArray[np.uint8], *, background: int = 0) -> NDArray[np.int64]:
     """Every 4-connected part of one class by its number from 1 on; 0 is the background."""
+    from skimage.measure import label
+
     objects: NDArray[Any] = label(classes, background=background, connectivity=1)  # type: ignore[no-untyped-call]
     return objects.astype(np.int64)
 
@@ -49,6 +51,8 @@ def partition_scores(predicted: NDArray[np.int64], truth: NDArray[np.int64]) -> 
     With p the shares of pixels by true and predicted object, t and s those by one of them: V_Rand is
     sum p^2 / (sum s^2 / 2 + sum t^2 / 2), V_Info is I(S; T) / (H(S) / 2 + H(T) / 2).
     """
+    from skimage.metrics import contingency_table
+
     if not truth.any():
         return RegionScores(v_rand=None, v_info=None)
     shares = contingency_table(truth, predicted, ignore_labels=[0], normalize=True)  # type: ignore[no-untyped-call]
