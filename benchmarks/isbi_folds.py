@@ -48,7 +48,7 @@ def run_fold(
         "fold": fold,
         "minutes": round(minutes, 3),
         "first_update_minutes": round(summary["compile_seconds"] / 60, 3),
-        "updates": summary["capture"],
+        "updates": summary.get("capture"),
         "images_per_second": summary["images_per_second"],
         "peak_memory_bytes": summary["peak_memory_bytes"],
         "seconds": summary["seconds"],
