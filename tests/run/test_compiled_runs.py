@@ -96,7 +96,7 @@ def test_a_stopped_run_keeps_its_choice(
     compile_gains.remember_gain(plan["compile"]["marks"], compile_gains.Gain(plain_s=1.0, compiled_s=9.0))
     compiled.clear()
     result = train_small(tmp_path / "run", **OPTIONS)
-    assert result.metrics["compile"] == f"compile on: {plan['compile']['reason']}"
+    assert result.metrics["compile"] == f"compile on, as the run began: {plan['compile']['reason']}"
     assert len(compiled) == 3
     assert measured == ["plain", "compiled"]
     train_small(tmp_path / "off", **{**OPTIONS, "compile": "off"})

@@ -31,18 +31,23 @@ _LEAST_SHARE_WON = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileChoice:
-    """Whether the updates of a run are compiled, and why; `compiling_s` is what that took so far."""
+    """Whether the updates of a run are compiled, and why; `compiling_s` is what that took so far.
+
+    `is_kept` tells that an earlier part of the run has chosen.
+    """
 
     is_on: bool
     reason: str
     asked: str = "auto"
     compiling_s: float = 0.0
     marks: Mapping[str, Any] = field(default_factory=dict)
+    is_kept: bool = False
 
     @property
     def sentence(self) -> str:
         """For the person who started the run."""
-        return f"compile {'on' if self.is_on else 'off'}: {self.reason}"
+        since = ", as the run began" if self.is_kept else ""
+        return f"compile {'on' if self.is_on else 'off'}{since}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
         """For plan.json, where a continued run finds it."""
@@ -186,7 +191,7 @@ def _kept(stored: Mapping[str, Any] | None, marks: Mapping[str, Any]) -> Compile
     """An earlier choice for the same work on the same device."""
     if stored is None or stored.get("asked") != "auto" or stored.get("marks") != dict(marks):
         return None
-    return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks)
+    return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks, is_kept=True)
 
 
 def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, int, int]) -> dict[str, Any]:
