@@ -21,6 +21,7 @@ from isbi_weights import measure_last_weights
 
 import drivetrain
 from drivetrain.bench.machine import describe_machine
+from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import read_metrics
 
@@ -120,6 +121,7 @@ def main() -> None:
         report: dict[str, Any] = {
             "command": _command(args),
             "recipe": args.recipe,
+            "fold_scheme": resolve_recipe(config=args.recipe, overrides=options).recipe.fold_scheme,
             "options": options,
             "machine": describe_machine("auto"),
             "folds": folds,

@@ -1,9 +1,9 @@
 """The last weights of one fold, measured in more ways than a training does.
 
-Averaged and plain weights; on the validation images as they are, and on images that the training's own
-chances have changed: that is how the published 0.8902 of `isbi_unet_medical` was measured, whose
-evaluation ran the training's preparation (NVIDIA DeepLearningExamples, UNet_Medical, utils/data_loader.py as
-of the publication in June 2020; mended upstream later, the figure stayed).
+Averaged and plain weights, flips never averaged; on the validation images as they are, and on images that
+the training's own chances have changed: that is how the published 0.8902 of `isbi_unet_medical` was
+measured, whose evaluation ran the training's preparation (NVIDIA DeepLearningExamples, UNet_Medical,
+utils/data_loader.py as of the publication in June 2020; mended upstream later, the figure stayed).
 """
 
 from collections.abc import Iterator
@@ -55,6 +55,7 @@ def _measure(run: TrainedRun, weights: Checkpoint) -> dict[str, dict[str, float]
         source=splits.validation,
         preprocess=run.preprocess,
         device=run.device,
+        flips=False,
     )
     with training_backends(run.device):
         as_they_are = evaluate(regions=True)
@@ -90,6 +91,8 @@ def _changed_images(run: TrainedRun, source: Source) -> Iterator[MicroBatch]:
         device=run.device.torch_device,
         augmentation=augmentation_of(run.recipe, data, run.preprocess),
     )
-    for draw in range(DRAWS_PER_IMAGE):
-        yield from feed.micro_batches(draw)
-    feed.close()
+    try:
+        for draw in range(DRAWS_PER_IMAGE):
+            yield from feed.micro_batches(draw)
+    finally:
+        feed.close()

@@ -93,8 +93,12 @@ def evaluate(
     data: Any = None,
     device: str = "auto",
     compiles: CompileMode = "auto",
+    overlay: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python."""
+    """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python.
+
+    `overlay` leaves a picture of each image of a segmentation in the run's predictions/evaluation-<split>/.
+    """
     own = None if data is None else _one_source(data)
     with Reporter(quiet=True) as reporter:
         return evaluate_run(
@@ -106,6 +110,7 @@ def evaluate(
             data=own,
             device=device,
             compiles=compiles,
+            overlay=overlay,
         )
 
 

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import drivetrain
+from drivetrain.bench import infer
 from drivetrain.bench.infer import InferSettings, measure_inference
 from drivetrain.bench.repetition import Repetition
+from drivetrain.errors import BadInputError
 from drivetrain.program.forward import Forward
 from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
 from drivetrain.run.reporter import Reporter
@@ -106,3 +109,26 @@ def test_a_run(tmp_path: Path) -> None:
     settings = InferSettings(batch_sizes=(2,), repetition=REPETITION, run=path, folds=False)
     found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
     assert found.workload["image"] == "1x28x28"
+    with pytest.raises(BadInputError, match="--checkpoint all is for evaluate; bench infer takes one"):
+        measure_inference(
+            resolved, replace(settings, checkpoint="all"), reporter=Reporter(quiet=True), command="x"
+        )
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_a_recording_that_is_declined_at_once_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    declined: list[None] = []
+
+    def decline(function: Forward, **_: object) -> Forward:
+        declined.append(None)
+        return function
+
+    monkeypatch.setattr(torch, "compile", decline)
+    monkeypatch.setattr(infer, "declined_recordings", lambda: len(declined))
+    monkeypatch.setattr(infer, "records_compiled", lambda _: True)
+    overrides = {"dataset": "digits", "model": "cifar_resnet8", "device": "cpu", "compile": "on"}
+    settings = InferSettings(batch_sizes=(2,), repetition=REPETITION)
+    found = measure_inference(
+        resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
+    )
+    assert found.entries[0].states == {"compiled": "yes", "captured": "no"}

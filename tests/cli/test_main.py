@@ -177,6 +177,14 @@ def test_torch_is_not_imported(argv: list[str], status: int) -> None:
     assert done.stderr.count("\n") == (0 if status == 0 else 1)
 
 
+def test_a_training_imports_no_library_that_few_trainings_need() -> None:
+    """They take a third of a second, in every rank."""
+    code = "import sys, drivetrain.cli.train, drivetrain.run.ranks, drivetrain.run.train; print(*sys.modules)"
+    loaded = set(_python(code, []).stdout.split())
+    assert "torch" in loaded
+    assert not loaded & {"scipy", "skimage", "sklearn", "matplotlib", "tensorboard"}
+
+
 def test_only_the_chosen_command_is_imported() -> None:
     code = (
         "import sys; from drivetrain.cli.main import main, COMMANDS; main(['recipes', 'list']);"

@@ -29,7 +29,9 @@ def own_place() -> RankPlace:
 def arrive(folder: Path, *, ranks: int) -> RankPlace:
     """Leaves this process's id in the folder and waits until every rank has."""
     place = own_place()
-    (folder / f"pid-{place.rank}").write_text(str(os.getpid()))
+    # Others only count such files before they read them, so one must appear whole.
+    (folder / f".{place.rank}").write_text(str(os.getpid()))
+    (folder / f".{place.rank}").rename(folder / f"pid-{place.rank}")
     wait_until(lambda: len(list(folder.glob("pid-*"))) >= ranks)
     return place
 

@@ -1,11 +1,14 @@
 """Small folders of images with masks for the tests."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
+from drivetrain.data.tiff_pages import write_pages
 
 
 def save(path: Path, pixels: NDArray[Any], *, mode: str | None = None) -> Path:
@@ -48,4 +51,20 @@ def write_pairs(folder: Path, *, count: int = 3, values: tuple[int, ...] = (0, 2
         save(folder / "images" / f"{number}.png", grey(seed=number))
         mask = np.array(values, dtype=np.uint8)[classes(len(values), seed=number)]
         save(folder / "masks" / f"{number}.png", mask)
+    return folder
+
+
+def save_pages(path: Path, pages: Sequence[NDArray[Any]]) -> Path:
+    """Writes a TIFF of several pages."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_pages(path, pages)
+    return path
+
+
+def write_volume(folder: Path, *, sizes: Sequence[tuple[int, int]] = ((12, 10),) * 4) -> Path:
+    """A grey volume and its binary masks in twin folders."""
+    pages = [grey(*size, seed=number) for number, size in enumerate(sizes)]
+    masks = [classes(2, *size, seed=number) * np.uint8(255) for number, size in enumerate(sizes)]
+    save_pages(folder / "images" / "cells.tif", pages)
+    save_pages(folder / "masks" / "cells.tif", masks)
     return folder

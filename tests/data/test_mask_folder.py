@@ -11,7 +11,7 @@ from PIL import Image
 from drivetrain.data import mask_images, mask_scan
 from drivetrain.data.decode import BadSampleError
 from drivetrain.data.mask_folder import open_mask_folder
-from drivetrain.data.masked_images import MaskedImages
+from drivetrain.data.masked_images import MaskedImages, ObjectImages
 from drivetrain.errors import BadInputError
 from tests.data.folders import truncate
 from tests.data.masks import classes, colour, grey, save, save_palette, write_pairs
@@ -86,6 +86,12 @@ def test_a_mask_for_each_object(tmp_path: Path) -> None:
     assert opened.spec.class_names == ("background", "foreground")
     assert np.array_equal(opened.train.whole(0)[1][..., 0], expected)
     assert not opened.train.whole(1)[1].any()
+    assert isinstance(opened.train, ObjectImages)
+    objects = opened.train.objects(0)
+    assert objects is not None
+    assert [one.box for one in objects] == [(slice(1, 3), slice(2, 5)), (slice(6, 9), slice(2, 5))]
+    assert all(one.is_own.all() for one in objects)
+    assert opened.train.objects(1) is None
 
 
 def test_splits_share_channels_and_classes(tmp_path: Path) -> None:
@@ -157,20 +163,70 @@ def test_a_label_outside_the_classes(tmp_path: Path) -> None:
         open_mask_folder(str(tmp_path))
 
 
-def test_of_many_masks_a_selection_tells_the_coding_and_the_rest_is_met_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_masks_all_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mask_scan, "_MOST_DECODED", 2)
-    write_pairs(tmp_path, count=4)
-    mask = classes(2) * 255
-    mask[0, 0] = 9
-    save(tmp_path / "masks" / "3.png", mask)
-    source = open_mask_folder(str(tmp_path)).train
-    with pytest.raises(BadSampleError, match=r"masks/3\.png: it holds the value 9"):
-        source.whole(3)
+    write_pairs(tmp_path, count=4, values=(0, 1))
+    save(tmp_path / "masks" / "3.png", classes(3))
+    with pytest.raises(BadInputError, match=r"masks/3\.png holds the value 2, .*--num-classes 3\."):
+        open_mask_folder(str(tmp_path), num_classes=2)
+    assert open_mask_folder(str(tmp_path)).spec.num_classes == 3
+    truncate(tmp_path / "masks" / "3.png")
+    with pytest.raises(BadInputError, match=r"masks/3\.png.*--on-bad-sample skip"):
+        open_mask_folder(str(tmp_path))
     save(tmp_path / "masks" / "3.png", classes(2, 3, 3))
     with pytest.raises(BadInputError, match="bring the two to one size"):
         open_mask_folder(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("values", "outside", "num_classes", "remedy"),
+    [
+        ((0, 1), 2, None, "2 classes; correct the mask, or use --num-classes 3;"),
+        ((0, 1), 2, 2, "2 classes; correct the mask, or use --num-classes 3;"),
+        ((0, 255), 9, None, "say which value each class has in classes.json;"),
+        ((0, 1), 255, 2, "leave out --num-classes 2;"),
+    ],
+)
+def test_of_very_many_masks_a_selection_tells_the_coding_and_the_rest_is_met_later(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    values: tuple[int, ...],
+    outside: int,
+    num_classes: int | None,
+    remedy: str,
+) -> None:
+    monkeypatch.setattr(mask_scan, "_MOST_DECODED", 2)
+    monkeypatch.setattr(mask_scan, "_MOST_PIXELS_OF_MASKS", 0)
+    write_pairs(tmp_path, count=4, values=values)
+    mask = np.array(values, dtype=np.uint8)[classes(2)]
+    mask[0, 0] = outside
+    save(tmp_path / "masks" / "3.png", mask)
+    source = open_mask_folder(str(tmp_path), num_classes=num_classes).train
+    message = rf"masks/3\.png: it holds the value {outside}, which stands for none of the .*{remedy}"
+    with pytest.raises(BadSampleError, match=message):
+        source.whole(3)
+    source.whole(1)
+    save(tmp_path / "masks" / "3.png", classes(2, 3, 3))
+    with pytest.raises(BadInputError, match="bring the two to one size"):
+        open_mask_folder(str(tmp_path))
+
+
+def test_images_without_a_known_range(tmp_path: Path) -> None:
+    write_pairs(tmp_path, count=2)
+    for number in range(2):
+        (tmp_path / "images" / f"{number}.png").unlink()
+        save(tmp_path / "images" / f"{number}.tif", grey().astype(np.float32))
+    with pytest.raises(BadInputError) as refused:
+        open_mask_folder(str(tmp_path))
+    assert str(refused.value).endswith(
+        "images/0.tif cannot be read: its floating-point pixels have no known range; save images and masks "
+        "as whole PNG or TIFF files of 8 or 16 bits a channel."
+    )
+    save(tmp_path / "images" / "1.tif", grey())
+    with pytest.raises(BadInputError, match="save it with 8 or 16 bits a channel, or leave such samples out"):
+        open_mask_folder(str(tmp_path))
+    save(tmp_path / "images" / "0.tif", grey().astype(np.uint16))
+    assert len(open_mask_folder(str(tmp_path)).train) == 2
 
 
 @pytest.mark.parametrize("part", ["images", "masks"])

@@ -118,6 +118,21 @@ def test_border_weights_are_for_training_alone() -> None:
     assert masks.shape == (2, 20, 24, 2)
     assert masks[..., 1].max() > 0
     assert splits.validation.fetch(np.arange(2))[1].shape == (2, 20, 24, 1)
+    assert splits.warnings == _splits().warnings
+
+
+def test_border_weights_without_a_border_are_said_to_be_idle() -> None:
+    splits = _splits()
+    one_object = np.zeros((4, 20, 24, 1), dtype=np.uint8)
+    one_object[:, 3:15, 4:20] = 1
+    held = replace(_held(), masks=one_object)
+    warnings = as_samples(replace(splits, train=held), recipe=_recipe(border_weight=10.0)).warnings
+    assert warnings == [
+        *splits.warnings,
+        "--border-weight 10 has no effect: in no mask do two objects lie within 18 pixels of each other, and "
+        "objects of one class that touch count as one unless each has a mask of its own.",
+    ]
+    assert as_samples(replace(splits, train=held), recipe=_recipe()).warnings == splits.warnings
 
 
 def _feed(splits: DataSplits, recipe: Recipe, order: SampleOrder, **options: Any) -> Feed:

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from copy import deepcopy
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from drivetrain.models.create import create_model
+from drivetrain.program import dropout
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.dropout import install_counter_dropout
 
@@ -38,9 +40,9 @@ def counter_based(model: nn.Module) -> nn.Module:
     return copy
 
 
-def bottleneck(dropout: nn.Module) -> nn.Module:
+def bottleneck(drop: nn.Module) -> nn.Module:
     """The deepest level of a U-Net of 64 channels: 28 x 28 pixels, and the up-convolution after it."""
-    layers = (nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), dropout, nn.ConvTranspose2d(64, 32, 2, stride=2))
+    layers = (nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), drop, nn.ConvTranspose2d(64, 32, 2, stride=2))
     return nn.Sequential(*layers)
 
 
@@ -88,3 +90,26 @@ def test_nothing_is_saved_where_nothing_is_dropped() -> None:
     plain = create_model("unet_same", width=4, depth=2, dropout=0.5).eval()
     counted = counter_based(plain)
     assert bytes_kept(lambda: plain(images)) == bytes_kept(lambda: counted(images))
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_compiler_keeps_no_mask_either(is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_told:
+        monkeypatch.setattr(dropout, "_drop_compiled", dropout._Drop.apply)
+    inputs, elements = features(), SAMPLES * 64 * 28 * 28
+    kept = [
+        _bytes_kept_compiled(model, inputs)
+        for model in (bottleneck(nn.Identity()), counter_based(bottleneck(nn.Dropout(0.5))))
+    ]
+    more = kept[1] - kept[0]
+    # Left to itself it keeps a byte per element.
+    assert more < 10 * KEY_BYTES if is_told else more >= elements
+
+
+def _bytes_kept_compiled(model: nn.Module, inputs: Tensor) -> int:
+    torch._dynamo.reset()
+    made = torch.compile(model, dynamic=False, fullgraph=True)(inputs).grad_fn
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in made.saved_tensors
+    }
+    return sum(storage.nbytes() for storage in storages.values())

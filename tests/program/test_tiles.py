@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from drivetrain.data.source import DataSpec
 from drivetrain.program.tile_axis import TileAxis
-from drivetrain.program.tiles import FlipAveraged, ResizedForward, TiledForward
+from drivetrain.program.tiles import FlipAveraged, ResizedForward, ScaledForward, TiledForward
 from drivetrain.program.whole_images import whole_image_forward
 from drivetrain.recipe.schema import Recipe
 
@@ -169,6 +169,20 @@ def test_resizing_back_and_forth() -> None:
     assert torch.equal(resized, back)
     same = _images(2, 1, 8, 8)
     assert torch.equal(ResizedForward(forward, size=8, margin=3)(same), same)
+
+
+@pytest.mark.parametrize("size", [(10, 14), (1, 1), (9, 3)])
+def test_scaling_by_factors_back_and_forth(size: tuple[int, int]) -> None:
+    images, shapes = _images(2, 1, *size), []
+
+    def forward(x: Tensor) -> Tensor:
+        shapes.append(tuple(x.shape[2:]))
+        return x
+
+    scaled = ScaledForward(forward, factors=(0.5, 1.5))(images)
+    assert shapes == [(max(1, round(size[0] / 2)), round(size[1] * 1.5))]
+    there = F.interpolate(images, size=shapes[0], mode="bilinear", align_corners=False)
+    assert torch.equal(scaled, F.interpolate(there, size=size, mode="bilinear", align_corners=False))
 
 
 def _spec(*, height: int, width: int, tile: int | None = None) -> DataSpec:

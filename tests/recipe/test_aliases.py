@@ -20,6 +20,7 @@ from drivetrain.recipe.schema import Recipe
         ("lr", "learning_rate"),
         ("epochs", "num_epochs"),
         ("model-dir", "output_dir"),
+        ("kfold", "folds"),
         ("micro-batch-size", "micro_batch_size"),
         ("micro_batch_size", "micro_batch_size"),
     ],

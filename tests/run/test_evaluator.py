@@ -13,6 +13,7 @@ from drivetrain.data.preparation import build_preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import UniformSource, masked_of
+from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import prepare_model
 from drivetrain.program.tiles import FlipAveraged, TiledForward
 from drivetrain.recipe.load import resolve_recipe
@@ -145,6 +146,12 @@ def test_images_of_another_size_than_the_trained_ones_go_by_tiles(tmp_path: Path
     )
     assert (spec.height, spec.tile) == (32, None)
     assert found.confusions[0].sum() == 128 * 128
+
+
+def test_scaled_images_are_measured_whole_and_refuse_an_overlap() -> None:
+    data, model = _opened(_recipe())
+    with pytest.raises(BadInputError, match=r"--tile-overlap has no effect: .*--image-size 32"):
+        _evaluator(_recipe(), data, model, overlap=0.5)
 
 
 def test_the_batch_fits_the_size_of_the_images() -> None:

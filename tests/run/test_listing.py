@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def test_folds_of_a_cross_validation_are_runs(
     for fold in (10, 2):
         train_small(tmp_path / "job" / f"fold-{fold}", max_updates=2, seed=fold)
     (tmp_path / "job" / "fold-3").mkdir()
+    shutil.copytree(tmp_path / "job" / "fold-2", tmp_path / "job" / "fold-2-old")
     assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
     assert "no runs" in capsys.readouterr().out
     (tmp_path / "job" / "crossval.json").write_text("{}")

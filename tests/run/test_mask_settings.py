@@ -46,11 +46,15 @@ def test_an_overlap_out_of_range(overlap: float) -> None:
         MaskSettings(tile_overlap=overlap).check(Recipe(), _spec())
 
 
-def test_scaled_images_have_no_tiles() -> None:
+def test_images_of_many_sizes_that_were_scaled_have_no_tiles() -> None:
     settings = MaskSettings(tile_overlap=0.5)
     with pytest.raises(BadInputError, match=r"--tile-overlap has no effect.*--image-size 8"):
-        settings.check(Recipe(image_size=8), _spec())
+        settings.check(Recipe(dataset="mask-folder", image_size=8), _spec())
     settings.check(Recipe(), _spec(tile=8))
+
+
+def test_images_of_one_size_that_were_scaled_have_tiles() -> None:
+    MaskSettings(tile_overlap=0.5).check(Recipe(dataset="mask-folder", image_size=6), _spec())
 
 
 def test_an_unknown_format_from_python() -> None:

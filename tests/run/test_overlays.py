@@ -119,3 +119,11 @@ def test_a_class_called_by_a_colour_is_painted_in_it() -> None:
         class_colours("abcd")[2],
         (0, 255, 0),
     ]
+
+
+def test_an_image_is_shown_in_the_size_of_its_masks() -> None:
+    """Scaled once, from its own pixels: as if it had come in that size, where it is plain."""
+    wide = np.full((10, 90, 3), 100, np.uint8)
+    given = {"names": ["x"], "class_names": ("a", "b")}
+    scaled = overlay_sheet([wide], [TRUTH], [PREDICTION], **given)  # type: ignore[arg-type]
+    assert np.array_equal(_opened(scaled), _opened(overlay_sheet([GREY], [TRUTH], [PREDICTION], **given)))  # type: ignore[arg-type]

@@ -67,10 +67,23 @@ def test_bad_inputs_are_named(run: Path, tmp_path: Path, train_small: TrainSmall
     (tmp_path / "note.png").write_text("no image")
     (tmp_path / "empty").mkdir()
     for given, words in [
-        ("note.png", "not an image"),
-        ("empty", "no image files"),
+        ("note.png", "not an image .*; put an undamaged PNG, JPEG, TIFF"),
+        ("empty", r"no image files; name image files, or a folder with some in it \(\.png, "),
         ("absent.png", "not exist"),
     ]:
         with pytest.raises(BadInputError, match=f"INPUT .*{given}.*{words}"):
             drivetrain.predict(run, [tmp_path / given], output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_table_that_predict_did_not_write_is_not_overwritten(run: Path, tmp_path: Path) -> None:
+    _save_digits(tmp_path / "images", 2)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "predictions.csv").write_text("mine")
+    with pytest.raises(BadInputError, match=r"own holds predictions\.csv, .*; --output .*own-2 works"):
+        drivetrain.predict(run, [tmp_path / "images"], output=tmp_path / "own")
+    assert (tmp_path / "own" / "predictions.csv").read_text() == "mine"
+    first, again = (
+        drivetrain.predict(run, [tmp_path / "images"], output=tmp_path / "own-2") for _ in range(2)
+    )
+    assert first == again

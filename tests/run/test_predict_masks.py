@@ -23,6 +23,7 @@ from drivetrain.run import predict
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
+from drivetrain.run.prediction_folder import noted_files
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
 
@@ -100,7 +101,10 @@ def test_an_image_of_any_size_gets_a_mask_in_the_training_masks_coding(
     assert np.array_equal(mask, np.where(pixels > 127, 255, 0))
     assert (row["height"], row["width"], row["mask"]) == (*size, "cells-mask.png")
     assert row["shares"]["bright"] == pytest.approx((pixels > 127).mean(), abs=1e-6)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cells-mask.png", "predictions.csv"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("[!.]*")) == [
+        "cells-mask.png",
+        "predictions.csv",
+    ]
 
 
 def test_pages_keep_their_order_and_number(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
@@ -174,7 +178,9 @@ def test_nothing_is_written_where_one_input_is_broken(
 ) -> None:
     Image.fromarray(_noise(20, 20)).save(tmp_path / "good.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "good.png").read_bytes()[:-60])
-    with pytest.raises(BadInputError, match=r"INPUT .*cut\.png is not an image"):
+    with pytest.raises(
+        BadInputError, match=r"INPUT .*cut\.png is not an image .*; put an undamaged PNG, JPEG"
+    ):
         _predict(make_run(), [tmp_path / "good.png", tmp_path / "cut.png"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -187,6 +193,80 @@ def test_the_inputs_own_folder_is_not_written_into(
     with pytest.raises(BadInputError, match=r"--output .* is the folder of INPUT"):
         _predict(make_run(), [tmp_path / "x.png"], tmp_path)
     assert (tmp_path / "x-mask.png").read_bytes() == b"by hand"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[Path]:
+    """A stack of three pages and an image."""
+    (tmp_path / "in").mkdir()
+    tifffile.imwrite(tmp_path / "in" / "stack.tif", _noise(3, 20, 33), photometric="minisblack")
+    Image.fromarray(_noise(20, 20)).save(tmp_path / "in" / "x.png")
+    return [tmp_path / "in" / "stack.tif", tmp_path / "in" / "x.png"]
+
+
+EVERYTHING = MaskSettings(probabilities=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("x-mask.png", PLAIN),
+        ("stack-mask.tif", PLAIN),
+        ("x-mask.tif", MaskSettings(mask_format="tiff")),
+        ("stack-mask-page-2.png", MaskSettings(mask_format="png")),
+        ("x-overlay.png", EVERYTHING),
+        ("stack-overlay-page-3.png", EVERYTHING),
+        ("stack-probabilities.tif", EVERYTHING),
+        ("predictions.csv", PLAIN),
+    ],
+)
+def test_a_file_that_predict_did_not_write_is_not_overwritten(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path], name: str, settings: MaskSettings
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_bytes(b"by hand")
+    with pytest.raises(BadInputError, match=rf"^--output .*out holds {name}, .*; --output .*out-2 works\.$"):
+        _predict(make_run(), inputs, tmp_path / "out", settings)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    assert (tmp_path / "out" / name).read_bytes() == b"by hand"
+
+
+def test_negative_control_a_file_of_another_name_may_lie_there(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path]
+) -> None:
+    (tmp_path / "out").mkdir()
+    for name in ("y-mask.png", "x-overlay.png", "predictions.json"):
+        (tmp_path / "out" / name).write_bytes(b"by hand")
+    _predict(make_run(), inputs, tmp_path / "out")
+    assert (tmp_path / "out" / "y-mask.png").read_bytes() == b"by hand"
+    assert (tmp_path / "out" / "x-mask.png").read_bytes() != b"by hand"
+
+
+@pytest.mark.parametrize("settings", [PLAIN, EVERYTHING, MaskSettings(mask_format="png")])
+def test_all_that_is_written_is_noted_and_may_be_written_again(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path], settings: MaskSettings
+) -> None:
+    rows = _predict(make_run(), inputs, tmp_path / "out", settings)
+    written = {path.name for path in (tmp_path / "out").glob("[!.]*")}
+    assert noted_files(tmp_path / "out") == written
+    assert _predict(make_run(), inputs, tmp_path / "out", settings) == rows
+    _predict(make_run(), inputs[:1], tmp_path / "out", settings)
+    assert noted_files(tmp_path / "out") == written
+
+
+def test_an_interrupted_predict_can_be_repeated(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("drivetrain.run.predict_masks._as_csv", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _predict(make_run(), inputs, tmp_path / "out")
+    assert (tmp_path / "out" / "x-mask.png").is_file()
+    assert not (tmp_path / "out" / "predictions.csv").exists()
+    assert len(_predict(make_run(), inputs, tmp_path / "out")) == 4
 
 
 def test_an_output_that_is_a_file(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
@@ -212,3 +292,40 @@ def test_predict_chooses_by_the_runs_task(
     assert main(["predict", "RUN", str(tmp_path / "in"), *options]) == 0
     assert (tmp_path / "out" / "x-mask.png").is_file()
     assert not (tmp_path / "out" / "x-overlay.png").exists()
+
+
+def test_masks_of_the_training_are_not_overwritten(
+    make_run: Callable[..., TrainedRun],
+    tmp_path: Path,
+    inputs: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from drivetrain.cli.main import main
+
+    run = make_run(dataset="mask-folder", data_dir=str(tmp_path))
+    monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: run)
+    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: None)
+    monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
+    monkeypatch.setattr("drivetrain.cli.predict.open_run", lambda path: None)
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "masks" / "y-mask.png").write_bytes(b"by hand")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["predict", "RUN", *map(str, inputs), "--output", str(tmp_path / "masks")]) == 2
+    assert "the --data-dir that RUN was trained on" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert main(["predict", "RUN", *map(str, inputs), "--output", str(tmp_path / "run" / "predictions")]) == 0
+
+
+def test_masks_below_the_input_are_not_taken_for_images_when_it_is_repeated(
+    make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: make_run())
+    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: None)
+    monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
+    folder = inputs[0].parent
+    with Reporter(quiet=True) as reporter:
+        first, again = (
+            predict.predict_run("RUN", [folder], output=folder / "out", reporter=reporter) for _ in range(2)
+        )
+    assert first == again

@@ -9,7 +9,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from drivetrain.cli.main import main
-from tests.data.masks import classes, grey, save, write_pairs
+from tests.data.masks import classes, grey, save, save_pages, write_pairs
 
 Break = Callable[[Path], None]
 
@@ -54,6 +54,17 @@ def _third_class(folder: Path) -> None:
     save(folder / "masks" / "2.png", classes(2))
 
 
+def _float_images(folder: Path) -> None:
+    for number in range(3):
+        (folder / "images" / f"{number}.png").unlink()
+        save(folder / "images" / f"{number}.tif", grey().astype(np.float32))
+
+
+def _fewer_masks(folder: Path) -> None:
+    save_pages(folder / "images" / "v.tif", [grey()] * 3)
+    save_pages(folder / "masks" / "v.tif", [classes(2) * np.uint8(255)] * 2)
+
+
 @pytest.mark.parametrize(
     ("broken", "options", "words"),
     [
@@ -64,6 +75,8 @@ def _third_class(folder: Path) -> None:
         (_empty, [], ["--data-dir", "holds no images with masks", "images/1.png and"]),
         (_cut("images/1.png"), [], ["images/1.png cannot be read", "--on-bad-sample skip"]),
         (_cut("masks/1.png"), [], ["masks/1.png", "images/1.png", "--on-bad-sample skip"]),
+        (_float_images, [], ["images/0.tif", "have no known range", "8 or 16 bits"]),
+        (_fewer_masks, [], ["masks/v.tif has 2 pages", "images/v.tif has 3 pages", "with as many"]),
     ],
 )
 def test_folders_that_are_not_in_order(

@@ -1,6 +1,7 @@
 """The border weight map, against its formula object by object."""
 
 import pickle
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, label
 
-from drivetrain.data.masked_images import HeldMaskedImages, MaskedImages
-from drivetrain.tasks.border_weights import WithBorderWeights, border_codes
+from drivetrain.data.mask_folder import open_mask_folder
+from drivetrain.data.masked_images import HeldMaskedImages, MaskedImages, ObjectPixels, cut_out
+from drivetrain.tasks.border_weights import WithBorderWeights, border_codes, codes_between
+from tests.data.masks import grey, save
 
 
 def cells(size: int, count: int, *, gap: float = 3.0) -> NDArray[np.uint8]:
@@ -108,3 +111,57 @@ def test_the_background_may_be_any_class() -> None:
     assert border_codes(cells, sigma=3.0).any()
     assert np.array_equal(border_codes(swapped, sigma=3.0, background=1), border_codes(cells, sigma=3.0))
     assert not border_codes(swapped, sigma=3.0).any()
+
+
+def boxes(*places: tuple[slice, slice]) -> list[NDArray[np.uint8]]:
+    """A mask (20, 24) for each box."""
+    masks = [np.zeros((20, 24), np.uint8) for _ in places]
+    for mask, place in zip(masks, places, strict=True):
+        mask[place] = 1
+    return masks
+
+
+TOUCHING = boxes(np.s_[4:12, 3:10], np.s_[4:12, 10:18])
+
+
+def test_objects_that_touch_or_lie_over_each_other_are_two() -> None:
+    for masks in (TOUCHING, boxes(np.s_[2:18, 2:20], np.s_[6:9, 6:10])):
+        objects = [one for mask in masks if (one := cut_out(mask != 0)) is not None]
+        codes = codes_between(objects, shape=(20, 24), sigma=3.0)
+        distances = sum(distance_transform_edt(mask == 0) for mask in masks)
+        assert np.abs(codes - 255 * np.exp(-(distances**2) / 18)).max() <= 0.5 + 1e-9
+        assert codes.max() > 200
+        assert not border_codes(np.maximum(*masks), sigma=3.0).any()
+
+
+def test_an_object_without_pixels_is_none() -> None:
+    assert cut_out(np.zeros((4, 5), dtype=np.bool_)) is None
+    found = cut_out(np.eye(3, dtype=np.bool_))
+    assert isinstance(found, ObjectPixels)
+    assert (found.box, found.is_own.sum()) == ((slice(0, 3), slice(0, 3)), 3)
+
+
+def test_files_of_single_objects_keep_them_apart(tmp_path: Path) -> None:
+    for number, mask in enumerate(TOUCHING):
+        save(tmp_path / f"a_mask_{number}.png", mask * 255)
+    save(tmp_path / "a.png", grey(20, 24))
+    save(tmp_path / "b.png", grey(20, 24))
+    save(tmp_path / "b_mask.png", np.maximum(*TOUCHING) * np.uint8(255))
+    weighted = WithBorderWeights(open_mask_folder(str(tmp_path)).train, 3.0)
+    apart, merged = (weighted.whole(index)[1] for index in range(2))
+    assert np.array_equal(apart[..., 0], merged[..., 0])
+    distances = sum(distance_transform_edt(mask == 0) for mask in TOUCHING)
+    assert np.abs(apart[..., 1] - 255 * np.exp(-(distances**2) / 18)).max() <= 0.5 + 1e-9
+    assert not merged[..., 1].any()
+    assert not weighted.is_idle()
+
+
+def test_idle_where_nothing_lies_between_objects(tmp_path: Path) -> None:
+    for number in range(2):
+        save(tmp_path / "images" / f"{number}.png", grey(20, 24))
+        save(tmp_path / "masks" / f"{number}.png", np.maximum(*TOUCHING) * np.uint8(255))
+    assert WithBorderWeights(open_mask_folder(str(tmp_path)).train, 3.0).is_idle()
+    save(tmp_path / "masks" / "1.png", np.maximum(*boxes(np.s_[:, :9], np.s_[:, 11:])) * np.uint8(255))
+    source = open_mask_folder(str(tmp_path), on_bad_sample="skip").train
+    (tmp_path / "images" / "0.png").write_bytes(b"")
+    assert not WithBorderWeights(source, 3.0).is_idle()

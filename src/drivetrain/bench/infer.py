@@ -60,11 +60,8 @@ def measure_inference(
         ready = make_ready(subject, settings, compiles=compiles)
         flops = _flops(subject)
         measured = _measure(ready, subject, settings, reporter)
-        # On CUDA, what is compiled is also recorded once and replayed, unless it cannot be.
         is_captured = (
-            ready.is_compiled
-            and device.torch_device.type == "cuda"
-            and declined_recordings() == declined_before
+            ready.is_compiled and records_compiled(device) and declined_recordings() == declined_before
         )
         states = {
             "compiled": "yes" if ready.is_compiled else "no",
@@ -166,6 +163,11 @@ def _waited(forward: Forward, images: Tensor, device: Device, repetition: Repeti
         clock.stop()
         seconds.append(clock.total_s)
     return seconds
+
+
+def records_compiled(device: Device) -> bool:
+    """Whether what is compiled is also recorded once and replayed, unless it cannot be."""
+    return device.torch_device.type == "cuda"
 
 
 def _entry(found: _Measured, *, flops: int, peak_tflops: float, states: dict[str, str]) -> Entry:

@@ -25,14 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="segmentation: how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
     )
+    add_switch(
+        parser, "--overlay", "segmentation: a picture of each image, its truth, the prediction and the errors"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
     add_compile(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def run(args: argparse.Namespace) -> int:
-    open_run(args.run)
-    from drivetrain.run.evaluate import evaluate_run
+    directory = open_run(args.run)
+    from drivetrain.run.evaluate import evaluate_run, overlay_folder
     from drivetrain.run.reporter import Reporter
 
     with Reporter(quiet=args.json) as reporter:
@@ -45,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
             device=args.device,
             flips=args.flips,
             tile_overlap=args.tile_overlap,
+            overlay=args.overlay,
             compiles=args.compile,
         )
         if args.json:
@@ -53,6 +57,11 @@ def run(args: argparse.Namespace) -> int:
             reporter.say(_line(row, split=args.split))
         table = f"images-{args.split}.csv" if "dice" in rows[-1] else f"confusion-{args.split}.csv"
         reporter.say(f"in detail: evaluation-{args.split}.json, {table} in {args.run}")
+        if args.overlay:
+            pictures = overlay_folder(directory, split=args.split)
+            reporter.say(
+                f"overlays of {rows[-1]['samples']} images at update {rows[-1]['update']}: {pictures}"
+            )
     return 0
 
 

@@ -1,6 +1,5 @@
 """The front of the command line: finds the command, imports it alone, and turns errors into one sentence."""
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from drivetrain.errors import BadInputError, DrivetrainError
+from drivetrain.quick_end import skip_last_collection
 from drivetrain.suggest import did_you_mean
 
 
@@ -43,8 +43,7 @@ INTERRUPTED = 130
 def run_process() -> int:
     """What the installed command does: one command line, then the end of the process."""
     status = main()
-    # Python would look through all that torch has made for garbage once more, half a second long.
-    gc.freeze()
+    skip_last_collection()
     return status
 
 

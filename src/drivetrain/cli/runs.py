@@ -1,4 +1,4 @@
-"""`drivetrain runs`: the runs there are; with two or more named, how they compare."""
+"""`drivetrain runs`: the runs there are; with several named, or a cross-validation, how they compare."""
 
 import argparse
 import json

@@ -97,8 +97,8 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
         # A failed attempt would give this rank's next group another name than the others give it.
         dist.distributed_c10d._world.group_count = 0
         raise RunFailedError(
-            f"Rank {place.rank} waited in vain for the other ranks at {place.address}:{place.port}, at most "
-            f"{timeout_s:g} seconds: {error}"
+            f"Rank {place.rank} waited in vain for the other ranks at {place.address}:{place.port}, which "
+            f"must come within {timeout_s:g} seconds: {error}"
         ) from error
     return group
 

@@ -1,7 +1,6 @@
 """What a rank process does around the function it was started for."""
 
 import faulthandler
-import gc
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from drivetrain.cluster.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.cluster.rank_failure import RankFailure, is_consequence
 from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.errors import DrivetrainError
+from drivetrain.quick_end import skip_last_collection
 
 __all__ = [
     "CLEAN_STATUSES",
@@ -83,8 +83,7 @@ def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[An
     if failure is not None:
         with suppress(OSError):
             start.channel.send(failure)
-    # Python would look through all that torch has made for garbage once more, half a second long.
-    gc.freeze()
+    skip_last_collection()
     raise SystemExit(status)
 
 

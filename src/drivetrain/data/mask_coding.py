@@ -22,7 +22,11 @@ _MOST_CLASSES = 256
 
 
 class OutsideClassesError(ValueError):
-    """A mask holds a value that stands for no class."""
+    """A mask holds a value, `code`, that stands for no class."""
+
+    def __init__(self, sentence: str, *, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,9 @@ class MaskCoding:
         is_outside = codes[classes] != values
         if is_outside.any():
             outside = int(values[is_outside][0])
-            raise OutsideClassesError(f"{self.shown(outside)}, which stands for none of the classes")
+            raise OutsideClassesError(
+                f"{self.shown(outside)}, which stands for none of the classes", code=outside
+            )
         return classes.astype(np.uint8)
 
     def outside(self, found: FoundValues) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from drivetrain.data.folder_files import first_names
 from drivetrain.data.image_listing import ImageFiles, list_images
 from drivetrain.data.mask_names import find_owner, owners_by_name
+from drivetrain.data.mask_pages import named_page
 from drivetrain.errors import BadInputError
 
 __all__ = ["FoundFiles", "MaskedFile", "find_masked_files"]
@@ -18,11 +19,24 @@ _SPLITS = {"train": ("train",), "validation": ("val", "validation"), "test": ("t
 
 @dataclass(frozen=True, slots=True)
 class MaskedFile:
-    """An image file and its masks: one of all classes, or one for each object."""
+    """An image file and its masks: one of all classes, or one for each object.
+
+    Where files have several pages, each is an image: `page`, from 0, of the file and of all its masks.
+    """
 
     image: str
     masks: tuple[str, ...]
     is_by_object: bool
+    page: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What a message calls the image."""
+        return named_page(self.image, self.page)
+
+    def mask_name(self, mask: str) -> str:
+        """What a message calls one of the masks."""
+        return named_page(mask, self.page)
 
 
 @dataclass(slots=True)

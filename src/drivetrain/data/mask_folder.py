@@ -1,16 +1,17 @@
 """`--dataset mask-folder`: image files with masks that say the class of each pixel."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from drivetrain.data.class_file import read_class_file
+from drivetrain.data.class_file import NamedClasses, read_class_file
 from drivetrain.data.data_dir import existing_folder
 from drivetrain.data.mask_advice import advise
 from drivetrain.data.mask_coding import MaskCoding, find_coding, object_coding
 from drivetrain.data.mask_files import FoundFiles, find_masked_files
 from drivetrain.data.mask_images import MaskFolderImages
+from drivetrain.data.mask_outside import ClassesAsked, describe_outside
 from drivetrain.data.mask_pixels import FoundValues
-from drivetrain.data.mask_scan import Look, look_at_all
+from drivetrain.data.mask_scan import Look, Sample, look_at_all
 from drivetrain.data.masked_splits import MaskedSplits
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
@@ -34,38 +35,58 @@ def open_mask_folder(
         )
     folder = existing_folder(data_dir, dataset="mask-folder", holding="images and masks")
     found = find_masked_files(folder)
-    looks = {split: look_at_all(files) for split, files in found.splits.items()}
-    seen = [look for part in looks.values() for look in part]
+    samples = {split: look_at_all(files) for split, files in found.splits.items()}
+    seen = [look for part in samples.values() for _, look in part]
     if on_bad_sample == "error":
         _refuse_unreadable(seen)
-    coding = _find_coding(found, seen, folder=folder, num_classes=num_classes)
+    named = read_class_file(folder)
+    asked = ClassesAsked(num_classes=num_classes, is_named=named is not None)
+    coding = _find_coding(found, seen, folder=folder, named=named, num_classes=num_classes)
     if on_bad_sample == "error":
-        _refuse_outside(seen, coding, num_classes=num_classes)
+        _refuse_outside(seen, coding, asked=asked)
     depth = channels or (3 if any(look.has_colour for look in seen) else 1)
     sources = {
-        split: MaskFolderImages(files, sizes=_sizes(looks[split], seen), coding=coding, channels=depth)
-        for split, files in found.splits.items()
-        if files
+        split: MaskFolderImages(
+            [file for file, _ in part], sizes=_sizes(part, seen), coding=coding, channels=depth, asked=asked
+        )
+        for split, part in samples.items()
+        if part
     }
     return MaskedSplits(
         train=sources["train"],
         validation=sources.get("validation"),
         test=sources.get("test"),
-        spec=_spec(coding, sizes=_sizes(seen, seen), channels=depth),
+        spec=_spec(coding, sources.values(), channels=depth),
         warnings=[*found.warnings, *advise(seen, coding, num_classes=num_classes)],
     )
 
 
 def _refuse_unreadable(seen: Sequence[Look]) -> None:
-    for look in seen:
-        if look.error is not None:
-            raise BadInputError(str(look.error))
+    bad = [(look.error, look.lacks_range) for look in seen if look.error is not None]
+    if not bad:
+        return
+    error, lacks_range = bad[0]
+    if len(bad) == len(seen):  # To leave out all samples is no way out.
+        raise BadInputError(
+            f"{error.name} cannot be read: {error.reason}; save images and masks as whole PNG or TIFF files "
+            "of 8 or 16 bits a channel."
+        )
+    if lacks_range:
+        raise BadInputError(
+            f"{error.name} cannot be read: {error.reason}; save it with 8 or 16 bits a channel, or leave "
+            "such samples out by --on-bad-sample skip."
+        )
+    raise BadInputError(str(error))
 
 
 def _find_coding(
-    found: FoundFiles, seen: Sequence[Look], *, folder: Path, num_classes: int | None
+    found: FoundFiles,
+    seen: Sequence[Look],
+    *,
+    folder: Path,
+    named: NamedClasses | None,
+    num_classes: int | None,
 ) -> MaskCoding:
-    named = read_class_file(folder)
     masks = {path: values for look in seen for path, values in look.masks.items()}
     _refuse_grey_jpeg(masks)
     if any(file.is_by_object for files in found.splits.values() for file in files):
@@ -88,34 +109,25 @@ def _refuse_grey_jpeg(masks: Mapping[str, FoundValues]) -> None:
         )
 
 
-def _refuse_outside(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None) -> None:
+def _refuse_outside(seen: Sequence[Look], coding: MaskCoding, *, asked: ClassesAsked) -> None:
     if coding.by_object:
         return
     for look in seen:
-        for path, values in look.masks.items():
+        for name, values in look.masks.items():
             outside = coding.outside(values)
             if outside is not None:
-                raise BadInputError(
-                    f"The mask {path} holds {coding.shown(outside)}, which stands for none of the "
-                    f"{len(coding.class_names)} classes; {_remedy(outside, num_classes=num_classes)}."
-                )
+                said = describe_outside(outside, coding=coding, asked=asked)
+                raise BadInputError(f"The mask {name} {said}.")
 
 
-def _remedy(outside: int, *, num_classes: int | None) -> str:
-    if num_classes is None:
-        return "correct the mask, or add the class to the file that names the classes"
-    if num_classes <= outside < _WHITE:
-        return f"correct the mask, or use --num-classes {outside + 1}"
-    return f"correct the mask, or leave out --num-classes {num_classes}"
-
-
-def _sizes(looks: Sequence[Look], seen: Sequence[Look]) -> list[tuple[int, int]]:
+def _sizes(samples: Sequence[Sample], seen: Sequence[Look]) -> list[tuple[int, int]]:
     """Every image's size; one without a readable header takes a size that others have."""
     another = next((look.size for look in seen if look.size is not None), (1, 1))
-    return [look.size or another for look in looks]
+    return [look.size or another for _, look in samples]
 
 
-def _spec(coding: MaskCoding, *, sizes: Sequence[tuple[int, int]], channels: int) -> DataSpec:
+def _spec(coding: MaskCoding, sources: Iterable[MaskFolderImages], *, channels: int) -> DataSpec:
+    sizes = [source.size(index) for source in sources for index in range(len(source))]
     return DataSpec(
         channels=channels,
         height=max(height for height, _ in sizes),

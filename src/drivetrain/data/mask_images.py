@@ -1,16 +1,17 @@
-"""Image files with masks as masked images: decoded when they are asked for."""
+"""Pages of image files with masks as masked images: decoded when they are asked for."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.decode import image_of, naming_bad_sample
+from drivetrain.data.decode import naming_bad_sample
 from drivetrain.data.mask_coding import MaskCoding, OutsideClassesError
 from drivetrain.data.mask_files import MaskedFile
-from drivetrain.data.mask_scan import decode_whole, naming_mask
+from drivetrain.data.mask_outside import ClassesAsked, describe_outside
+from drivetrain.data.mask_pages import OpenVolumes, decode_whole, naming_mask
+from drivetrain.data.masked_images import ObjectPixels, cut_out
 
 __all__ = ["MaskFolderImages"]
 
@@ -20,7 +21,7 @@ _HELD_BYTES = 256 * 2**20
 
 
 class MaskFolderImages:
-    """Image files and their masks, decoded when they are asked for; a process keeps as many as fit.
+    """Pages of image files and their masks, decoded when asked for; a process keeps as many as fit.
 
     What `whole` gives may be kept for the next who asks, so nobody writes into it.
     """
@@ -32,11 +33,14 @@ class MaskFolderImages:
         sizes: Sequence[tuple[int, int]],
         coding: MaskCoding,
         channels: int,
+        asked: ClassesAsked,
     ) -> None:
         self.files = tuple(files)
         self.coding = coding
         self.channels = channels
+        self._asked = asked
         self._sizes = tuple(sizes)
+        self._volumes = OpenVolumes()
         self._held: dict[int, Pair] = {}
         self._held_bytes = 0
 
@@ -47,8 +51,8 @@ class MaskFolderImages:
         return {**self.__dict__, "_held": {}, "_held_bytes": 0}
 
     def name(self, index: int) -> str:
-        """The image's path."""
-        return self.files[index].image
+        """The image's path, and the page where its file has several."""
+        return self.files[index].name
 
     def size(self, index: int) -> tuple[int, int]:
         """Height and width from the file's header; of a file without a readable one those of another."""
@@ -66,21 +70,26 @@ class MaskFolderImages:
             self._held_bytes += size
         return pair
 
+    def objects(self, index: int) -> list[ObjectPixels] | None:
+        """The objects of an image that has several masks, one for each object."""
+        file = self.files[index]
+        if not file.is_by_object or len(file.masks) < 2:
+            return None
+        found = [cut_out(self._classes_of(file, mask) != 0) for mask in file.masks]
+        return [one for one in found if one is not None]
+
     def _decoded(self, file: MaskedFile) -> Pair:
-        with naming_bad_sample(file.image):
-            image = decode_whole(image_of(Path(file.image).read_bytes()), channels=self.channels)
+        with naming_bad_sample(file.name):
+            image = decode_whole(self._volumes.image(file.image, file.page), channels=self.channels)
         classes = np.zeros(image.shape[:2], dtype=np.uint8)
         for mask in file.masks:
-            with naming_mask(file.image, mask):
-                np.maximum(classes, self._classes_of(mask), out=classes)
+            np.maximum(classes, self._classes_of(file, mask), out=classes)
         return image, classes[..., np.newaxis]
 
-    def _classes_of(self, mask: str) -> NDArray[np.uint8]:
-        try:
-            return self.coding.classes_in(image_of(Path(mask).read_bytes()))
-        except OutsideClassesError as error:
-            count = len(self.coding.class_names)
-            raise OutsideClassesError(
-                f"it holds {error} (--num-classes is {count}); correct the mask, or give its class a value "
-                "by classes.json"
-            ) from None
+    def _classes_of(self, file: MaskedFile, mask: str) -> NDArray[np.uint8]:
+        with naming_mask(file.name, file.mask_name(mask)):
+            try:
+                return self.coding.classes_in(self._volumes.image(mask, file.page))
+            except OutsideClassesError as error:
+                said = describe_outside(error.code, coding=self.coding, asked=self._asked)
+                raise ValueError(f"it {said}") from None

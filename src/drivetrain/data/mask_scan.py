@@ -1,123 +1,185 @@
 """Looks at image and mask files before training: sizes of all, pixels of as many as is worth the wait."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from warnings import catch_warnings
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from drivetrain.data.decode import (
-    BadSampleError,
-    decode_image,
-    displayed_size,
-    image_of,
-    naming_bad_sample,
-    open_image,
-)
+from drivetrain.data.decode import BadSampleError, displayed_size, naming_bad_sample
 from drivetrain.data.mask_files import MaskedFile
+from drivetrain.data.mask_pages import OpenVolumes, count_pages, decode_whole, naming_mask, opened
 from drivetrain.data.mask_pixels import FoundValues, find_values
 from drivetrain.errors import BadInputError
 
-__all__ = ["Look", "decode_whole", "look_at_all", "naming_mask"]
+__all__ = ["Look", "Sample", "look_at_all"]
 
 _MOST_DECODED = 2000
+# About 20 seconds on two cores; a small mask takes as long as one of so many pixels.
+_MOST_PIXELS_OF_MASKS = 1_600_000_000
+_FEWEST_PIXELS = 16_384
 _GREY_MODES = ("1", "L", "LA", "La", "I", "F")
+_WHOLE_RANGE_FORMATS = ("PNG", "PPM")
+
+Size = tuple[int, int]
 
 
 @dataclass(slots=True)
 class Look:
     """What was seen of one image and its masks; `error` where something of it cannot be read."""
 
-    size: tuple[int, int] | None = None
+    size: Size | None = None
     has_colour: bool = False
+    lacks_range: bool = False
     brightest: int = 0
     masks: dict[str, FoundValues] = field(default_factory=dict)
     error: BadSampleError | None = None
 
 
-def look_at_all(files: Sequence[MaskedFile]) -> list[Look]:
-    """All files by their headers, and the pixels of all or of an even selection of many."""
+Sample = tuple[MaskedFile, Look]
+
+
+def look_at_all(files: Sequence[MaskedFile]) -> list[Sample]:
+    """Every page of every file with what was seen of it.
+
+    All are looked at by their headers, the pixels of all images or of an even selection of many, and the
+    pixels of all masks of classes unless that takes too long.
+    """
     every = -(-len(files) // _MOST_DECODED)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(
-            threads.map(lambda place: _look(files[place], deep=place % every == 0), range(len(files)))
-        )
+    most_pages = max(1, _MOST_DECODED // max(1, len(files)))
+
+    def look(place: int) -> list[Sample]:
+        return _look(files[place], most_pages=0 if place % every else most_pages)
+
+    # Pillow warns of what it then refuses; the answer is to be one sentence.
+    with catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as threads:
+        samples = [sample for pages in threads.map(look, range(len(files))) for sample in pages]
+        rest = [sample for sample in samples if _is_left(*sample)]
+        if sum(_cost(look) for _, look in rest) <= _MOST_PIXELS_OF_MASKS:
+            _look_at_masks_of(rest, threads)
+    return samples
 
 
-def decode_whole(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
-    """A whole image as 8-bit pixels (height, width, channels) in its own size."""
-    size = displayed_size(image)
-    return decode_image(image, channels=channels, size=size, choose_box=lambda w, h: (0, 0, w, h))
+def _look(file: MaskedFile, *, most_pages: int) -> list[Sample]:
+    """The pages of one file, the pixels of at most so many of them."""
+    samples: list[Sample] = []
+    try:
+        with naming_bad_sample(file.image), opened(file.image, whole=most_pages > 0) as image:
+            count = count_pages(image)
+            deep = _spread(count, most=most_pages)
+            for page in range(count):
+                sample = file if count == 1 else replace(file, page=page)
+                samples.append((sample, Look()))
+                with _kept_in(samples[-1:]), naming_bad_sample(sample.name):
+                    _look_at_image(image, page, samples[-1][1], deep=page in deep)
+    except BadSampleError as error:
+        return [(file, Look(error=error))]
+    for mask in file.masks:
+        _require_alike(mask, _look_at_mask(mask, samples, deep=deep), samples)
+    return samples
+
+
+def _spread(count: int, *, most: int) -> range:
+    return range(0, count, -(-count // most)) if most else range(0)
 
 
 @contextmanager
-def naming_mask(image: str, mask: str) -> Iterator[None]:
-    """Turns whatever goes wrong with a mask into an error that names it and its image."""
+def _kept_in(samples: Iterable[Sample]) -> Iterator[None]:
+    """An error inside becomes that of all samples that have none yet."""
     try:
-        with naming_bad_sample(mask):
-            yield
+        yield
     except BadSampleError as error:
-        raise BadSampleError(image, f"its mask {mask}: {error.reason}") from error
+        for sample, look in samples:
+            look.error = look.error or BadSampleError(sample.name, error.reason)
 
 
-def _look(file: MaskedFile, *, deep: bool) -> Look:
-    look = Look()
-    try:
-        with naming_bad_sample(file.image):
-            _look_at_image(file, look, deep=deep)
+def _look_at_image(image: Image.Image, page: int, look: Look, *, deep: bool) -> None:
+    image.seek(page)
+    look.size, look.has_colour = _size_of(image), _has_colour(image)
+    look.lacks_range = image.mode == "F" or (image.mode == "I" and image.format not in _WHOLE_RANGE_FORMATS)
+    if deep or look.lacks_range:
+        look.brightest = int(decode_whole(image, channels=1).max(initial=0))
+
+
+def _look_at_mask(mask: str, samples: Sequence[Sample], *, deep: range) -> list[Size | None]:
+    """The sizes of a mask's pages as far as they can be read, for the samples of its image."""
+    sizes: list[Size | None] = []
+    with (
+        _kept_in(samples),
+        naming_mask(samples[0][0].image, mask),
+        opened(mask, whole=len(deep) > 0) as image,
+    ):
+        count = count_pages(image)
+        if count != len(samples):
+            return [None] * count
+        for page, sample in enumerate(samples):
+            sizes.append(_look_at_mask_page(image, mask, page, sample, deep=page in deep))
+    return sizes
+
+
+def _look_at_mask_page(
+    image: Image.Image, mask: str, page: int, sample: Sample, *, deep: bool
+) -> Size | None:
+    file, look = sample
+    size: Size | None = None
+    if look.error is None:
+        with _kept_in([sample]), naming_mask(file.name, file.mask_name(mask)):
+            image.seek(page)
+            size = _size_of(image)
+            if deep:
+                look.masks[file.mask_name(mask)] = find_values(image)
+    return size
+
+
+def _is_left(sample: MaskedFile, look: Look) -> bool:
+    """Whether the values of an image's masks matter and are not known yet; of objects all but 0 is one."""
+    return not sample.is_by_object and look.error is None and not look.masks
+
+
+def _cost(look: Look) -> int:
+    height, width = look.size or (1, 1)
+    return max(_FEWEST_PIXELS, height * width)
+
+
+def _look_at_masks_of(samples: Sequence[Sample], threads: ThreadPoolExecutor) -> None:
+    volumes = OpenVolumes()
+
+    def look(sample: Sample) -> None:
+        file, seen = sample
         for mask in file.masks:
-            with naming_mask(file.image, mask):
-                size = _look_at_mask(mask, look, deep=deep)
-            _require_size(file.image, mask, image_size=look.size, mask_size=size)
-    except BadSampleError as error:
-        look.error = error
-    return look
+            with _kept_in([sample]), naming_mask(file.name, file.mask_name(mask)):
+                seen.masks[file.mask_name(mask)] = find_values(volumes.image(mask, file.page))
+
+    list(threads.map(look, samples))
 
 
-def _look_at_image(file: MaskedFile, look: Look, *, deep: bool) -> None:
-    def header(image: Image.Image) -> None:
-        width, height = displayed_size(image)
-        look.size, look.has_colour = (height, width), _has_colour(image)
-        if deep:
-            look.brightest = int(decode_whole(image, channels=1).max(initial=0))
-
-    _with_image(file.image, header, deep=deep)
-
-
-def _look_at_mask(mask: str, look: Look, *, deep: bool) -> tuple[int, int]:
-    sizes: list[tuple[int, int]] = []
-
-    def header(image: Image.Image) -> None:
-        width, height = displayed_size(image)
-        sizes.append((height, width))
-        if deep:
-            look.masks[mask] = find_values(image)
-
-    _with_image(mask, header, deep=deep)
-    return sizes[0]
-
-
-def _with_image(path: str, use: Callable[[Image.Image], None], *, deep: bool) -> None:
-    if deep:
-        use(image_of(Path(path).read_bytes()))
-        return
-    with open(path, "rb") as file:
-        use(open_image(file))
-
-
-def _require_size(
-    image: str, mask: str, *, image_size: tuple[int, int] | None, mask_size: tuple[int, int]
-) -> None:
-    if image_size is not None and image_size != mask_size:
+def _require_alike(mask: str, sizes: Sequence[Size | None], samples: Sequence[Sample]) -> None:
+    """Refuses a mask that has not as many pages as its image, or another size than it."""
+    if sizes and len(sizes) != len(samples):
         raise BadInputError(
-            f"The mask {mask} is {mask_size[0]}x{mask_size[1]}, but its image {image} is {image_size[0]}x"
-            f"{image_size[1]} (height x width); bring the two to one size."
+            f"The mask {mask} has {_pages(len(sizes))}, but its image {samples[0][0].image} has "
+            f"{_pages(len(samples))}; each page of an image needs a page of its mask, so write both with as "
+            "many."
         )
+    for size, (file, look) in zip(sizes, samples, strict=False):
+        if size is not None and look.size is not None and size != look.size:
+            raise BadInputError(
+                f"The mask {file.mask_name(mask)} is {size[0]}x{size[1]}, but its image {file.name} is "
+                f"{look.size[0]}x{look.size[1]} (height x width); bring the two to one size."
+            )
+
+
+def _pages(count: int) -> str:
+    return "1 page" if count == 1 else f"{count} pages"
+
+
+def _size_of(image: Image.Image) -> Size:
+    width, height = displayed_size(image)
+    return height, width
 
 
 def _has_colour(image: Image.Image) -> bool:

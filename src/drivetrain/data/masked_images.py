@@ -36,6 +36,23 @@ class MaskedImages(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectPixels:
+    """One object of an image: the box it lies in, and which of the box's pixels are its own."""
+
+    box: tuple[slice, slice]
+    is_own: NDArray[np.bool_]
+
+
+@runtime_checkable
+class ObjectImages(Protocol):
+    """Masked images that know objects apart though they touch or lie over each other."""
+
+    def objects(self, index: int) -> list[ObjectPixels] | None:
+        """The objects of an image; None where nothing but the class of each pixel is known."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class HeldMaskedImages:
     """Masked images of one size that lie in memory: (samples, height, width, channels) each.
@@ -62,6 +79,15 @@ class HeldMaskedImages:
     def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """The image and its mask."""
         return self.images[index], self.masks[index]
+
+
+def cut_out(is_object: NDArray[np.bool_]) -> ObjectPixels | None:
+    """The object of a mask (height, width); None where it has no pixel."""
+    rows, columns = (np.flatnonzero(is_object.any(axis=axis)).tolist() for axis in (1, 0))
+    if not rows:
+        return None
+    box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    return ObjectPixels(box, is_object[box].copy())
 
 
 def background_class(class_names: Sequence[str]) -> int:

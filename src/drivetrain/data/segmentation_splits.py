@@ -35,23 +35,34 @@ def as_samples(splits: MaskedSplits, *, recipe: Recipe) -> DataSplits:
             return UniformSource(ResizedMasked(masked, recipe.image_size, spec.num_classes))
         return UniformSource(masked)
 
-    train = source(_with_border_weights(splits.train, recipe=recipe, spec=spec))
+    weighted, idle_warnings = _with_border_weights(splits.train, recipe=recipe, spec=spec)
+    train = source(weighted)
     assert train is not None
     return DataSplits(
         train=train,
         validation=source(splits.validation),
         test=source(splits.test),
         spec=spec,
-        warnings=[*splits.warnings, *warnings],
+        warnings=[*splits.warnings, *warnings, *idle_warnings],
     )
 
 
-def _with_border_weights(masked: MaskedImages, *, recipe: Recipe, spec: DataSpec) -> MaskedImages:
+def _with_border_weights(
+    masked: MaskedImages, *, recipe: Recipe, spec: DataSpec
+) -> tuple[MaskedImages, list[str]]:
+    """The images with border weights where a recipe asks for them, and what to say where there are none."""
     if not recipe.border_weight:
-        return masked
-    from drivetrain.tasks.border_weights import WithBorderWeights  # scipy, which few recipes need
+        return masked, []
+    from drivetrain.tasks.border_weights import WithBorderWeights, reach_of  # scipy, which few recipes need
 
-    return WithBorderWeights(masked, recipe.border_sigma, background_class(spec.class_names))
+    weighted = WithBorderWeights(masked, recipe.border_sigma, background_class(spec.class_names))
+    if not weighted.is_idle():
+        return weighted, []
+    return weighted, [
+        f"--border-weight {recipe.border_weight:g} has no effect: in no mask do two objects lie within "
+        f"{reach_of(recipe.border_sigma)} pixels of each other, and objects of one class that touch count as "
+        "one unless each has a mask of its own."
+    ]
 
 
 def _choose_tile(

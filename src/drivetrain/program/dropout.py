@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from drivetrain.program.context import UpdateContext
 from drivetrain.program.element_hash import GOLDEN_SIGNED, NUM_LEVELS, draw_levels, mix_words, signed
@@ -43,6 +44,8 @@ class CounterDropout(nn.Module):
         sample_keys = mix_words(
             mix_words(self.context.update * GOLDEN_SIGNED + key) + self.context.slots * GOLDEN_SIGNED
         )
+        if torch.compiler.is_compiling():
+            return _drop_compiled(inputs, sample_keys, self.threshold, self.whole_channels)
         dropped: Tensor = _Drop.apply(inputs, sample_keys, self.threshold, self.whole_channels)  # type: ignore[no-untyped-call]
         return dropped
 
@@ -62,18 +65,30 @@ class _Drop(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(sample_keys)
         ctx.threshold, ctx.whole_channels = threshold, whole_channels
-        return inputs * _scaled_mask(inputs, sample_keys, threshold, whole_channels)
+        return _masked(inputs, sample_keys, threshold, whole_channels)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (sample_keys,) = ctx.saved_tensors
         (gradient,) = gradients
         return (
-            gradient * _scaled_mask(gradient, sample_keys, ctx.threshold, ctx.whole_channels),
+            _masked(gradient, sample_keys, ctx.threshold, ctx.whole_channels),
             None,
             None,
             None,
         )
+
+
+def _drop_compiled(inputs: Tensor, sample_keys: Tensor, threshold: int, whole_channels: bool) -> Tensor:
+    """The compiler sees that both passes compute one mask, and would keep it unless it is told not to."""
+    dropped: Tensor = checkpoint(
+        _masked, inputs, sample_keys, threshold, whole_channels, use_reentrant=False, preserve_rng_state=False
+    )
+    return dropped
+
+
+def _masked(inputs: Tensor, sample_keys: Tensor, threshold: int, whole_channels: bool) -> Tensor:
+    return inputs * _scaled_mask(inputs, sample_keys, threshold, whole_channels)
 
 
 def _scaled_mask(like: Tensor, sample_keys: Tensor, threshold: int, whole_channels: bool) -> Tensor:

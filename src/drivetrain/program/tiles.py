@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from drivetrain.program.forward import Forward
 from drivetrain.program.tile_axis import TileAxis
 
-__all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "TiledForward"]
+__all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "ScaledForward", "TiledForward"]
 
 DEFAULT_OVERLAP = 0.25
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))
@@ -107,6 +107,22 @@ class ResizedForward:
         scaled = F.pad(_resized(images, (self.size, self.size)), (self.margin,) * 4)
         logits = self.forward(scaled.contiguous(memory_format=torch.channels_last)).float()
         return _resized(logits, (images.shape[2], images.shape[3]))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledForward:
+    """Images scaled by `factors` (down, across) for a `forward` of any size; their logits are scaled back."""
+
+    forward: Forward
+    _: KW_ONLY
+    factors: tuple[float, float]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The logits of images of any one size, in that size."""
+        height, width = images.shape[2:]
+        down, across = self.factors
+        scaled = _resized(images, (max(1, round(height * down)), max(1, round(width * across))))
+        return _resized(self.forward(scaled), (height, width))
 
 
 def _resized(images: Tensor, size: tuple[int, int]) -> Tensor:

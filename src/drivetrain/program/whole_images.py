@@ -1,6 +1,9 @@
 """How a trained model goes over whole images: the geometry it was trained with decides."""
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -8,15 +11,39 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.data.dense_normalise import normalise_dense
+from drivetrain.data.info import dataset_info, dataset_names
 from drivetrain.data.preprocess import channels_last_view
 from drivetrain.data.source import DataSpec
 from drivetrain.program.forward import Forward
-from drivetrain.program.tiles import DEFAULT_OVERLAP, FlipAveraged, ResizedForward, TiledForward
+from drivetrain.program.tiles import (
+    DEFAULT_OVERLAP,
+    FlipAveraged,
+    ResizedForward,
+    ScaledForward,
+    TiledForward,
+)
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["image_logits", "whole_image_forward"]
+__all__ = ["image_logits", "size_before_scaling", "whole_image_forward"]
 
 _PIXELS_AT_A_TIME = 2 * 1024 * 1024
+
+
+def size_before_scaling(recipe: Recipe, spec: DataSpec) -> tuple[int, int] | None:
+    """Height and width of all training images, where `--image-size` scaled them by one and the same factors.
+
+    None where each of many sizes had factors of its own, and where nothing was scaled.
+    """
+    if spec.tile is not None or recipe.image_size is None:
+        return None
+    size = (spec.height, spec.width)
+    # Of many sizes, the specification holds the one they were scaled to.
+    is_known = size != (recipe.image_size,) * 2 or _has_one_size(recipe.dataset)
+    return size if is_known else None
+
+
+def _has_one_size(dataset: str) -> bool:
+    return dataset in dataset_names() and dataset_info(dataset).height > 0
 
 
 def whole_image_forward(
@@ -27,27 +54,80 @@ def whole_image_forward(
     margin: int,
     flips: bool = False,
     overlap: float = DEFAULT_OVERLAP,
+    say: Callable[[str], None] | None = None,
 ) -> Forward:
     """Normalised images of any size to logits of that size, by the model that `forward` runs.
 
     The images are to be where the model is, and it in eval mode; `margin` is how much smaller than its input
-    the model's output is, on every side.
+    the model's output is, on every side. `say` hears once of images that are scaled and then tiled.
     """
-    if flips:
-        forward = FlipAveraged(forward)
-    if spec.tile is None and recipe.image_size is not None:
-        return ResizedForward(forward, size=recipe.image_size, margin=margin)
-    tile = (spec.height, spec.width) if spec.tile is None else (spec.tile, spec.tile)
+    forward = FlipAveraged(forward) if flips else forward
+    batch = recipe.validation_micro_batch_size
+    tiled = partial(_tiled, forward, margin=margin, overlap=overlap, batch=batch)
+    if spec.tile is not None:
+        return tiled((spec.tile, spec.tile), border="mirror")
+    if recipe.image_size is None:
+        # Whole training images have zeros around them, training tiles the mirrored image.
+        return tiled((spec.height, spec.width), border="zero")
+    scaled_whole = ResizedForward(forward, size=recipe.image_size, margin=margin)
+    size = size_before_scaling(recipe, spec)
+    if size is None:
+        return scaled_whole
+    tiles = tiled((recipe.image_size, recipe.image_size), border="mirror")
+    others = ScaledForward(tiles, factors=(recipe.image_size / size[0], recipe.image_size / size[1]))
+    return _BySize(size, own=scaled_whole, others=_announced(others, size, say=say) if say else others)
+
+
+def _tiled(
+    forward: Forward,
+    tile: tuple[int, int],
+    *,
+    margin: int,
+    overlap: float,
+    batch: int | None,
+    border: Literal["mirror", "zero"],
+) -> TiledForward:
     pixels = (tile[0] + 2 * margin) * (tile[1] + 2 * margin)
     return TiledForward(
         forward,
         tile=tile,
         margin=margin,
-        batch=recipe.validation_micro_batch_size or max(1, _PIXELS_AT_A_TIME // pixels),
+        batch=batch or max(1, _PIXELS_AT_A_TIME // pixels),
         overlap=overlap,
-        # Whole training images have zeros around them, training tiles the mirrored image.
-        border="zero" if spec.tile is None else "mirror",
+        border=border,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _BySize:
+    """Images of one size go one way, all others another."""
+
+    size: tuple[int, int]
+    _: KW_ONLY
+    own: Forward
+    others: Forward
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return (self.own if tuple(images.shape[2:]) == self.size else self.others)(images)
+
+
+def _announced(scaled: ScaledForward, size: tuple[int, int], *, say: Callable[[str], None]) -> Forward:
+    """The same, which says before its first image what it does, unless the factors are 1."""
+    down, across = scaled.factors
+    if down == across == 1:
+        return scaled
+    factors = f"factor {down:.3g}" if down == across else f"factors {down:.3g} down and {across:.3g} across"
+    unsaid = [
+        f"images that are not {size[0]}x{size[1]}, as those of the training were, are scaled by the "
+        f"training's {factors} and predicted by overlapping tiles"
+    ]
+
+    def run(images: Tensor) -> Tensor:
+        while unsaid:
+            say(unsaid.pop())
+        return scaled(images)
+
+    return run
 
 
 @torch.inference_mode()

@@ -34,6 +34,7 @@ ALIASES = {
     "lr": Target("learning_rate"),
     "epochs": Target("num_epochs"),
     "model_dir": Target("output_dir"),
+    "kfold": Target("folds"),
     "pipeline_scheduler": Target("pipeline_schedule"),
     "internal_exchange_optimization_target": Target("optimise_for"),
     "internal_exchange_target": Target("optimise_for"),

@@ -19,8 +19,9 @@ from drivetrain.models.registry import nearest_image_size
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.directory import PYTHON_DATA
+from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.evaluation_files import write_evaluation
+from drivetrain.run.evaluation_overlays import painting
 from drivetrain.run.evaluator import build_evaluator
 from drivetrain.run.files import write_json
 from drivetrain.run.mask_settings import MaskSettings
@@ -44,13 +45,17 @@ def evaluate_run(
     device: str = "auto",
     flips: bool | None = None,
     tile_overlap: float | None = None,
+    overlay: bool | None = None,
     compiles: CompileMode = "auto",
     data: DataSplits | None = None,
     model: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
-    """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run."""
+    """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run.
+
+    `overlay` paints what the last of them makes of each image, in `overlay_folder`.
+    """
     run = open_trained_run(path, device=device, model=model)
-    MaskSettings(flips=flips, tile_overlap=tile_overlap).check(run.recipe, run.spec)
+    MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
     splits = _open(recipe, run.spec) if data is None else data
@@ -69,6 +74,9 @@ def evaluate_run(
     )
     rows: list[dict[str, Any]] = []
     for found in checkpoints:
+        if overlay and found is checkpoints[-1]:
+            folder = overlay_folder(run.directory, split=split)
+            evaluate = painting(evaluate, source=source, folder=folder, class_names=run.spec.class_names)
         run.load(found)
         forward.refresh()
         reporter.start_progress(f"update {found.update}", done=0, total=len(source))
@@ -79,6 +87,11 @@ def evaluate_run(
     write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows})
     write_evaluation(run.directory, result, source=source, names=run.spec.class_names, split=split)
     return rows
+
+
+def overlay_folder(directory: RunDirectory, *, split: str) -> Path:
+    """Where a run's pictures of a split lie, a NAME-overlay.png for each of its images."""
+    return directory.predictions / f"evaluation-{split}"
 
 
 def _row(result: Evaluation) -> dict[str, Any]:

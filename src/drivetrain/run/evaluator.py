@@ -14,10 +14,11 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, Source, SubsetSource
 from drivetrain.data.tile_source import masked_of
 from drivetrain.data.whole_images import WholeImageFeed
+from drivetrain.errors import BadInputError
 from drivetrain.models.registry import output_margin_of
 from drivetrain.program.evaluation import evaluate_model
 from drivetrain.program.forward import Forward, choose_precision, in_precision
-from drivetrain.program.tiles import FlipAveraged
+from drivetrain.program.tiles import DEFAULT_OVERLAP, FlipAveraged
 from drivetrain.program.whole_images import whole_image_forward
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.build import build_measure
@@ -90,9 +91,10 @@ def build_evaluator(
             forward,
             margin=output_margin_of(recipe.model),
             flips=flips,
-            **({} if overlap is None else {"overlap": overlap}),
+            overlap=DEFAULT_OVERLAP if overlap is None else overlap,
         )
     else:
+        _refuse_overlap(recipe, overlap)
         feed = _batched(recipe, source=share, preprocess=preprocess, device=device) if len(share) else ()
         forward = FlipAveraged(forward) if flips else forward
     return Evaluator(
@@ -130,6 +132,14 @@ def _goes_by_tiles(recipe: Recipe, source: Source, spec: DataSpec) -> bool:
         return True
     masked = masked_of(source)
     return any(masked.size(index) != (spec.height, spec.width) for index in range(len(masked)))
+
+
+def _refuse_overlap(recipe: Recipe, overlap: float | None) -> None:
+    if overlap is not None and recipe.image_size is not None:
+        raise BadInputError(
+            f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, and is "
+            f"measured on images scaled to that, not on tiles; leave it out."
+        )
 
 
 def _batched(recipe: Recipe, *, source: Source, preprocess: Preparation, device: Device) -> EvaluationFeed:

@@ -24,7 +24,12 @@ def folds_of(path: Path) -> list[RunDirectory]:
     """The folds of a cross-validation that have begun, in their order; none where `path` is none."""
     if not (path / CROSSVAL_RECORD).is_file():
         return []
-    begun = [recipe.parent for recipe in path.glob("fold-*/recipe.yaml")]
+    # Not what somebody keeps beside them, such as a copy of a fold.
+    begun = [
+        recipe.parent
+        for recipe in path.glob("fold-*/recipe.yaml")
+        if recipe.parent.name.removeprefix("fold-").isdecimal()
+    ]
     return [
         RunDirectory(fold) for fold in sorted(begun, key=lambda fold: int(fold.name.removeprefix("fold-")))
     ]

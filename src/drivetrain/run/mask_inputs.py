@@ -13,9 +13,9 @@ from PIL import Image
 
 from drivetrain.data.decode import BadSampleError, decode_image, displayed_size, image_of, naming_bad_sample
 from drivetrain.data.source import DataSpec
-from drivetrain.errors import BadInputError
+from drivetrain.run.inputs import unreadable_input
 
-__all__ = ["MaskInput", "check_inputs", "read_pages"]
+__all__ = ["MaskInput", "check_inputs", "distinct_stems", "read_pages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def check_inputs(files: Sequence[Path], spec: DataSpec) -> list[MaskInput]:
     # Pillow warns of what it then refuses; the answer is to be one sentence.
     with catch_warnings(action="ignore"), ThreadPoolExecutor() as threads:
         sizes = list(threads.map(lambda path: [page[..., 0].size for page in read_pages(path, spec)], files))
-    stems = _distinct_stems(files)
+    stems = distinct_stems([path.stem for path in files])
     return [
         MaskInput(path=path, stem=stem, pages=len(pixels), pixels=sum(pixels))
         for path, stem, pixels in zip(files, stems, sizes, strict=True)
@@ -51,7 +51,7 @@ def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
                 pixels = _decoded(image, channels=spec.channels)
                 yield pixels if spec.image_dtype == "uint8" else (pixels / np.float32(255)).astype(np.float32)
     except BadSampleError as error:
-        raise BadInputError(f"INPUT {path} is not an image that can be read ({error.reason}).") from error
+        raise unreadable_input(path, error.reason) from error
 
 
 def _page_count(image: Image.Image) -> int:
@@ -70,15 +70,15 @@ def _decoded(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
     )
 
 
-def _distinct_stems(files: Sequence[Path]) -> list[str]:
-    """The files' names without their endings; later ones of the same name are numbered."""
+def distinct_stems(stems: Sequence[str]) -> list[str]:
+    """Names of files to be, without their endings; later ones of the same name are numbered."""
     taken: set[str] = set()
-    stems: list[str] = []
-    for path in files:
-        stem, number = path.stem, 1
-        while stem.lower() in taken:
+    distinct: list[str] = []
+    for stem in stems:
+        own, number = stem, 1
+        while own.lower() in taken:
             number += 1
-            stem = f"{path.stem}-{number}"
-        taken.add(stem.lower())
-        stems.append(stem)
-    return stems
+            own = f"{stem}-{number}"
+        taken.add(own.lower())
+        distinct.append(own)
+    return distinct

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def draw_mask_predictions(
         [image for image, _ in pairs],
         [mask[..., 0] for _, mask in pairs],
         [seen.prediction for seen in shown],
-        names=[masked.name(seen.index) for seen in shown],
+        names=[Path(masked.name(seen.index)).name for seen in shown],
         class_names=spec.class_names,
         title=_title(len(shown), looked_at=len(by_dice), there=len(masked)),
         sides=(_PANEL_SIDE, _PANEL_SIDE),

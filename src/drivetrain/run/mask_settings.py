@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
+from drivetrain.program.whole_images import size_before_scaling
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["MaskFormat", "MaskSettings"]
@@ -48,8 +49,9 @@ class MaskSettings:
             raise BadInputError(
                 f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {_MOST_OVERLAP}, such as 0.25."
             )
-        if spec.tile is None and recipe.image_size is not None:
+        is_scaled = spec.tile is None and recipe.image_size is not None
+        if is_scaled and size_before_scaling(recipe, spec) is None:
             raise BadInputError(
-                f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, which "
-                f"scales images instead of cutting them into tiles; leave it out."
+                f"--tile-overlap has no effect: --image-size {recipe.image_size} scaled the training images "
+                f"of RUN each as a whole, and so it does here instead of tiles; leave it out."
             )

@@ -34,7 +34,8 @@ def overlay_sheet(
 ) -> bytes:
     """One row per image (image, truth, prediction, errors) as a PNG file; masks hold a class per pixel.
 
-    The long side of a panel is brought into `sides`, the shortest and the longest there may be.
+    An image is scaled to the size of its masks, where that is another. The long side of a panel is brought
+    into `sides`, the shortest and the longest there may be.
     """
     rows = [
         _row(image, truth, prediction, name=name, class_names=class_names, sides=sides)
@@ -53,7 +54,7 @@ def _row(
     class_names: Sequence[str],
     sides: tuple[int, int],
 ) -> list[Panel]:
-    size = _panel_size(image.shape[0], image.shape[1], sides)
+    size = _panel_size(prediction.shape[0], prediction.shape[1], sides)
     shown, seen = _scaled_pixels(displayable(image), size), _scaled_classes(prediction, size)
     plain = Panel(pixels=shown, caption=name)
     painted = paint_classes(shown, seen, class_names=class_names)

@@ -12,6 +12,7 @@ from pickle import PicklingError
 
 from drivetrain.cluster.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.errors import BadInputError, DrivetrainError
+from drivetrain.quick_end import skip_last_collection
 from drivetrain.run.signals import StopRequest
 
 __all__ = ["FoldOutcome", "train_side_by_side"]
@@ -103,6 +104,7 @@ def _run(
         answers.send(train())
     except DrivetrainError as error:
         answers.send(FoldOutcome(status="failed", exit_status=error.exit_status, error=str(error)))
+    skip_last_collection()
 
 
 def _outcome(entry: _Fold) -> FoldOutcome:

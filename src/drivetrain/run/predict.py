@@ -24,9 +24,15 @@ from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
 from drivetrain.run.evaluator import validation_batch_size
 from drivetrain.run.files import write_atomically
-from drivetrain.run.inputs import expand_inputs, require_file_channels
+from drivetrain.run.inputs import expand_inputs, require_file_channels, unreadable_input
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
+from drivetrain.run.prediction_folder import (
+    note_files,
+    noted_files,
+    require_free_names,
+    require_outside_data,
+)
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
 from drivetrain.run.trained_forward import TrainedForward
@@ -47,33 +53,39 @@ def predict_run(
     compiles: CompileMode = "auto",
 ) -> list[dict[str, Any]]:
     """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given."""
-    files = expand_inputs(inputs)
+    folder = Path(output)
+    files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
     run.load(find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn))
     settings.check(run.recipe, run.spec)
+    require_outside_data(folder, run)
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
     with training_backends(run.device):
         if run.spec.task == "classification":
+            require_free_names(folder, _table_names(formats))
             rows = _predict_files(run, files, forward, reporter)
-            _write_tables(rows, output, formats)
+            _write_tables(rows, folder, formats)
             return rows
         return predict_masks(
-            run, files, output=output, reporter=reporter, formats=formats, settings=settings, forward=forward
+            run, files, output=folder, reporter=reporter, formats=formats, settings=settings, forward=forward
         )
 
 
-def _write_tables(rows: list[dict[str, Any]], output: str | Path, formats: Sequence[str]) -> None:
-    destination = Path(output)
+def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[str]) -> None:
     try:
-        destination.mkdir(parents=True, exist_ok=True)
+        note_files(folder, _table_names(formats))
         for kind in formats:
             content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
-            write_atomically(destination / f"predictions.{kind}", content.encode())
+            write_atomically(folder / f"predictions.{kind}", content.encode())
     except OSError as error:
         raise BadInputError(
-            f"--output {output} cannot be written: {error.strerror}; name another folder."
+            f"--output {folder} cannot be written: {error.strerror}; name another folder."
         ) from error
+
+
+def _table_names(formats: Sequence[str]) -> list[str]:
+    return [f"predictions.{kind}" for kind in formats]
 
 
 def _predict_files(
@@ -107,7 +119,7 @@ def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
                 choose_box=fit.centre_box,
             )
     except BadSampleError as error:
-        raise BadInputError(f"INPUT {path} is not an image that can be read ({error.reason}).") from error
+        raise unreadable_input(path, error.reason) from error
     return shaped if spec.image_dtype == "uint8" else (shaped / np.float32(255)).astype(np.float32)
 
 

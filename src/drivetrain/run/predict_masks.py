@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from drivetrain.run.mask_files import PageWriter, mask_codes, open_mask_file, pa
 from drivetrain.run.mask_inputs import MaskInput, check_inputs, read_pages
 from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.overlays import overlay_sheet
+from drivetrain.run.prediction_folder import note_files, require_free_names
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
 from drivetrain.run.trained_forward import TrainedForward
@@ -48,9 +49,11 @@ def predict_masks(
     _require_another_folder(files, folder)
     entries = check_inputs(files, run.spec)
     forward = forward or TrainedForward(run, reporter=reporter)
-    predictor = _Predictor(run, folder=folder, forward=forward, settings=settings)
+    predictor = _Predictor(run, folder=folder, forward=forward, settings=settings, say=reporter.say)
+    names = [*predictor.names(entries), *(f"predictions.{kind}" for kind in formats)]
+    require_free_names(folder, names)
     with _naming_output(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        note_files(folder, names)
         rows = _predict_entries(predictor, entries, forward, reporter)
         for kind in formats:
             content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
@@ -78,7 +81,13 @@ class _Predictor:
     """A run's model over files, and what is written of each of their pages."""
 
     def __init__(
-        self, run: TrainedRun, *, folder: Path, forward: TrainedForward, settings: MaskSettings
+        self,
+        run: TrainedRun,
+        *,
+        folder: Path,
+        forward: TrainedForward,
+        settings: MaskSettings,
+        say: Callable[[str], None],
     ) -> None:
         self._run = run
         self._folder = folder
@@ -92,6 +101,7 @@ class _Predictor:
             margin=output_margin_of(run.recipe.model),
             flips=run.recipe.flip_averaging if flips is None else flips,
             overlap=DEFAULT_OVERLAP if overlap is None else overlap,
+            say=say,
         )
 
     def predict(self, entry: MaskInput) -> Iterator[dict[str, Any]]:
@@ -110,16 +120,31 @@ class _Predictor:
                 self._write_overlay(entry, page, image, classes)
                 yield self._row(entry, page, classes, mask=write_mask(self._codes[classes]))
 
+    def names(self, entries: Sequence[MaskInput]) -> Iterator[str]:
+        """Of all files that `predict` writes for these inputs."""
+        for entry in entries:
+            pages = range(1, entry.pages + 1)
+            if self._mask_format(entry) == "tiff":
+                yield f"{entry.stem}-mask.tif"
+            else:
+                yield from (page_name(entry, page, kind="mask") for page in pages)
+            if self._settings.probabilities:
+                yield _probability_name(entry)
+            if self._settings.overlay is not False:
+                yield from (page_name(entry, page, kind="overlay") for page in pages)
+
     def _mask_file(self, entry: MaskInput) -> AbstractContextManager[PageWriter]:
-        by_pages: MaskFormat = "tiff" if entry.pages > 1 else "png"
-        return open_mask_file(self._folder, entry, self._settings.mask_format or by_pages)
+        return open_mask_file(self._folder, entry, self._mask_format(entry))
+
+    def _mask_format(self, entry: MaskInput) -> MaskFormat:
+        return self._settings.mask_format or ("tiff" if entry.pages > 1 else "png")
 
     def _probability_file(self, entry: MaskInput) -> AbstractContextManager[PageWriter | None]:
         """float32, all classes of the first page, then all classes of the second..."""
         if not self._settings.probabilities:
             return nullcontext()
         raw_bytes = entry.pixels * self._run.spec.num_classes * 4
-        return tiff_pages(self._folder / f"{entry.stem}-probabilities.tif", raw_bytes=raw_bytes)
+        return tiff_pages(self._folder / _probability_name(entry), raw_bytes=raw_bytes)
 
     def _write_overlay(
         self, entry: MaskInput, page: int, image: NDArray[Any], classes: NDArray[np.uint8]
@@ -143,6 +168,10 @@ class _Predictor:
             "mask": mask,
             "shares": {name: round(float(share), 6) for name, share in zip(names, shares, strict=True)},
         }
+
+
+def _probability_name(entry: MaskInput) -> str:
+    return f"{entry.stem}-probabilities.tif"
 
 
 def _require_another_folder(files: Sequence[Path], folder: Path) -> None:

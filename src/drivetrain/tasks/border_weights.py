@@ -1,5 +1,6 @@
 """The border weight map of the U-Net paper: pixels between near objects count more."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil, log, sqrt
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.masked_images import MaskedImages
+from drivetrain.data.decode import BadSampleError
+from drivetrain.data.masked_images import MaskedImages, ObjectImages, ObjectPixels
 from drivetrain.tasks.region_metrics import find_objects as number_objects
 
 _TOP_CODE = 255
@@ -15,36 +17,57 @@ _MOST_KEPT_BYTES = 256 * 2**20
 
 
 def border_codes(mask: NDArray[np.uint8], *, sigma: float, background: int = 0) -> NDArray[np.uint8]:
-    """exp(-(d1 + d2)^2 / (2 sigma^2)) of every pixel as a code from 0 to 255, for a mask (height, width).
+    """`codes_between` the objects of a mask (height, width) of classes.
 
-    d1 and d2 are the distances in pixels to the nearest and the second nearest object: 4-connected parts of
-    one class other than `background`. As in the paper that holds for every pixel; inside an object d1 is 0.
-    With fewer than two objects there is nothing between them, and all codes are 0.
+    Objects are the 4-connected parts of one class other than `background`.
     """
-    objects = number_objects(mask, background=background)
-    nearest, second = _two_distances(objects, reach=_reach(sigma))
+    from scipy.ndimage import find_objects
+
+    numbers = number_objects(mask, background=background)
+    objects = (
+        ObjectPixels(box, numbers[box] == number) for number, box in enumerate(find_objects(numbers), start=1)
+    )
+    return codes_between(objects, shape=mask.shape, sigma=sigma)
+
+
+def codes_between(
+    objects: Iterable[ObjectPixels], *, shape: tuple[int, ...], sigma: float
+) -> NDArray[np.uint8]:
+    """exp(-(d1 + d2)^2 / (2 sigma^2)) of every pixel as a code from 0 to 255.
+
+    d1 and d2 are the distances in pixels to the nearest and the second nearest object. As in the paper that
+    holds for every pixel; inside an object d1 is 0. With fewer than two objects there is nothing between
+    them, and all codes are 0.
+    """
+    nearest, second = _two_distances(objects, shape=shape, reach=reach_of(sigma))
     closeness = np.exp(-((nearest + second) ** 2) / (2 * sigma**2))
     return np.asarray(np.rint(_TOP_CODE * closeness), dtype=np.uint8)
 
 
-def _reach(sigma: float) -> int:
-    """From this distance on a code is rounded to 0."""
+def reach_of(sigma: float) -> int:
+    """From this distance in pixels on a code is rounded to 0."""
     return ceil(sigma * sqrt(2 * log(2 * _TOP_CODE)))
 
 
 def _two_distances(
-    objects: NDArray[np.int64], *, reach: int
+    objects: Iterable[ObjectPixels], *, shape: tuple[int, ...], reach: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Distances to the two nearest objects, infinite where they are out of reach.
 
     Every object is looked at in its own surroundings only, however large the image.
     """
-    from scipy.ndimage import distance_transform_edt, find_objects
+    from scipy.ndimage import distance_transform_edt
 
-    nearest, second = np.full((2, *objects.shape), np.inf)
-    for number, box in enumerate(find_objects(objects), start=1):
-        around = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in box)
-        distance = distance_transform_edt(objects[around] != number)
+    nearest, second = np.full((2, *shape), np.inf)
+    for one in objects:
+        around = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in one.box)
+        is_other = np.ones(nearest[around].shape, dtype=bool)
+        inside = tuple(
+            slice(side.start - wide.start, side.stop - wide.start)
+            for side, wide in zip(one.box, around, strict=True)
+        )
+        is_other[inside] = ~one.is_own
+        distance = distance_transform_edt(is_other)
         second[around] = np.minimum(second[around], np.maximum(nearest[around], distance))
         nearest[around] = np.minimum(nearest[around], distance)
     return nearest, second
@@ -54,7 +77,8 @@ def _two_distances(
 class WithBorderWeights:
     """Masked images with the codes of their border weights as a second label channel.
 
-    The codes of an image are computed when it is first asked for, and kept while there are not too many.
+    Where the images know their objects apart, the codes do, too. The codes of an image are computed when it
+    is first asked for, and kept while there are not too many.
     """
 
     masked: MaskedImages
@@ -78,7 +102,23 @@ class WithBorderWeights:
         image, mask = self.masked.whole(index)
         codes = self._codes.get(index)
         if codes is None:
-            codes = border_codes(mask[..., 0], sigma=self.sigma, background=self.background)
+            codes = self._codes_of(index, mask[..., 0])
             if sum(kept.nbytes for kept in self._codes.values()) + codes.nbytes <= _MOST_KEPT_BYTES:
                 self._codes[index] = codes
         return image, np.stack([mask[..., 0], codes], axis=-1)
+
+    def is_idle(self) -> bool:
+        """Whether all codes of all images that can be read are 0; mostly the first image tells."""
+        return not any(map(self._has_codes, range(len(self))))
+
+    def _codes_of(self, index: int, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        objects = self.masked.objects(index) if isinstance(self.masked, ObjectImages) else None
+        if objects is None:
+            return border_codes(classes, sigma=self.sigma, background=self.background)
+        return codes_between(objects, shape=classes.shape, sigma=self.sigma)
+
+    def _has_codes(self, index: int) -> bool:
+        try:
+            return bool(self.whole(index)[1][..., 1].any())
+        except BadSampleError:  # The rules for bad samples say what becomes of it.
+            return False

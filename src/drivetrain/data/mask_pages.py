@@ -1,0 +1,115 @@
+"""Pages of image and mask files: every page of a TIFF is an image of its own."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from drivetrain.data.decode import (
+    BadSampleError,
+    decode_image,
+    displayed_size,
+    image_of,
+    naming_bad_sample,
+    open_image,
+)
+
+__all__ = ["OpenVolumes", "count_pages", "decode_whole", "named_page", "naming_mask", "opened"]
+
+_VOLUME_SUFFIXES = (".tif", ".tiff")
+_MOST_OPEN = 8
+
+
+def named_page(path: str, page: int | None) -> str:
+    """What a message calls a page; None stands for the only one of its file."""
+    return path if page is None else f"{path} page {page + 1}"
+
+
+@contextmanager
+def opened(path: str, *, whole: bool) -> Iterator[Image.Image]:
+    """An image file by its header; `whole` where its pixels will be asked for, too."""
+    if whole and not path.lower().endswith(_VOLUME_SUFFIXES):
+        yield image_of(Path(path).read_bytes())
+        return
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ValueError("the file is empty")
+        yield open_image(file)
+
+
+def count_pages(image: Image.Image) -> int:
+    """The pages of a TIFF; frames of an animation are none: as everywhere, its first one counts."""
+    if image.format != "TIFF":
+        return 1
+    try:
+        return int(getattr(image, "n_frames", 1))
+    # The library meets the end of a file that names another page with errors of every kind.
+    except Exception as error:
+        raise ValueError("the file is cut off or damaged between its pages") from error
+
+
+def decode_whole(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
+    """A whole image as 8-bit pixels (height, width, channels) in its own size."""
+    size = displayed_size(image)
+    return decode_image(image, channels=channels, size=size, choose_box=lambda w, h: (0, 0, w, h))
+
+
+@contextmanager
+def naming_mask(image: str, mask: str) -> Iterator[None]:
+    """Turns whatever goes wrong with a mask into an error that names it and its image."""
+    try:
+        with naming_bad_sample(mask):
+            yield
+    except BadSampleError as error:
+        raise BadSampleError(image, f"its mask {mask}: {error.reason}") from error
+
+
+def _only_page(image: Image.Image) -> Image.Image:
+    count = count_pages(image)
+    if count != 1:
+        raise ValueError(f"it has {count} pages instead of the one that was found at first")
+    return image
+
+
+class _OpenVolume:
+    """A TIFF file that is closed when nobody needs it any more."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115
+        self.image = open_image(self._file)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+
+
+class OpenVolumes(threading.local):
+    """Gives pages of TIFF files; each thread keeps a few files open, for a page is found through all before.
+
+    What it gives is to be used before the next page of the same file is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._volumes: dict[str, _OpenVolume] = {}
+        self._process = os.getpid()
+
+    def __reduce__(self) -> tuple[type["OpenVolumes"], tuple[()]]:
+        return OpenVolumes, ()
+
+    def image(self, path: str, page: int | None) -> Image.Image:
+        """A page, or where it is None the only image of a file of any kind."""
+        if page is None:
+            return _only_page(image_of(Path(path).read_bytes()))
+        if self._process != os.getpid():  # A forked process shares the places in files with its parent.
+            self._volumes, self._process = {}, os.getpid()
+        volume = self._volumes.pop(path, None) or _OpenVolume(path)
+        self._volumes[path] = volume
+        if len(self._volumes) > _MOST_OPEN:
+            del self._volumes[next(iter(self._volumes))]
+        volume.image.seek(page)
+        return volume.image

@@ -1,0 +1,55 @@
+"""The folder that `predict` writes into, where nothing that is a user's own may be overwritten."""
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from drivetrain.data.info import is_external_dataset
+from drivetrain.errors import BadInputError
+from drivetrain.run.files import read_json, write_json
+from drivetrain.run.restore import TrainedRun
+
+__all__ = ["note_files", "noted_files", "require_free_names", "require_outside_data"]
+
+_RECORD = ".drivetrain-predict.json"
+_DATASETS_OF_IMAGE_FILES = ("gc-imagenet", "image-folder", "imagenet", "isbi2012", "mask-folder")
+
+
+def require_outside_data(folder: Path, run: TrainedRun) -> None:
+    """Refuses the folder that a run was trained on, and any inside it; the run's own may lie there."""
+    recipe, output = run.recipe, folder.resolve()
+    has_files = recipe.dataset in _DATASETS_OF_IMAGE_FILES or is_external_dataset(recipe.dataset)
+    if recipe.data_dir is None or not has_files or output.is_relative_to(run.directory.path.resolve()):
+        return
+    if output.is_relative_to(Path(recipe.data_dir).resolve()):
+        raise BadInputError(
+            f"--output {folder} lies in {recipe.data_dir}, the --data-dir that RUN was trained on, where "
+            f"files of your own could be overwritten; --output {run.directory.predictions} works."
+        )
+
+
+def require_free_names(folder: Path, names: Sequence[str]) -> None:
+    """Refuses a folder that holds a file of such a name which no earlier `predict` has noted there."""
+    noted = noted_files(folder)
+    own = next((name for name in names if name not in noted and (folder / name).exists()), None)
+    if own is not None:
+        stem = folder.name or "predictions"
+        free = next(path for n in count(2) if not (path := folder.parent / f"{stem}-{n}").exists())
+        raise BadInputError(
+            f"--output {folder} holds {own}, and no note that `predict` wrote it, so it may "
+            f"be your own; --output {free} works."
+        )
+
+
+def note_files(folder: Path, names: Sequence[str]) -> None:
+    """Makes the folder and notes what is to be written, so that an interrupted `predict` can be repeated."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / _RECORD, {"written": sorted({*noted_files(folder), *names})})
+
+
+def noted_files(folder: Path) -> frozenset[str]:
+    """The names of what `predict` has written into a folder, or has begun to write."""
+    try:
+        return frozenset(read_json(folder / _RECORD)["written"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()
