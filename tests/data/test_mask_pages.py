@@ -12,7 +12,7 @@ from PIL import Image
 from drivetrain.data import mask_pages, mask_scan
 from drivetrain.data.decode import BadSampleError
 from drivetrain.data.mask_folder import open_mask_folder
-from drivetrain.data.mask_pages import OpenVolumes, count_pages
+from drivetrain.data.mask_pages import OpenVolumes, count_pages, file_of, named_page
 from drivetrain.data.masked_images import MaskedImages, ObjectImages
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import masked_of
@@ -116,6 +116,11 @@ def test_folds_held_out_samples_and_checks_count_pages(tmp_path: Path) -> None:
         assert len(names) == 10
     checked = check_mask_folder(str(tmp_path))
     assert (checked.counts["train"], checked.image_sizes) == (10, {"12x10": 10})
+
+
+def test_the_file_of_a_page_is_known_by_its_name() -> None:
+    assert file_of(named_page("a page 2/v.tif", 4)) == "a page 2/v.tif"
+    assert file_of(named_page("a page 2/v.tif", None)) is None
 
 
 def test_objects_have_pages_too(tmp_path: Path) -> None:

@@ -169,6 +169,14 @@ def test_it_is_said_once_that_images_are_scaled_and_tiled() -> None:
     ]
 
 
+def test_it_is_said_once_that_images_of_many_sizes_are_scaled_whole() -> None:
+    said: list[str] = []
+    forward = whole_image_forward(FOLDER, _spec(8, 8), _valid_convolutions(), margin=MARGIN, say=said.append)
+    for size in ((48, 60), (30, 30)):
+        forward(_images(1, 2, *size))
+    assert said == ["images are scaled to 8x8 as a whole, as those of the training were"]
+
+
 def test_a_factor_of_both_directions_is_said_as_one_and_none_not_at_all() -> None:
     said: list[str] = []
     generated = Recipe(dataset="synthetic-em", image_size=8)

@@ -9,6 +9,11 @@ from sklearn.datasets import load_digits
 
 import drivetrain
 from drivetrain.errors import BadInputError
+from drivetrain.run import predict
+from drivetrain.run.directory import open_run
+from drivetrain.run.predict import predict_run
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import find_checkpoint
 
 from .conftest import TrainSmall
 
@@ -87,3 +92,22 @@ def test_a_table_that_predict_did_not_write_is_not_overwritten(run: Path, tmp_pa
         drivetrain.predict(run, [tmp_path / "images"], output=tmp_path / "own-2") for _ in range(2)
     )
     assert first == again
+
+
+def test_it_says_whose_weights_it_takes(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _save_digits(tmp_path / "in", 1)
+    newest = find_checkpoint(open_run(run), "newest", command="predict", warn=print)
+    best = newest.manifest["state"]["best"]["update"]
+    with Reporter() as reporter:
+        predict_run(run, [tmp_path / "in"], output=tmp_path / "a", reporter=reporter)
+        newest.manifest["state"]["best"]["update"] = 1
+        monkeypatch.setattr(predict, "find_checkpoint", lambda *_, **__: newest)
+        predict_run(run, [tmp_path / "in"], output=tmp_path / "b", reporter=reporter)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("weights of")]
+    end = "" if best == newest.update else f"; update {best} validated best (--checkpoint best)"
+    assert said == [
+        f"weights of update {newest.update}{end}",
+        f"weights of update {newest.update}; update 1 validated best (--checkpoint best)",
+    ]

@@ -20,12 +20,15 @@ from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run import predict
+from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.prediction_folder import noted_files
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
+
+CHECKPOINT = Checkpoint(path=Path(), manifest={"update": 3, "state": {}}, model={}, optimiser={}, averaged={})
 
 PLAIN = MaskSettings(overlay=False)
 
@@ -283,7 +286,7 @@ def test_predict_chooses_by_the_runs_task(
     from drivetrain.cli.main import main
 
     monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: make_run())
-    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: None)
+    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: CHECKPOINT)
     monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
     monkeypatch.setattr("drivetrain.cli.predict.open_run", lambda path: None)
     (tmp_path / "in").mkdir()
@@ -305,7 +308,7 @@ def test_masks_of_the_training_are_not_overwritten(
 
     run = make_run(dataset="mask-folder", data_dir=str(tmp_path))
     monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: run)
-    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: None)
+    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: CHECKPOINT)
     monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
     monkeypatch.setattr("drivetrain.cli.predict.open_run", lambda path: None)
     (tmp_path / "masks").mkdir()
@@ -321,7 +324,7 @@ def test_masks_below_the_input_are_not_taken_for_images_when_it_is_repeated(
     make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict, "open_trained_run", lambda *given, **options: make_run())
-    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: None)
+    monkeypatch.setattr(predict, "find_checkpoint", lambda *given, **options: CHECKPOINT)
     monkeypatch.setattr(TrainedRun, "load", lambda *given: None)
     folder = inputs[0].parent
     with Reporter(quiet=True) as reporter:

@@ -15,7 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--split", default="validation", choices=("validation", "test", "train"), help="samples to measure on"
     )
     parser.add_argument(
-        "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or an update's number"
+        "--checkpoint",
+        default="newest",
+        metavar="WHICH",
+        help="newest (default), best, all, or an update's number",
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where the data set's files are now")
     add_switch(parser, "--flips", "segmentation: the mean over four flips of each image, or not")

@@ -19,7 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pt2 (torch.export), onnx (default: both, where the packages of the extra `onnx` are installed)",
     )
     parser.add_argument(
-        "--checkpoint", default="newest", metavar="WHICH", help="newest, best, or an update's number"
+        "--checkpoint",
+        default="newest",
+        metavar="WHICH",
+        help="newest (default), best, or an update's number",
     )
     parser.add_argument(
         "--gives",

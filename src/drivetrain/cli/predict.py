@@ -19,7 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", default="csv", choices=("csv", "json", "both"), help="the table's format")
     parser.add_argument(
-        "--checkpoint", default="newest", metavar="WHICH", help="newest, best, or an update's number"
+        "--checkpoint",
+        default="newest",
+        metavar="WHICH",
+        help="newest (default), best, or an update's number",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
     add_compile(parser)

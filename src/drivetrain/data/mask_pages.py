@@ -19,15 +19,22 @@ from drivetrain.data.decode import (
     open_image,
 )
 
-__all__ = ["OpenVolumes", "count_pages", "decode_whole", "named_page", "naming_mask", "opened"]
+__all__ = ["OpenVolumes", "count_pages", "decode_whole", "file_of", "named_page", "naming_mask", "opened"]
 
 _VOLUME_SUFFIXES = (".tif", ".tiff")
 _MOST_OPEN = 8
+_PAGE = " page "
 
 
 def named_page(path: str, page: int | None) -> str:
     """What a message calls a page; None stands for the only one of its file."""
-    return path if page is None else f"{path} page {page + 1}"
+    return path if page is None else f"{path}{_PAGE}{page + 1}"
+
+
+def file_of(name: str) -> str | None:
+    """The file of a page that `named_page` named; None of an image that is its file's only one."""
+    file, _, page = name.rpartition(_PAGE)
+    return file if file and page.isdecimal() else None
 
 
 @contextmanager

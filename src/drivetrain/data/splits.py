@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from drivetrain.data.bad_samples import settle_bad_samples
 from drivetrain.data.cifar import open_cifar
 from drivetrain.data.digits import open_digits
+from drivetrain.data.divided_files import warn_of_divided_files
 from drivetrain.data.fold_schemes import fold_indices, system_a_split
 from drivetrain.data.folds import take_fold
 from drivetrain.data.image_folder import ImageRequest, open_image_folder
@@ -71,7 +72,10 @@ def _open_arranged(recipe: Recipe) -> DataSplits:
     splits = _OPENERS[info.name](recipe)
     splits.warnings.extend(_data_dir_warnings(recipe, info))
     share = default_share(info, has_validation=splits.validation is not None)
-    return _arrange(splits, recipe=recipe, default_fraction=share)
+    arranged = _arrange(splits, recipe=recipe, default_fraction=share)
+    if info.name == "mask-folder":
+        arranged.warnings.extend(warn_of_divided_files(arranged))
+    return arranged
 
 
 def _open_external(recipe: Recipe) -> DataSplits:

@@ -59,7 +59,7 @@ def whole_image_forward(
     """Normalised images of any size to logits of that size, by the model that `forward` runs.
 
     The images are to be where the model is, and it in eval mode; `margin` is how much smaller than its input
-    the model's output is, on every side. `say` hears once of images that are scaled and then tiled.
+    the model's output is, on every side. `say` hears once how images are scaled.
     """
     forward = FlipAveraged(forward) if flips else forward
     batch = recipe.validation_micro_batch_size
@@ -72,10 +72,12 @@ def whole_image_forward(
     scaled_whole = ResizedForward(forward, size=recipe.image_size, margin=margin)
     size = size_before_scaling(recipe, spec)
     if size is None:
-        return scaled_whole
+        side = recipe.image_size
+        sentence = f"images are scaled to {side}x{side} as a whole, as those of the training were"
+        return _announced(scaled_whole, sentence, say=say)
     tiles = tiled((recipe.image_size, recipe.image_size), border="mirror")
     others = ScaledForward(tiles, factors=(recipe.image_size / size[0], recipe.image_size / size[1]))
-    return _BySize(size, own=scaled_whole, others=_announced(others, size, say=say) if say else others)
+    return _BySize(size, own=scaled_whole, others=_announced(others, _scaling_of(others, size), say=say))
 
 
 def _tiled(
@@ -111,21 +113,28 @@ class _BySize:
         return (self.own if tuple(images.shape[2:]) == self.size else self.others)(images)
 
 
-def _announced(scaled: ScaledForward, size: tuple[int, int], *, say: Callable[[str], None]) -> Forward:
-    """The same, which says before its first image what it does, unless the factors are 1."""
+def _scaling_of(scaled: ScaledForward, size: tuple[int, int]) -> str | None:
+    """What happens to images of other sizes than that of the training; None where nothing does."""
     down, across = scaled.factors
     if down == across == 1:
-        return scaled
+        return None
     factors = f"factor {down:.3g}" if down == across else f"factors {down:.3g} down and {across:.3g} across"
-    unsaid = [
+    return (
         f"images that are not {size[0]}x{size[1]}, as those of the training were, are scaled by the "
         f"training's {factors} and predicted by overlapping tiles"
-    ]
+    )
+
+
+def _announced(forward: Forward, sentence: str | None, *, say: Callable[[str], None] | None) -> Forward:
+    """The same, which says before its first image what it does."""
+    if say is None or sentence is None:
+        return forward
+    unsaid = [sentence]
 
     def run(images: Tensor) -> Tensor:
         while unsaid:
             say(unsaid.pop())
-        return scaled(images)
+        return forward(images)
 
     return run
 

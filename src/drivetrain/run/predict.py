@@ -22,6 +22,7 @@ from drivetrain.data.decode import (
 from drivetrain.errors import BadInputError
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
+from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.evaluator import validation_batch_size
 from drivetrain.run.files import write_atomically
 from drivetrain.run.inputs import expand_inputs, require_file_channels, unreadable_input
@@ -57,9 +58,11 @@ def predict_run(
     files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
-    run.load(find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn))
+    found = find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn)
+    run.load(found)
     settings.check(run.recipe, run.spec)
     require_outside_data(folder, run)
+    reporter.say(_weights_sentence(found))
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
     with training_backends(run.device):
         if run.spec.task == "classification":
@@ -70,6 +73,12 @@ def predict_run(
         return predict_masks(
             run, files, output=folder, reporter=reporter, formats=formats, settings=settings, forward=forward
         )
+
+
+def _weights_sentence(found: Checkpoint) -> str:
+    best = found.manifest["state"].get("best", {}).get("update")
+    better = "" if best in (None, found.update) else f"; update {best} validated best (--checkpoint best)"
+    return f"weights of update {found.update}{better}"
 
 
 def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[str]) -> None:
