@@ -14,12 +14,11 @@ from pathlib import Path
 from drivetrain.data.feed import MicroBatch
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.resident import ResidentFeed
-from drivetrain.data.source import Source
+from drivetrain.data.source import DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.program.evaluation import evaluate_model
 from drivetrain.program.forward import choose_precision, in_precision
-from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.evaluator import build_evaluator
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
@@ -36,18 +35,18 @@ def measure_last_weights(directory: Path) -> dict[str, dict[str, float]]:
     run = open_trained_run(directory)
     with Reporter(quiet=True) as reporter:
         checkpoint = find_checkpoint(run.directory, "newest", command="this benchmark", warn=reporter.warn)
-    plain = replace(checkpoint, averaged={})
-    found = {"plain weights": plain, "averaged weights": checkpoint if checkpoint.averaged else None}
+    splits = open_data(run.recipe)
+    found = {"plain weights": replace(checkpoint, averaged={})}
+    if checkpoint.averaged:
+        found["averaged weights"] = checkpoint
     rows: dict[str, dict[str, float]] = {}
     for name, weights in found.items():
-        if weights is not None:
-            rows |= {f"{name}, {images}": row for images, row in _measure(run, weights).items()}
+        run.load(weights)
+        rows |= {f"{name}, {images}": row for images, row in _measure(run, splits).items()}
     return rows
 
 
-def _measure(run: TrainedRun, weights: Checkpoint) -> dict[str, dict[str, float]]:
-    run.load(weights)
-    splits = open_data(run.recipe)
+def _measure(run: TrainedRun, splits: DataSplits) -> dict[str, dict[str, float]]:
     assert splits.validation is not None, "a fold has validation images"
     evaluate = build_evaluator(
         run.recipe,
@@ -61,7 +60,7 @@ def _measure(run: TrainedRun, weights: Checkpoint) -> dict[str, dict[str, float]
         as_they_are = evaluate(regions=True)
         changed = evaluate_model(
             run.model,
-            _changed_images(run, splits.validation),
+            _changed_images(run, splits, source=splits.validation),
             measure=build_measure(run.recipe, run.spec, wide_dtype=run.device.wide_dtype, regions=False),
             forward=in_precision(run.model, choose_precision(run.recipe, run.device)),
         )
@@ -73,9 +72,8 @@ def _measure(run: TrainedRun, weights: Checkpoint) -> dict[str, dict[str, float]
     }
 
 
-def _changed_images(run: TrainedRun, source: Source) -> Iterator[MicroBatch]:
+def _changed_images(run: TrainedRun, splits: DataSplits, *, source: Source) -> Iterator[MicroBatch]:
     """Every image once per draw, changed by the recipe's augmentation."""
-    data = replace(open_data(run.recipe), train=source)
     feed = ResidentFeed(
         source,
         order=SampleOrder(
@@ -89,7 +87,7 @@ def _changed_images(run: TrainedRun, source: Source) -> Iterator[MicroBatch]:
         preprocess=run.preprocess,
         micro_batch_size=len(source),
         device=run.device.torch_device,
-        augmentation=augmentation_of(run.recipe, data, run.preprocess),
+        augmentation=augmentation_of(run.recipe, splits, run.preprocess),
     )
     try:
         for draw in range(DRAWS_PER_IMAGE):

@@ -13,19 +13,9 @@ from drivetrain.program.tile_axis import TileAxis
 from drivetrain.program.tiles import FlipAveraged, ResizedForward, ScaledForward, TiledForward
 from drivetrain.program.whole_images import whole_image_forward
 from drivetrain.recipe.schema import Recipe
+from tests.program.valid_convolutions import random_images, valid_convolutions
 
 SIZES = [(16, 16), (17, 16), (16, 40), (33, 61), (50, 19), (7, 40), (5, 9), (1, 1), (2, 100)]
-
-
-def _images(*shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(shape, generator=generator).contiguous(memory_format=torch.channels_last)
-
-
-def _valid_convolutions() -> nn.Module:
-    """Two valid 3x3 convolutions: the output is 2 pixels smaller than the input on every side."""
-    torch.manual_seed(2)
-    return nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 3)).requires_grad_(False)
 
 
 def _mirrored(images: Tensor, margin: int) -> Tensor:
@@ -36,7 +26,7 @@ def _mirrored(images: Tensor, margin: int) -> Tensor:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("overlap", [0.0, 0.25, 0.6])
 def test_the_identity_comes_back(size: tuple[int, int], overlap: float) -> None:
-    images = _images(2, 2, *size)
+    images = random_images(2, 2, *size)
     tiled = TiledForward(lambda x: x, tile=16, margin=0, overlap=overlap, batch=3)
     torch.testing.assert_close(tiled(images), images, rtol=0, atol=1e-6)
 
@@ -44,7 +34,7 @@ def test_the_identity_comes_back(size: tuple[int, int], overlap: float) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("tile", [16, (16, 11)])
 def test_tiles_of_a_valid_model_leave_no_seam(size: tuple[int, int], tile: int | tuple[int, int]) -> None:
-    model, images = _valid_convolutions(), _images(2, 2, *size)
+    model, images = valid_convolutions(classes=3), random_images(2, 2, *size)
     tiled = TiledForward(model, tile=tile, margin=2, batch=4)
     torch.testing.assert_close(tiled(images), model(_mirrored(images, 2)), rtol=0, atol=2e-6)
 
@@ -66,7 +56,7 @@ class _Pooling(nn.Module):
 
 @pytest.mark.parametrize("size", SIZES[:5])
 def test_a_model_that_halves_its_images_sees_every_tile_alike(size: tuple[int, int]) -> None:
-    model, images = _Pooling().requires_grad_(False), _images(1, 2, *size)
+    model, images = _Pooling().requires_grad_(False), random_images(1, 2, *size)
     tiled = TiledForward(model, tile=16, margin=3, batch=4)
     padding = ((0, 0), (0, 0), (3, 3 + size[0] % 2), (3, 3 + size[1] % 2))
     whole = model(torch.from_numpy(np.pad(images.numpy(), padding, mode="symmetric")))
@@ -75,7 +65,7 @@ def test_a_model_that_halves_its_images_sees_every_tile_alike(size: tuple[int, i
 
 
 def test_without_a_margin_seams_show() -> None:
-    model, images = _valid_convolutions(), _images(1, 2, 33, 61)
+    model, images = valid_convolutions(classes=3), random_images(1, 2, 33, 61)
 
     def padded(x: Tensor) -> Tensor:
         result: Tensor = model(F.pad(x, (2, 2, 2, 2)))
@@ -86,7 +76,7 @@ def test_without_a_margin_seams_show() -> None:
 
 
 def test_one_tile_is_the_model_itself() -> None:
-    model, images = _valid_convolutions(), _images(3, 2, 20, 20)
+    model, images = valid_convolutions(classes=3), random_images(3, 2, 20, 20)
     whole = model(images)
     assert torch.equal(TiledForward(model, tile=20, margin=0, batch=8)(images), whole)
     with_border = model(_mirrored(images, 2).contiguous(memory_format=torch.channels_last))
@@ -102,7 +92,7 @@ def test_tiles_go_through_in_batches_and_the_batch_changes_nothing() -> None:
         seen.append(x.shape)
         return x[:, :1, 1:-1, 1:-1].to(torch.bfloat16)
 
-    images = _images(2, 2, 40, 40)
+    images = random_images(2, 2, 40, 40)
     results = [TiledForward(forward, tile=16, margin=1, batch=batch)(images) for batch in (1, 5, 100)]
     tiles = 2 * len(TileAxis(length=40, side=16, overlap=0.25).starts) ** 2
     assert {shape[0] for shape in seen[:tiles]} == {1}
@@ -138,7 +128,7 @@ def test_a_tile_counts_least_at_its_border() -> None:
 
 
 def test_flips_are_turned_back_and_averaged() -> None:
-    images = _images(2, 2, 9, 13)
+    images = random_images(2, 2, 9, 13)
     torch.testing.assert_close(FlipAveraged(lambda x: x)(images), images, rtol=0, atol=1e-6)
 
     def column_number(x: Tensor) -> Tensor:
@@ -149,8 +139,8 @@ def test_flips_are_turned_back_and_averaged() -> None:
 
 
 def test_an_averaged_model_does_not_care_about_flips() -> None:
-    averaged = FlipAveraged(_valid_convolutions())
-    images = _images(1, 2, 12, 14)
+    averaged = FlipAveraged(valid_convolutions(classes=3))
+    images = random_images(1, 2, 12, 14)
     torch.testing.assert_close(averaged(images.flip(3)), averaged(images).flip(3), rtol=0, atol=1e-6)
 
 
@@ -161,19 +151,19 @@ def test_resizing_back_and_forth() -> None:
         shapes.append(x.shape)
         return x[:, :, 3:-3, 3:-3]
 
-    images = _images(2, 1, 10, 14)
+    images = random_images(2, 1, 10, 14)
     resized = ResizedForward(forward, size=8, margin=3)(images)
     assert shapes == [(2, 1, 14, 14)]
     there = F.interpolate(images, size=(8, 8), mode="bilinear", align_corners=False)
     back = F.interpolate(there, size=(10, 14), mode="bilinear", align_corners=False)
     assert torch.equal(resized, back)
-    same = _images(2, 1, 8, 8)
+    same = random_images(2, 1, 8, 8)
     assert torch.equal(ResizedForward(forward, size=8, margin=3)(same), same)
 
 
 @pytest.mark.parametrize("size", [(10, 14), (1, 1), (9, 3)])
 def test_scaling_by_factors_back_and_forth(size: tuple[int, int]) -> None:
-    images, shapes = _images(2, 1, *size), []
+    images, shapes = random_images(2, 1, *size), []
 
     def forward(x: Tensor) -> Tensor:
         shapes.append(tuple(x.shape[2:]))
@@ -200,7 +190,7 @@ def _spec(*, height: int, width: int, tile: int | None = None) -> DataSpec:
 
 
 def test_the_geometry_of_the_training_decides() -> None:
-    model, images = _valid_convolutions(), _images(1, 2, 12, 20)
+    model, images = valid_convolutions(classes=3), random_images(1, 2, 12, 20)
     whole = whole_image_forward(Recipe(), _spec(height=12, width=20), model, margin=2)
     assert torch.equal(whole(images), model(F.pad(images, (2, 2, 2, 2))))
     tiled = whole_image_forward(Recipe(), _spec(height=12, width=12, tile=8), model, margin=2)

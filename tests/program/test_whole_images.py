@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from drivetrain.data.source import DataSpec
@@ -15,10 +15,10 @@ from drivetrain.program.tiles import FlipAveraged
 from drivetrain.program.whole_images import size_before_scaling, whole_image_forward
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
+from tests.program.valid_convolutions import MARGIN, random_images, valid_convolutions
 
 FOLDER = Recipe(dataset="mask-folder", image_size=8)
 OTHER_SIZES = [(48, 60), (31, 90), (12, 25), (13, 24), (6, 24), (5, 7), (1, 1)]
-MARGIN = 2
 
 
 def _spec(height: int, width: int, *, channels: int = 2, tile: int | None = None) -> DataSpec:
@@ -33,17 +33,6 @@ def _spec(height: int, width: int, *, channels: int = 2, tile: int | None = None
         task="segmentation",
         tile=tile,
     )
-
-
-def _images(*shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(shape, generator=generator).contiguous(memory_format=torch.channels_last)
-
-
-def _valid_convolutions() -> nn.Module:
-    """Two valid 3x3 convolutions: the output is 2 pixels smaller than the input on every side."""
-    torch.manual_seed(2)
-    return nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).requires_grad_(False)
 
 
 def _bilinear(images: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -68,7 +57,7 @@ def _over_the_whole(model: Forward, images: Tensor, *, scaled: tuple[int, int], 
 
 @pytest.mark.parametrize("flips", [False, True])
 def test_images_of_the_trainings_size_are_scaled_to_the_bit_as_there(flips: bool) -> None:
-    model, images = _valid_convolutions(), _images(2, 2, 12, 24)
+    model, images = valid_convolutions(classes=2), random_images(2, 2, 12, 24)
     whole = whole_image_forward(FOLDER, _spec(12, 24), model, margin=MARGIN, flips=flips)
     expected = _scaled_whole(FlipAveraged(model) if flips else model, images, size=8)
     assert torch.equal(whole(images), expected)
@@ -81,7 +70,7 @@ def test_images_of_another_size_keep_the_resolution_of_the_training(
     size: tuple[int, int], overlap: float, flips: bool
 ) -> None:
     """12x24 went into 8x8: two thirds of the height and a third of the width."""
-    model, images = _valid_convolutions(), _images(2, 2, *size)
+    model, images = valid_convolutions(classes=2), random_images(2, 2, *size)
     forward = whole_image_forward(FOLDER, _spec(12, 24), model, margin=MARGIN, flips=flips, overlap=overlap)
     scaled = max(1, round(size[0] * 2 / 3)), max(1, round(size[1] / 3))
     whole = FlipAveraged(model) if flips else model
@@ -90,7 +79,7 @@ def test_images_of_another_size_keep_the_resolution_of_the_training(
 
 
 def test_squeezed_images_and_swapped_factors_give_something_else() -> None:
-    model, images = _valid_convolutions(), _images(1, 2, 48, 60)
+    model, images = valid_convolutions(classes=2), random_images(1, 2, 48, 60)
     found = whole_image_forward(FOLDER, _spec(12, 24), model, margin=MARGIN)(images)
     swapped = whole_image_forward(FOLDER, _spec(24, 12), model, margin=MARGIN)(images)
     for other in (swapped, _scaled_whole(model, images, size=8)):
@@ -102,7 +91,7 @@ def test_a_unet_sees_a_large_image_as_if_it_took_it_at_once() -> None:
     options = {"model": "unet", "model_width": 1, "image_size": 36, "dataset": "mask-folder", "data_dir": "x"}
     recipe, spec = resolve_recipe(overrides=options).recipe, _spec(48, 48, channels=1)
     model = prepare_model(recipe, spec)[0].eval().requires_grad_(False)
-    images = _images(1, 1, 91, 80)
+    images = random_images(1, 1, 91, 80)
     found = whole_image_forward(recipe, spec, model, margin=92)(images)
     scaled = _mirrored(_bilinear(images, (68, 60)), 92)
     # Places that the network takes are 16 apart: 8 more columns on the right.
@@ -124,14 +113,14 @@ def test_seams_are_blended() -> None:
 
         recipe = Recipe(dataset="mask-folder", image_size=32, validation_micro_batch_size=1)
         forward = whole_image_forward(recipe, _spec(32, 48), number, margin=MARGIN, overlap=overlap)
-        return float(forward(_images(1, 2, 32, 240)).diff(dim=3).abs().max())
+        return float(forward(random_images(1, 2, 32, 240)).diff(dim=3).abs().max())
 
     assert jump(0.5) < 0.2
     assert jump(0.0) > 1
 
 
 def test_images_of_many_sizes_are_scaled_whole_as_in_training() -> None:
-    model, images = _valid_convolutions(), _images(1, 2, 48, 60)
+    model, images = valid_convolutions(classes=2), random_images(1, 2, 48, 60)
     forward = whole_image_forward(FOLDER, _spec(8, 8), model, margin=MARGIN)
     assert torch.equal(forward(images), _scaled_whole(model, images, size=8))
 
@@ -157,12 +146,12 @@ def test_which_trainings_scaled_all_images_alike(
 
 def test_it_is_said_once_that_images_are_scaled_and_tiled() -> None:
     said: list[str] = []
-    model = _valid_convolutions()
+    model = valid_convolutions(classes=2)
     forward = whole_image_forward(FOLDER, _spec(12, 24), model, margin=MARGIN, say=said.append)
-    forward(_images(1, 2, 12, 24))
+    forward(random_images(1, 2, 12, 24))
     assert said == []
     for size in ((48, 60), (30, 30)):
-        forward(_images(1, 2, *size))
+        forward(random_images(1, 2, *size))
     assert said == [
         "images that are not 12x24, as those of the training were, are scaled by the training's factors "
         "0.667 down and 0.333 across and predicted by overlapping tiles"
@@ -171,9 +160,11 @@ def test_it_is_said_once_that_images_are_scaled_and_tiled() -> None:
 
 def test_it_is_said_once_that_images_of_many_sizes_are_scaled_whole() -> None:
     said: list[str] = []
-    forward = whole_image_forward(FOLDER, _spec(8, 8), _valid_convolutions(), margin=MARGIN, say=said.append)
+    forward = whole_image_forward(
+        FOLDER, _spec(8, 8), valid_convolutions(classes=2), margin=MARGIN, say=said.append
+    )
     for size in ((48, 60), (30, 30)):
-        forward(_images(1, 2, *size))
+        forward(random_images(1, 2, *size))
     assert said == ["images are scaled to 8x8 as a whole, as those of the training were"]
 
 
@@ -182,8 +173,8 @@ def test_a_factor_of_both_directions_is_said_as_one_and_none_not_at_all() -> Non
     generated = Recipe(dataset="synthetic-em", image_size=8)
     for recipe, side in ((FOLDER, 16), (generated, 8)):
         forward = whole_image_forward(
-            recipe, _spec(side, side), _valid_convolutions(), margin=MARGIN, say=said.append
+            recipe, _spec(side, side), valid_convolutions(classes=2), margin=MARGIN, say=said.append
         )
-        forward(_images(1, 2, 48, 60))
+        forward(random_images(1, 2, 48, 60))
     assert len(said) == 1
     assert "by the training's factor 0.5 and" in said[0]

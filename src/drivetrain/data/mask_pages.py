@@ -62,6 +62,8 @@ def count_pages(image: Image.Image) -> int:
 
 def decode_whole(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
     """A whole image as 8-bit pixels (height, width, channels) in its own size."""
+    # Pillow turns TIFF pages itself, as it loads them, so their size as shown is sure only then.
+    image.load()
     size = displayed_size(image)
     return decode_image(image, channels=channels, size=size, choose_box=lambda w, h: (0, 0, w, h))
 

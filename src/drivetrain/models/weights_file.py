@@ -95,7 +95,7 @@ def _weights_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def _best_or(newest: Checkpoint, directory: RunDirectory) -> Checkpoint:
     """The best validated checkpoint where the run knows one and still holds it."""
-    best = newest.manifest["state"].get("best", {}).get("update")
+    best = newest.best_update
     for path in checkpoint_paths(directory.checkpoints):
         if path.name == str(best) and best != newest.update:
             return _sound_checkpoint(path)

@@ -49,6 +49,12 @@ class Checkpoint:
     def update(self) -> int:
         return int(self.manifest["update"])
 
+    @property
+    def best_update(self) -> int | None:
+        """The update that had validated best by then; None where nothing was validated."""
+        best: int | None = self.manifest["state"].get("best", {}).get("update")
+        return best
+
 
 def save_checkpoint(
     parent: Path,

@@ -9,9 +9,9 @@ from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from drivetrain.data.decode import BadSampleError, decode_image, displayed_size, image_of, naming_bad_sample
+from drivetrain.data.decode import BadSampleError, image_of, naming_bad_sample
+from drivetrain.data.mask_pages import count_pages, decode_whole
 from drivetrain.data.source import DataSpec
 from drivetrain.run.inputs import unreadable_input
 
@@ -46,28 +46,12 @@ def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
     try:
         with naming_bad_sample(str(path)):
             image = image_of(path.read_bytes())
-            for page in range(_page_count(image)):
+            for page in range(count_pages(image)):
                 image.seek(page)
-                pixels = _decoded(image, channels=spec.channels)
+                pixels = decode_whole(image, channels=spec.channels)
                 yield pixels if spec.image_dtype == "uint8" else (pixels / np.float32(255)).astype(np.float32)
     except BadSampleError as error:
         raise unreadable_input(path, error.reason) from error
-
-
-def _page_count(image: Image.Image) -> int:
-    """Frames of an animation are no pages: as everywhere, its first one counts."""
-    return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
-
-
-def _decoded(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
-    # Pillow turns TIFF pages itself, as it loads them, so their size as shown is sure only now.
-    image.load()
-    return decode_image(
-        image,
-        channels=channels,
-        size=displayed_size(image),
-        choose_box=lambda width, height: (0, 0, width, height),
-    )
 
 
 def distinct_stems(stems: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
 from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.evaluator import validation_batch_size
-from drivetrain.run.files import write_atomically
 from drivetrain.run.inputs import expand_inputs, require_file_channels, unreadable_input
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
@@ -33,6 +31,8 @@ from drivetrain.run.prediction_folder import (
     noted_files,
     require_free_names,
     require_outside_data,
+    table_names,
+    write_tables,
 )
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
@@ -66,7 +66,7 @@ def predict_run(
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
     with training_backends(run.device):
         if run.spec.task == "classification":
-            require_free_names(folder, _table_names(formats))
+            require_free_names(folder, table_names(formats))
             rows = _predict_files(run, files, forward, reporter)
             _write_tables(rows, folder, formats)
             return rows
@@ -76,25 +76,19 @@ def predict_run(
 
 
 def _weights_sentence(found: Checkpoint) -> str:
-    best = found.manifest["state"].get("best", {}).get("update")
+    best = found.best_update
     better = "" if best in (None, found.update) else f"; update {best} validated best (--checkpoint best)"
     return f"weights of update {found.update}{better}"
 
 
 def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[str]) -> None:
     try:
-        note_files(folder, _table_names(formats))
-        for kind in formats:
-            content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
-            write_atomically(folder / f"predictions.{kind}", content.encode())
+        note_files(folder, table_names(formats))
+        write_tables(folder, rows, formats, as_csv=_as_csv)
     except OSError as error:
         raise BadInputError(
             f"--output {folder} cannot be written: {error.strerror}; name another folder."
         ) from error
-
-
-def _table_names(formats: Sequence[str]) -> list[str]:
-    return [f"predictions.{kind}" for kind in formats]
 
 
 def _predict_files(

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -22,7 +21,7 @@ from drivetrain.run.mask_files import PageWriter, mask_codes, open_mask_file, pa
 from drivetrain.run.mask_inputs import MaskInput, check_inputs, read_pages
 from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.overlays import overlay_sheet
-from drivetrain.run.prediction_folder import note_files, require_free_names
+from drivetrain.run.prediction_folder import note_files, require_free_names, table_names, write_tables
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun
 from drivetrain.run.trained_forward import TrainedForward
@@ -50,14 +49,12 @@ def predict_masks(
     entries = check_inputs(files, run.spec)
     forward = forward or TrainedForward(run, reporter=reporter)
     predictor = _Predictor(run, folder=folder, forward=forward, settings=settings, say=reporter.say)
-    names = [*predictor.names(entries), *(f"predictions.{kind}" for kind in formats)]
+    names = [*predictor.names(entries), *table_names(formats)]
     require_free_names(folder, names)
     with _naming_output(folder):
         note_files(folder, names)
         rows = _predict_entries(predictor, entries, forward, reporter)
-        for kind in formats:
-            content = _as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
-            write_atomically(folder / f"predictions.{kind}", content.encode())
+        write_tables(folder, rows, formats, as_csv=_as_csv)
     return rows
 
 

@@ -1,15 +1,24 @@
 """The folder that `predict` writes into, where nothing that is a user's own may be overwritten."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from drivetrain.data.info import is_external_dataset
 from drivetrain.errors import BadInputError
-from drivetrain.run.files import read_json, write_json
+from drivetrain.run.files import read_json, write_atomically, write_json
 from drivetrain.run.restore import TrainedRun
 
-__all__ = ["note_files", "noted_files", "require_free_names", "require_outside_data"]
+__all__ = [
+    "note_files",
+    "noted_files",
+    "require_free_names",
+    "require_outside_data",
+    "table_names",
+    "write_tables",
+]
 
 _RECORD = ".drivetrain-predict.json"
 _DATASETS_OF_IMAGE_FILES = ("gc-imagenet", "image-folder", "imagenet", "isbi2012", "mask-folder")
@@ -53,3 +62,21 @@ def noted_files(folder: Path) -> frozenset[str]:
         return frozenset(read_json(folder / _RECORD)["written"])
     except (OSError, ValueError, KeyError, TypeError):
         return frozenset()
+
+
+def table_names(formats: Sequence[str]) -> list[str]:
+    """The files that tell of all predictions together, one for each format."""
+    return [f"predictions.{kind}" for kind in formats]
+
+
+def write_tables(
+    folder: Path,
+    rows: list[dict[str, Any]],
+    formats: Sequence[str],
+    *,
+    as_csv: Callable[[list[dict[str, Any]]], str],
+) -> None:
+    """Writes them; JSON holds the rows as they are."""
+    for kind, name in zip(formats, table_names(formats), strict=True):
+        content = as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
+        write_atomically(folder / name, content.encode())

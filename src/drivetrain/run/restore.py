@@ -124,7 +124,7 @@ def find_checkpoints(
         return [newest]
     if which == "all":
         return _load_sound(paths, warn)
-    update = newest.manifest["state"]["best"]["update"] if which == "best" else which
+    update = newest.best_update if which == "best" else which
     if update is None:
         raise BadInputError(
             f"--checkpoint best: {directory.path} was never validated, so none is best; "
