@@ -46,6 +46,11 @@ PARAMETERS = {
 }
 
 
+def test_the_medical_unet_measures_averaged_weights_unless_told_not_to() -> None:
+    assert resolve_recipe(config="isbi_unet_medical").recipe.ema == 0.999
+    assert resolve_recipe(config="isbi_unet_medical", overrides={"ema": None}).recipe.ema is None
+
+
 def test_every_recipe_has_its_numbers_here() -> None:
     assert set(packaged_names()) - set(NUMBERS) == {
         "digits",
