@@ -22,8 +22,9 @@ from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.checkpoint import newest_checkpoint
+from drivetrain.run.checkpoint_writer import CheckpointWriter
 from drivetrain.run.program_state import collect_state, share_parts
-from drivetrain.run.saver import restore_program, save_program, stored_state
+from drivetrain.run.saver import copy_sound_state, restore_program, stored_state
 from tests.pipeline.staged import KINDS, narrow_model
 
 Arrays = dict[str, NDArray[Any]]
@@ -172,7 +173,10 @@ def carry_on(group: ReplicaGroup, job: Job, source: str | None, target: str) -> 
             share_parts(program, stored_state(checkpoint) if group.is_first else None)
         else:
             restore_program(program, checkpoint)
-    save_program(program, Path(target), update=job.updates, state={})
+    copied = copy_sound_state(program, update=job.updates)
+    if copied is not None:
+        with CheckpointWriter(Path(target), keep_last=1) as writer:
+            writer.start(copied, update=job.updates, state={}, best_update=None)
 
 
 def cut_options(

@@ -16,7 +16,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.run import loop as loop_module
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.patience import FIRST_VALIDATION_TIMEOUT_S, Patience
-from drivetrain.run.saver import save_program
+from drivetrain.run.saver import copy_sound_state
 from tests.cluster.ranks import lives, pids_in, wait_until
 from tests.run.impatient import train_impatiently
 
@@ -122,11 +122,11 @@ def test_the_loop_sets_what_belongs_to_each_part_of_a_run(
 
     def slow_save(*args: Any, **options: Any) -> Any:
         clock.pass_by(30.0)
-        return save_program(*args, **options)
+        return copy_sound_state(*args, **options)
 
     monkeypatch.setattr(TrainingProgram, "run_update", slow_update)
     monkeypatch.setattr(Evaluator, "__call__", slow_evaluation)
-    monkeypatch.setattr(loop_module, "save_program", slow_save)
+    monkeypatch.setattr(loop_module, "copy_sound_state", slow_save)
     monkeypatch.setattr(loop_module, "Patience", lambda set_timeout: Patience(set_timeout, clock=clock))
     monkeypatch.setattr(ReplicaGroup, "set_timeout", lambda _group, seconds: timeouts.append(seconds))
     drivetrain.train(

@@ -66,23 +66,22 @@ def save_checkpoint(
     averaged: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Writes checkpoints/<update>; what was there before stays until the new one is whole."""
-    files = {MODEL_FILE: _serialise(model), OPTIMISER_FILE: _serialise(optimiser)}
+    tensors = {MODEL_FILE: model, OPTIMISER_FILE: optimiser}
     if averaged:
-        files[AVERAGED_FILE] = _serialise(averaged)
+        tensors[AVERAGED_FILE] = averaged
     partial, final = parent / f"{_PARTIAL_PREFIX}{update}", parent / str(update)
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        for name, content in files.items():
-            write_atomically(partial / name, content)
-        write_json(partial / MANIFEST_FILE, _manifest(update, files, state))
+        entries = {name: _write_tensors(partial / name, values) for name, values in tensors.items()}
+        write_json(partial / MANIFEST_FILE, _manifest(update, entries, state))
         sync_directory(partial)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
         sync_directory(parent)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise RunFailedError(_write_failure(parent, update, files, error)) from error
+        raise RunFailedError(_write_failure(parent, update, tensors, error)) from error
     return final
 
 
@@ -142,21 +141,25 @@ def sweep_partial(parent: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _serialise(tensors: Mapping[str, Tensor]) -> bytes:
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(tensors.items())}
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Writes one file, and returns its entry in the manifest."""
+    plain = {name: _standing_alone(tensor.detach().cpu()) for name, tensor in sorted(tensors.items())}
     content: bytes = save_safetensors(plain)
-    return content
+    write_atomically(path, content)
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def _manifest(update: int, files: Mapping[str, bytes], state: Mapping[str, Any]) -> dict[str, Any]:
-    entries = {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in files.items()
-    }
+def _standing_alone(tensor: Tensor) -> Tensor:
+    """Safetensors takes no views of a larger piece of memory."""
+    is_whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
+    return tensor if is_whole else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _manifest(update: int, entries: Mapping[str, dict[str, Any]], state: Mapping[str, Any]) -> dict[str, Any]:
     manifest = {
         "format": FORMAT_VERSION,
         "update": update,
-        "files": entries,
+        "files": dict(entries),
         "environment": {"torch": torch.__version__, "threads": torch.get_num_threads()},
         "state": dict(state),
     }
@@ -176,15 +179,17 @@ def _verified(path: Path, entry: Mapping[str, Any]) -> bytes:
     return content
 
 
-def _write_failure(parent: Path, update: int, files: Mapping[str, bytes], error: OSError) -> str:
-    needed = sum(len(content) for content in files.values())
+def _write_failure(
+    parent: Path, update: int, files: Mapping[str, Mapping[str, Tensor]], error: OSError
+) -> str:
+    needed = sum(tensor.nbytes for tensors in files.values() for tensor in tensors.values())
     kept = checkpoint_paths(parent)
     stays = f"the checkpoint of update {kept[-1].name} stays" if kept else "there is no earlier checkpoint"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = _free_bytes(parent)
         return (
-            f"the disk is full: the checkpoint of update {update} needs {needed} bytes, {free} are free in "
-            f"{parent}; {stays}, and the same command continues once there is room."
+            f"the disk is full: the checkpoint of update {update} needs about {needed} bytes, {free} are "
+            f"free in {parent}; {stays}, and the same command continues once there is room."
         )
     return f"the checkpoint of update {update} could not be written to {parent}: {error.strerror}; {stays}."
 

@@ -14,6 +14,7 @@ from drivetrain.plan.events import HostEvents
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.best import Best
+from drivetrain.run.checkpoint_writer import CheckpointWriter
 from drivetrain.run.clock import RunClock
 from drivetrain.run.compile_choice import CompileChoice
 from drivetrain.run.directory import RunDirectory
@@ -25,7 +26,7 @@ from drivetrain.run.pace import pace_updates
 from drivetrain.run.patience import Patience
 from drivetrain.run.profile import RunProfile
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.saver import prune, save_program
+from drivetrain.run.saver import copy_sound_state
 from drivetrain.run.scale_report import check_scale, scale_values
 from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
@@ -71,11 +72,13 @@ class RunLoop:
     replica_times: list[ReplicaTimes] = field(default_factory=list)
     fastest_update_s: float = math.inf
     patience: Patience = field(init=False)
+    writer: CheckpointWriter = field(init=False)
     _sums: SumSeconds = field(default_factory=SumSeconds)
     _compiling: ReplicaTimes | None = None
 
     def __post_init__(self) -> None:
         self.patience = Patience(self.program.group.set_timeout)
+        self.writer = CheckpointWriter(self.directory.checkpoints, keep_last=self.recipe.keep_checkpoints)
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
@@ -89,12 +92,15 @@ class RunLoop:
         )
         self.reporter.start_progress("training", done=first, total=self.events.total_updates)
         self.patience.begin_run()
-        if self.owes_validation:
-            self._handle_owed_validation(first)
-        while update < self.events.total_updates and not self.stops and not self.early_end.reason:
-            update = self._reached = self._execute(update, self.events.next_event(update))
-            self._check_finite(update)
-            self._handle_events(update)
+        with self.writer:
+            if self.owes_validation:
+                self._handle_owed_validation(first)
+            while update < self.events.total_updates and not self.stops and not self.early_end.reason:
+                update = self._reached = self._execute(update, self.events.next_event(update))
+                self._check_finite(update)
+                self._handle_events(update)
+            with noted(Doing.CHECKPOINT, update=update), self.clock.measure("checkpoint"):
+                self.writer.wait()
         self.reporter.stop_progress()
         if self.program.capture is not None:
             self.program.capture.release()
@@ -326,19 +332,15 @@ class RunLoop:
             raise _ValidationStoppedError
 
     def _checkpoint(self, update: int) -> None:
-        is_first = self.program.group.is_first
-        if is_first:
-            save_history(self.directory.updates, self.program.records, updates=update)
-        state = {"best": self.best.as_json(), "samples": self._samples(update)}
+        """Copies what is to be kept; while that is written, the training goes on."""
         with noted(Doing.CHECKPOINT, update=update):
-            save_program(self.program, self.directory.checkpoints, update=update, state=state)
-        if is_first:
-            self._prune()
-
-    def _prune(self) -> None:
-        prune(
-            self.directory.checkpoints, keep_last=self.recipe.keep_checkpoints, best_update=self.best.update
-        )
+            room = self.writer.wait()
+            copied = copy_sound_state(self.program, update=update, room=room)
+            if copied is None:
+                return
+            save_history(self.directory.updates, self.program.records, updates=update)
+            state = {"best": self.best.as_json(), "samples": self._samples(update)}
+            self.writer.start(copied, update=update, state=state, best_update=self.best.update)
 
     def _position(self, update: int) -> dict[str, float]:
         return {

@@ -1,41 +1,42 @@
 """What of a training program goes into a checkpoint, and back."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run.checkpoint import Checkpoint, prune_checkpoints, save_checkpoint
-from drivetrain.run.program_state import ProgramState, collect_state, load_average, optimiser_states
+from drivetrain.run.checkpoint import Checkpoint
+from drivetrain.run.program_state import (
+    ProgramState,
+    collect_state,
+    copied_to_host,
+    load_average,
+    optimiser_states,
+)
 
 
-def save_program(program: TrainingProgram, parent: Path, *, update: int, state: dict[str, Any]) -> None:
-    """Writes a checkpoint of a program whose weights are sound, on the first rank.
+def copy_sound_state(
+    program: TrainingProgram, *, update: int, room: ProgramState | None = None
+) -> ProgramState | None:
+    """What a checkpoint of a program holds, in host memory of its own; None on all ranks but the first.
 
-    Where stages lie on several ranks, all of them must call this.
+    Where stages lie on several ranks, all of them must call this. Weights must be finite. `room` is an
+    earlier copy that nobody needs any more.
     """
     if not program.group.is_first and program.groups.devices.size == 1:
-        return
+        return None
     whole = collect_state(program)
     if not program.group.is_first:
-        return
+        return None
     weights = [value for value in whole.model.values() if value.is_floating_point()]
     if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
             f"{program.rules.advice_on_overflow}."
         )
-    save_checkpoint(
-        parent,
-        update=update,
-        model=whole.model,
-        optimiser=whole.optimiser,
-        averaged=whole.averaged,
-        state=state,
-    )
+    return copied_to_host(whole, room=room)
 
 
 def stored_state(checkpoint: Checkpoint) -> ProgramState:
@@ -70,10 +71,3 @@ def _load_state(model: torch.nn.Module, weights: dict[str, Tensor], path: Path) 
         raise BadInputError(
             f"{path} does not fit --model: {str(error).splitlines()[-1].strip()} --overwrite starts afresh."
         ) from error
-
-
-def prune(parent: Path, *, keep_last: int, best_update: int | None) -> None:
-    """Keeps the newest checkpoints and the best one."""
-    prune_checkpoints(
-        parent, keep_last=keep_last, keep_updates=set() if best_update is None else {best_update}
-    )

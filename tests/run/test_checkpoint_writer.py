@@ -1,0 +1,152 @@
+"""Checkpoints that are written while the training goes on."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import drivetrain
+from drivetrain.errors import RunFailedError
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run import checkpoint_writer
+from drivetrain.run.checkpoint import checkpoint_paths, load_checkpoint, save_checkpoint
+from drivetrain.run.checkpoint_writer import CheckpointWriter
+from drivetrain.run.program_state import ProgramState, copied_to_host
+
+STATE = ProgramState(model={"w": torch.arange(6.0)}, optimiser={"m/w": torch.ones(6)}, averaged={})
+WAIT_S = 30.0
+
+
+def _train(folder: Path, *, updates: int = 6, **options: Any) -> None:
+    drivetrain.train(
+        dataset="digits",
+        limit_train_samples=48,
+        micro_batch_size=8,
+        max_updates=updates,
+        evaluate_every=100,
+        checkpoint_every=2,
+        keep_checkpoints=100,
+        device="cpu",
+        output_dir=str(folder),
+        quiet=True,
+        **options,
+    )
+
+
+def _slow_saves(monkeypatch: pytest.MonkeyPatch, until: Callable[[int], bool]) -> list[bool]:
+    """Saves wait for `until`; whether it came true is noted for each."""
+    found: list[bool] = []
+
+    def save(parent: Path, *, update: int, **content: Any) -> Path:
+        found.append(until(update))
+        return save_checkpoint(parent, update=update, **content)
+
+    monkeypatch.setattr(checkpoint_writer, "save_checkpoint", save)
+    return found
+
+
+def test_updates_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write of update 2 ends only after update 3 has begun; the files are those of an ordinary run."""
+    _train(tmp_path / "plain")
+    third = threading.Event()
+    run_update = TrainingProgram.run_update
+
+    def noticed_update(program: TrainingProgram, update: int) -> None:
+        if update == 2:
+            third.set()
+        run_update(program, update)
+
+    monkeypatch.setattr(TrainingProgram, "run_update", noticed_update)
+    found = _slow_saves(monkeypatch, lambda update: update != 2 or third.wait(WAIT_S))
+    _train(tmp_path / "slow")
+    assert found == [True, True, True]
+    for update in ("2", "4", "6"):
+        plain, slow = (tmp_path / run / "checkpoints" / update for run in ("plain", "slow"))
+        for name in ("model.safetensors", "optimizer.safetensors", "manifest.json"):
+            assert (plain / name).read_bytes() == (slow / name).read_bytes()
+    first, last = (tmp_path / "slow" / "checkpoints" / update / "model.safetensors" for update in "26")
+    assert first.read_bytes() != last.read_bytes()
+
+
+def test_a_copied_state_does_not_follow_the_training() -> None:
+    own = ProgramState(model={"w": torch.zeros(2)}, optimiser={}, averaged={"w": torch.zeros(2)})
+    copied = copied_to_host(own)
+    own.model["w"].add_(1)
+    own.averaged["w"].add_(1)
+    assert copied.model["w"].tolist() == copied.averaged["w"].tolist() == [0.0, 0.0]
+
+
+def test_a_copy_takes_the_room_of_an_earlier_one() -> None:
+    own = ProgramState(model={"w": torch.zeros(2)}, optimiser={"m/w": torch.ones(2)}, averaged={})
+    earlier = copied_to_host(own)
+    own.model["w"].add_(1)
+    copied = copied_to_host(own, room=earlier)
+    assert copied.model["w"].tolist() == [1.0, 1.0]
+    assert copied.model["w"].data_ptr() == earlier.model["w"].data_ptr() != own.model["w"].data_ptr()
+
+
+def test_a_failed_write_fails_the_run_and_keeps_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_at_4(update: int) -> bool:
+        if update == 4:
+            raise RunFailedError("the disk is full")
+        return True
+
+    _slow_saves(monkeypatch, fail_at_4)
+    with pytest.raises(RunFailedError, match="the disk is full"):
+        _train(tmp_path / "run")
+    assert [path.name for path in checkpoint_paths(tmp_path / "run" / "checkpoints")] == ["2"]
+
+
+def test_a_training_that_fails_leaves_the_checkpoint_it_had_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+    run_update = TrainingProgram.run_update
+
+    def failing_update(program: TrainingProgram, update: int) -> None:
+        if update == 3:
+            failed.set()
+            raise RuntimeError("an update failed")
+        run_update(program, update)
+
+    monkeypatch.setattr(TrainingProgram, "run_update", failing_update)
+    found = _slow_saves(monkeypatch, lambda _: failed.wait(WAIT_S))
+    with pytest.raises(RuntimeError, match="an update failed"):
+        _train(tmp_path / "run")
+    assert found == [True]
+    assert load_checkpoint(tmp_path / "run" / "checkpoints" / "2").update == 2
+
+
+def test_one_checkpoint_is_whole_before_the_next_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    def save(parent: Path, *, update: int, **content: Any) -> Path:
+        events.append(f"begin {update}")
+        path = save_checkpoint(parent, update=update, **content)
+        events.append(f"end {update}")
+        return path
+
+    monkeypatch.setattr(checkpoint_writer, "save_checkpoint", save)
+    with CheckpointWriter(tmp_path, keep_last=2) as writer:
+        for update in range(1, 5):
+            writer.start(STATE, update=update, state={}, best_update=1)
+    assert events == [f"{what} {update}" for update in range(1, 5) for what in ("begin", "end")]
+    assert [path.name for path in checkpoint_paths(tmp_path)] == ["1", "3", "4"]
+
+
+def test_a_checkpoint_tells_of_the_trainings_threads(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        with CheckpointWriter(tmp_path, keep_last=1) as writer:
+            writer.start(STATE, update=1, state={}, best_update=None)
+    finally:
+        torch.set_num_threads(threads)
+    assert load_checkpoint(tmp_path / "1").manifest["environment"]["threads"] == threads + 1
