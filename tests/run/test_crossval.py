@@ -228,6 +228,53 @@ def test_bad_input_leaves_everything_as_it_was(tmp_path: Path, cross: Crossval) 
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"device": "cuda:77"},
+        {"model_params": {"nonsense": 3}},
+        {"folds": 5000},
+        {"micro_batch_size": 5000, "gradient_accumulation_count": 1},
+        {"folds": 5000, "replicas": 2},
+        {"model_params": {"nonsense": 3}, "parallel_folds": 2},
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_said(
+    tmp_path: Path, wrong: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {**SMALL, "folds": 2, "num_epochs": 1, **wrong}
+    with pytest.raises(BadInputError):
+        drivetrain.crossval(output_dir=str(tmp_path / "job"), **options)
+    assert capsys.readouterr().out == ""
+
+
+def test_negative_control_every_fold_that_begins_is_named_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {**SMALL, "folds": 2, "num_epochs": 1, "output_dir": str(tmp_path / "job")}
+    drivetrain.crossval(**options)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "fold 0 (1 of 2)"
+    assert lines.count("fold 1 (2 of 2)") == 1
+    assert lines[lines.index("fold 1 (2 of 2)") - 1].startswith("run directory: ")
+    drivetrain.crossval(**options)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["fold 0 (1 of 2) is finished", "fold 1 (2 of 2) is finished"]
+
+
+def test_a_job_that_cannot_go_on_does_not_tell_what_is_finished(
+    tmp_path: Path, cross: Crossval, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _signal_in_fold(monkeypatch, fold=1, update=1, number=signal.SIGINT):
+        cross(tmp_path / "job", num_epochs=1)
+    options = {**SMALL, "folds": 2, "num_epochs": 1, "output_dir": str(tmp_path / "job")}
+    with pytest.raises(BadInputError):
+        drivetrain.crossval(**{**options, "device": "cuda:77"})
+    assert capsys.readouterr().out == ""
+    drivetrain.crossval(**options)
+    assert capsys.readouterr().out.splitlines()[:2] == ["fold 0 (1 of 2) is finished", "fold 1 (2 of 2)"]
+
+
 def test_what_must_not_change_is_named(tmp_path: Path, cross: Crossval) -> None:
     cross(tmp_path / "job", num_epochs=1)
     with pytest.raises(BadInputError, match="--folds is 3"):

@@ -1,12 +1,17 @@
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import drivetrain
 from drivetrain.cli.main import main
+from drivetrain.run.listing import describe_run, find_runs, folds_of
+from drivetrain.run.lock import hold_lock
 
-from .conftest import TrainSmall, signal_after
+from .conftest import SMALL, TrainSmall, signal_after
 
 
 @pytest.fixture
@@ -57,11 +62,88 @@ def test_folds_of_a_cross_validation_are_runs(
     shutil.copytree(tmp_path / "job" / "fold-2", tmp_path / "job" / "fold-2-old")
     assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
     assert "no runs" in capsys.readouterr().out
-    (tmp_path / "job" / "crossval.json").write_text("{}")
+    _write_record(tmp_path / "job", {"status": "unfinished", "folds": 11})
     assert main(["runs", "--runs-dir", str(tmp_path), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["runs"]
-    assert [Path(row["run"]).name for row in rows] == ["fold-10", "fold-2"]
+    assert [Path(row["run"]).name for row in rows] == ["fold-10", "fold-2", "job"]
     assert main(["runs", str(tmp_path / "job"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [Path(row["run"]).name for row in found["runs"]] == ["fold-2", "fold-10"]
-    assert found["differences"]["seed"] == [2, 10]
+    assert [Path(row["run"]).name for row in found["runs"]] == ["fold-2", "fold-10", "job"]
+    assert found["differences"]["seed"] == [2, 10, None]
+    assert "model" not in found["differences"]
+
+
+def _write_record(job: Path, record: dict[str, Any]) -> None:
+    job.mkdir(exist_ok=True)
+    (job / "crossval.json").write_text(json.dumps(record))
+
+
+FINISHED = {
+    "status": "finished",
+    "folds": 3,
+    "statistics": {
+        "metric": "dice",
+        "last": {"what": "", "dice": {"mean": 0.75}, "loss": {"mean": 9.0}},
+        "best": {"what": "", "dice": {"mean": 0.875}, "loss": {"mean": 8.0}},
+    },
+}
+
+
+def test_a_finished_cross_validation_is_listed_with_its_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write_record(tmp_path / "job", FINISHED)
+    (tmp_path / "job" / "crossval-recipe.yaml").write_text("model: unet\ndataset: synthetic-em\n")
+    (row,) = [describe_run(run) for run in find_runs(tmp_path)]
+    assert (row["status"], row["metric"]) == ("finished, 3 folds", "mean dice")
+    assert (row["validation"], row["best_validation"]) == (0.75, 0.875)
+    assert (row["model"], row["dataset"]) == ("unet", "synthetic-em")
+    assert main(["runs", str(tmp_path / "job")]) == 0
+    assert "0.75" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("was_finished", [False, True])
+def test_one_that_is_not_finished_says_how_many_folds_are(tmp_path: Path, was_finished: bool) -> None:
+    """A job that goes on has no mean, whatever an earlier end of it came to."""
+    _write_record(tmp_path / "job", FINISHED if was_finished else {"status": "unfinished", "folds": 3})
+    for fold, event in enumerate(["summary", "summary", "train"]):
+        (tmp_path / "job" / f"fold-{fold}").mkdir()
+        (tmp_path / "job" / f"fold-{fold}" / "recipe.yaml").touch()
+        (tmp_path / "job" / f"fold-{fold}" / "metrics.jsonl").write_text(json.dumps({"event": event}) + "\n")
+    with hold_lock(tmp_path / "job"):
+        running = describe_run(folds_of(tmp_path / "job")[-1])
+    assert running["status"] == "running, 2 of 3 folds finished"
+    assert running["validation"] is running["best_validation"] is running["metric"] is None
+    stopped = describe_run(folds_of(tmp_path / "job")[-1])
+    assert stopped["status"] == ("finished, 3 folds" if was_finished else "stopped, 2 of 3 folds finished")
+    assert stopped["validation"] == (0.75 if was_finished else None)
+
+
+def test_a_cross_validation_comes_after_its_folds_and_before_what_is_younger(tmp_path: Path) -> None:
+    _write_record(tmp_path / "job", FINISHED)
+    for when, name in enumerate(["older", "job/fold-1", "job/fold-0", "younger"], start=1):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").touch()
+        os.utime(tmp_path / name / "recipe.yaml", (when, when))
+    names = [run.path.name for run in find_runs(tmp_path)]
+    assert names == ["older", "fold-1", "fold-0", "job", "younger"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"status": "finished", "folds": 3}'])
+def test_a_damaged_record_says_so(tmp_path: Path, content: str) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "crossval.json").write_text(content)
+    (row,) = [describe_run(run) for run in find_runs(tmp_path)]
+    assert row["status"].startswith("unreadable: ")
+
+
+def test_a_real_cross_validation_is_listed_with_the_mean_of_its_table(tmp_path: Path) -> None:
+    result = drivetrain.crossval(
+        quiet=True, output_dir=str(tmp_path / "job"), **{**SMALL, "folds": 2, "max_updates": 2}
+    )
+    assert result.statistics is not None
+    *folds, job = (describe_run(run) for run in find_runs(tmp_path))
+    assert job["validation"] == result.statistics.last["accuracy"].mean
+    assert job["validation"] == pytest.approx(sum(fold["validation"] for fold in folds) / 2)
+    assert job["status"] == "finished, 2 folds"
+    assert job["model"] == folds[0]["model"]

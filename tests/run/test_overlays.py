@@ -14,6 +14,7 @@ from drivetrain.run.mask_paint import (
     hard_dice,
     paint_classes,
     paint_errors,
+    tinted,
 )
 from drivetrain.run.overlays import overlay_sheet
 
@@ -38,6 +39,47 @@ def test_classes_are_tinted_and_outlined_and_the_first_is_left_alone() -> None:
     inside = painted[10, 10].tolist()
     assert inside != [100, 100, 100]
     assert inside != painted[5, 5].tolist()
+
+
+@pytest.mark.parametrize("tissue", [(200, 70, 30), (30, 70, 200), (226, 10, 64)])
+def test_over_an_image_of_any_colour_a_class_has_the_colour_of_the_legend(
+    tissue: tuple[int, int, int],
+) -> None:
+    image = np.full((20, 30, 3), tissue, np.uint8)
+    assert image[0, 0].sum() == GREY[0, 0].sum()
+    painted = paint_classes(image, TRUTH, class_names=("a", "b"))
+    assert np.array_equal(painted, paint_classes(GREY, TRUTH, class_names=("a", "b")))
+
+
+@pytest.mark.parametrize("grey", [0, 100, 255])
+def test_tints_of_different_classes_stay_apart_over_every_grey(grey: int) -> None:
+    image, names = np.full((9, 9, 3), grey, np.uint8), [str(number) for number in range(6)]
+    inside = [
+        tuple(paint_classes(image, np.full((9, 9), index), class_names=names)[4, 4]) for index in range(6)
+    ]
+    assert len(set(inside)) == 6
+    assert inside[0] == (grey, grey, grey)
+
+
+def test_an_outline_is_two_pixels_in_just_the_colour() -> None:
+    painted = paint_classes(GREY, TRUTH, class_names=("a", "b"))
+    full = (painted == np.array(class_colours(("a", "b"))[1])).all(axis=2)
+    inner = np.zeros_like(full)
+    inner[7:13, 7:13] = True
+    assert np.array_equal(full, (TRUTH == 1) & ~inner)
+
+
+def test_the_legend_shows_outline_and_tint_also_of_a_class_that_is_not_there() -> None:
+    names = ("back", "front", "other")
+    sheet = _opened(overlay_sheet([GREY], [None], [np.zeros_like(TRUTH)], names=["x"], class_names=names))
+    for colour in class_colours(names)[1:]:
+        assert colour is not None
+        assert _has_colour(sheet, colour)
+        assert _has_colour(sheet, tinted(colour))
+    middle = np.full((9, 9, 3), 128, np.uint8)
+    inside = paint_classes(middle, np.ones((9, 9), np.uint8), class_names=names)[4, 4]
+    assert tuple(inside) == tinted(class_colours(names)[1] or (0, 0, 0))
+    assert tinted((0, 158, 115)) != (0, 158, 115)
 
 
 def test_colours_are_distinct_for_any_number_of_classes() -> None:

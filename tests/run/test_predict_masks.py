@@ -210,7 +210,7 @@ def inputs(tmp_path: Path) -> list[Path]:
 EVERYTHING = MaskSettings(probabilities=True)
 
 
-@pytest.mark.parametrize(
+every_kind_of_file = pytest.mark.parametrize(
     ("name", "settings"),
     [
         ("x-mask.png", PLAIN),
@@ -223,6 +223,9 @@ EVERYTHING = MaskSettings(probabilities=True)
         ("predictions.csv", PLAIN),
     ],
 )
+
+
+@every_kind_of_file
 def test_a_file_that_predict_did_not_write_is_not_overwritten(
     make_run: Callable[..., TrainedRun], tmp_path: Path, inputs: list[Path], name: str, settings: MaskSettings
 ) -> None:
@@ -255,6 +258,28 @@ def test_all_that_is_written_is_noted_and_may_be_written_again(
     assert _predict(make_run(), inputs, tmp_path / "out", settings) == rows
     _predict(make_run(), inputs[:1], tmp_path / "out", settings)
     assert noted_files(tmp_path / "out") == written
+
+
+@every_kind_of_file
+def test_a_file_that_was_changed_since_is_not_overwritten(
+    make_run: Callable[..., TrainedRun],
+    tmp_path: Path,
+    inputs: list[Path],
+    name: str,
+    settings: MaskSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _predict(make_run(), inputs, tmp_path / "out", settings)
+    (tmp_path / "out" / name).write_bytes(b"by hand")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr("drivetrain.run.predict_masks.image_logits", None)
+        with pytest.raises(BadInputError, match=rf"holds {name}, which has been changed .*out-2 works\.$"):
+            _predict(make_run(), inputs, tmp_path / "out", settings)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    (tmp_path / "out" / name).unlink()
+    _predict(make_run(), inputs, tmp_path / "out", settings)
+    assert (tmp_path / "out" / name).read_bytes() != b"by hand"
 
 
 def test_an_interrupted_predict_can_be_repeated(

@@ -1,5 +1,6 @@
-"""The folder that `predict` writes into: never the one that a run was trained on."""
+"""The folder that `predict` writes into: never the one that a run was trained on, nor over a user's work."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,6 +15,7 @@ from drivetrain.run.prediction_folder import (
     noted_files,
     require_free_names,
     require_outside_data,
+    write_tables,
 )
 from drivetrain.run.restore import TrainedRun
 
@@ -86,3 +88,77 @@ def test_the_folder_that_works_is_not_there_yet(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path / "out")
     with pytest.raises(BadInputError, match=r"^--output \. holds a, .*; --output predictions-2 works\.$"):
         require_free_names(Path(), ["a"])
+
+
+def _predicted(folder: Path, *masks: str) -> list[str]:
+    """Masks of one byte each and a table, as a `predict` leaves them; the names of all."""
+    names = [*masks, "predictions.csv"]
+    require_free_names(folder, names)
+    note_files(folder, names)
+    for name in masks:
+        (folder / name).write_bytes(b"0")
+    write_tables(folder, [], ["csv"], as_csv=lambda rows: "file\n")
+    return names
+
+
+@pytest.mark.parametrize("content", [b"1", b"00", b""])
+@pytest.mark.parametrize("name", ["b.png", "predictions.csv"])
+def test_a_mask_that_was_corrected_since_is_not_overwritten(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    names = _predicted(tmp_path / "out", "a.png", "b.png")
+    (tmp_path / "out" / name).write_bytes(content)
+    with pytest.raises(
+        BadInputError,
+        match=rf"^--output .*out holds {name}, which has been changed .*; --output .*out-2 works\.$",
+    ):
+        require_free_names(tmp_path / "out", names)
+    assert (tmp_path / "out" / name).read_bytes() == content
+
+
+def test_negative_control_what_is_unchanged_or_deleted_or_not_asked_for_is_no_hindrance(
+    tmp_path: Path,
+) -> None:
+    names = _predicted(tmp_path, "a.png", "b.png", "c.png")
+    (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes())
+    (tmp_path / "b.png").unlink()
+    (tmp_path / "c.png").write_bytes(b"corrected")
+    require_free_names(tmp_path, ["a.png", "b.png", "predictions.csv"])
+    with pytest.raises(BadInputError, match=r"c\.png"):
+        require_free_names(tmp_path, names)
+
+
+def test_a_later_predict_of_other_images_does_not_take_a_correction_for_its_own(tmp_path: Path) -> None:
+    _predicted(tmp_path, "a.png")
+    (tmp_path / "a.png").write_bytes(b"corrected")
+    _predicted(tmp_path, "b.png")
+    with pytest.raises(BadInputError, match=r"holds a\.png, which has been changed"):
+        _predicted(tmp_path, "a.png")
+
+
+def test_a_directory_in_the_place_of_a_mask_is_a_change(tmp_path: Path) -> None:
+    names = _predicted(tmp_path, "a.png")
+    (tmp_path / "a.png").unlink()
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(BadInputError, match=r"holds a\.png, which has been changed"):
+        require_free_names(tmp_path, names)
+
+
+def test_older_notes_are_names_alone_and_get_their_checksums_when_written_again(tmp_path: Path) -> None:
+    note = tmp_path / ".drivetrain-predict.json"
+    note.write_text(json.dumps({"written": ["a.png", "predictions.csv"]}))
+    (tmp_path / "a.png").write_bytes(b"anything")
+    names = _predicted(tmp_path, "a.png")
+    assert set(json.loads(note.read_text())["sha256"]) == set(names)
+    (tmp_path / "a.png").write_bytes(b"corrected")
+    with pytest.raises(BadInputError, match="has been changed"):
+        require_free_names(tmp_path, names)
+
+
+def test_what_an_interrupted_predict_began_may_be_written(tmp_path: Path) -> None:
+    names = _predicted(tmp_path, "a.png", "b.png")
+    note_files(tmp_path, ["a.png"])
+    (tmp_path / "a.png").write_bytes(b"by other weights")
+    require_free_names(tmp_path, names)
+    _predicted(tmp_path, "b.png")
+    require_free_names(tmp_path, names)

@@ -16,6 +16,7 @@ from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_folds import require_crossval
 from drivetrain.recipe.fields import plain_values
+from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.crossval_directory import (
@@ -26,6 +27,7 @@ from drivetrain.run.crossval_directory import (
     remove_directories,
 )
 from drivetrain.run.crossval_pages import result_line, table_lines, write_pages
+from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.crossval_results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.run.files import write_atomically, write_json
@@ -33,10 +35,10 @@ from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
-from drivetrain.run.prepare import Job, job_of
+from drivetrain.run.prepare import Job, job_of, prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
-from drivetrain.run.train import train_resolved
+from drivetrain.run.train import architecture_of, train_resolved
 
 __all__ = ["CrossvalResult", "crossval_resolved"]
 
@@ -72,8 +74,9 @@ def crossval_resolved(
     batch = batch_of(recipe)
     directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
     made = make_directory(directory.path)
-    with hold_lock(directory.path), listen_for_stop() as stop:
-        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model)
+    own_reporter = CrossvalReporter(verbosity=recipe.verbosity, quiet=reporter.is_silent)
+    with hold_lock(directory.path), listen_for_stop() as stop, own_reporter:
+        job = _Job(resolved, directory, identity, own_reporter, stop, open_fold, make_model)
         try:
             return job.carry_out(is_fresh=is_fresh)
         except BadInputError:
@@ -95,13 +98,18 @@ class _FoldRequest:
     ) -> RunResult:
         """Trains the fold in this process."""
         return train_resolved(
-            self.resolved,
-            reporter=reporter,
-            data=None if self.open_fold is None else self.open_fold(self.resolved.recipe),
-            model=None if self.make_model is None else self.make_model(),
-            stop=stop,
-            job=job,
+            self.resolved, reporter=reporter, data=self._data(), model=self._model(), stop=stop, job=job
         )
+
+    def check(self) -> None:
+        """Raises for whatever cannot be done, as far as that shows before a device is taken."""
+        prepare_request(self.resolved, data=self._data(), own_model=architecture_of(self._model()))
+
+    def _data(self) -> DataSplits | None:
+        return None if self.open_fold is None else self.open_fold(self.resolved.recipe)
+
+    def _model(self) -> nn.Module | None:
+        return None if self.make_model is None else self.make_model()
 
 
 def _train_fold(request: _FoldRequest) -> FoldOutcome:
@@ -118,7 +126,7 @@ class _Job:
         resolved: ResolvedRecipe,
         directory: CrossvalDirectory,
         identity: dict[str, Any],
-        reporter: Reporter,
+        reporter: CrossvalReporter,
         stop: StopRequest,
         open_fold: OpenFold | None,
         make_model: MakeModel | None,
@@ -142,7 +150,7 @@ class _Job:
             for fold in range(self.folds):
                 place = f"fold {fold} ({fold + 1} of {self.folds})"
                 if self._is_finished(fold):
-                    self.reporter.say(f"{place} is finished")
+                    self.reporter.hold_back(f"{place} is finished")
                 elif self._is_stopped() or self._train(fold, place, is_fresh=is_fresh):
                     return self._stopped()
                 self.results.append(read_fold(self.directory.fold(fold), fold=fold))
@@ -154,14 +162,16 @@ class _Job:
         """Several folds at a time, each in a process that says nothing but keeps its log."""
         left = [fold for fold in range(self.folds) if not self._is_finished(fold)]
         at_once = min(self.recipe.parallel_folds, max(1, len(left)))
-        self.reporter.say(f"{len(left)} of {self.folds} folds to train, {at_once} at a time")
+        self.reporter.hold_back(f"{len(left)} of {self.folds} folds to train, {at_once} at a time")
+        if len(left) == 1:
+            # Nobody waits for it to begin.
+            self.reporter.say_held_back()
         try:
             ended = train_side_by_side(
                 left,
                 at_once=at_once,
                 train=partial(self._fold_in_slot, at_once=at_once),
-                # A fold makes its directory once nothing can be wrong any more with what was asked for.
-                may_begin=lambda: not self._is_stopped() and self.directory.fold(left[0]).path.exists(),
+                may_begin=lambda: not self._is_stopped() and self._has_begun(left[0]),
                 stop=self.stop,
                 on_end=self._say_end,
             )
@@ -173,9 +183,17 @@ class _Job:
         self.results = [read_fold(self.directory.fold(fold), fold=fold) for fold in done]
         return self._finished() if len(done) == self.folds else self._stopped()
 
+    def _has_begun(self, fold: int) -> bool:
+        """A fold makes its directory once nothing can be wrong any more with what was asked for."""
+        has_begun = self.directory.fold(fold).path.exists()
+        if has_begun:
+            self.reporter.say_held_back()
+        return has_begun
+
     def _say_end(self, fold: int, outcome: FoldOutcome) -> None:
         self.trained += 1
-        self.reporter.say(f"fold {fold}: {outcome.error or outcome.status}")
+        if outcome.exit_status != BadInputError.exit_status:
+            self.reporter.say(f"fold {fold}: {outcome.error or outcome.status}")
 
     def _raise_failure(self, ended: dict[int, FoldOutcome]) -> None:
         none_began = all(outcome.exit_status == BadInputError.exit_status for outcome in ended.values())
@@ -208,7 +226,7 @@ class _Job:
 
     def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
         """Trains one fold; True when it was stopped."""
-        self.reporter.say(place)
+        self.reporter.hold_back(place)
         try:
             result = self._run_fold(fold)
         except BadInputError as error:
@@ -233,6 +251,10 @@ class _Job:
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
         request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
+        if rank_count(recipe) > 1:
+            # Its ranks speak for themselves, so that what this process can find wrong it must find before.
+            request.check()
+            self.reporter.say_held_back()
         return request.train(
             reporter=self.reporter, stop=self.stop, job=job_of(self.recipe, trainings=self.folds)
         )

@@ -1,5 +1,6 @@
 """What a person opens after a cross-validation: a table, the curves of all folds, a README."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from drivetrain.run.pyplot import load_pyplot
 from drivetrain.run.text_table import text_table
 
 __all__ = ["result_line", "table_lines", "write_pages"]
+
+_MOST_PANELS_IN_A_ROW = 3
 
 _FILES = {
     "crossval.json": "every fold's validations, means and standard deviations, each with a label",
@@ -83,10 +86,14 @@ def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
 def _draw_curves(directory: CrossvalDirectory, folds: Sequence[FoldResult], statistics: Statistics) -> None:
     plt = load_pyplot()
     names = statistics.metrics
+    columns = min(len(names), _MOST_PANELS_IN_A_ROW)
+    rows = math.ceil(len(names) / columns)
     figure, axes = plt.subplots(
-        1, len(names), figsize=(5.5 * len(names), 4), layout="constrained", squeeze=False
+        rows, columns, figsize=(5.5 * columns, 4 * rows), layout="constrained", squeeze=False
     )
-    for axis, name in zip(axes[0], names, strict=True):
+    for axis in axes.flat[len(names) :]:
+        axis.remove()
+    for axis, name in zip(axes.flat, names, strict=False):
         for fold in folds:
             values = [evaluation[name] for evaluation in fold.evaluations]
             axis.plot(

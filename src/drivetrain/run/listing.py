@@ -1,33 +1,65 @@
 """What runs there are and how they compare; read from their directories alone."""
 
 import fcntl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from drivetrain.errors import DrivetrainError
 from drivetrain.recipe.load import read_recipe_yaml
-from drivetrain.run.directory import CROSSVAL_RECORD, RunDirectory
+from drivetrain.run.crossval_directory import CrossvalDirectory
+from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import read_json
 from drivetrain.run.metrics import MAIN_METRICS, read_metrics
 
+Listed = RunDirectory | CrossvalDirectory
 
-def find_runs(parent: Path) -> list[RunDirectory]:
-    """The runs inside a folder, and the folds of its cross-validations; oldest first."""
+_COLUMNS = (
+    "run",
+    "status",
+    "model",
+    "dataset",
+    "update",
+    "total_updates",
+    "training_loss",
+    "metric",
+    "validation",
+    "best_validation",
+    "elapsed_seconds",
+    "images_per_second",
+)
+
+
+def find_runs(parent: Path) -> list[Listed]:
+    """The runs inside a folder, and its cross-validations, each after its folds; oldest first."""
     if not parent.is_dir():
         return []
-    found = [RunDirectory(path) for path in parent.iterdir() if (path / "recipe.yaml").is_file()]
-    found += [fold for path in parent.iterdir() for fold in folds_of(path)]
-    return sorted(found, key=lambda run: run.recipe.stat().st_mtime)
+    runs = [RunDirectory(path) for path in parent.iterdir() if (path / "recipe.yaml").is_file()]
+    jobs = [entry for path in parent.iterdir() for entry in folds_of(path)]
+    return sorted([*runs, *jobs], key=_begin_s)
 
 
-def folds_of(path: Path) -> list[RunDirectory]:
-    """The folds of a cross-validation that have begun, in their order; none where `path` is none."""
-    if not (path / CROSSVAL_RECORD).is_file():
-        return []
+def folds_of(path: Path) -> list[Listed]:
+    """The folds of a cross-validation that have begun, in their order, and then what they are together;
+    none where `path` is no cross-validation."""
+    job = CrossvalDirectory(path)
+    return [*_begun_folds(job), job] if job.holds_job else []
+
+
+def describe_run(run: Listed) -> dict[str, Any]:
+    """One row of the table of runs; one that cannot be read says so."""
+    try:
+        return _describe_job(run) if isinstance(run, CrossvalDirectory) else _describe(run)
+    except (DrivetrainError, OSError, ValueError, KeyError) as error:
+        unknown = dict.fromkeys(_COLUMNS)
+        return {**unknown, "run": str(run.path), "status": f"unreadable: {error}", "update": 0}
+
+
+def _begun_folds(job: CrossvalDirectory) -> list[RunDirectory]:
     # Not what somebody keeps beside them, such as a copy of a fold.
     begun = [
         recipe.parent
-        for recipe in path.glob("fold-*/recipe.yaml")
+        for recipe in job.path.glob("fold-*/recipe.yaml")
         if recipe.parent.name.removeprefix("fold-").isdecimal()
     ]
     return [
@@ -35,15 +67,33 @@ def folds_of(path: Path) -> list[RunDirectory]:
     ]
 
 
-def describe_run(run: RunDirectory) -> dict[str, Any]:
-    """One row of the table of runs; one that cannot be read says so."""
-    try:
-        return _describe(run)
-    except (DrivetrainError, OSError, ValueError, KeyError) as error:
-        columns = ("model", "dataset", "total_updates", "training_loss", "metric", "validation")
-        more = ("best_validation", "elapsed_seconds", "images_per_second")
-        unknown = dict.fromkeys([*columns, *more])
-        return {"run": str(run.path), "status": f"unreadable: {error}", "update": 0, **unknown}
+def _begin_s(run: Listed) -> float:
+    """A cross-validation comes with the latest of its folds."""
+    if isinstance(run, RunDirectory):
+        return run.recipe.stat().st_mtime
+    folds = _begun_folds(run)
+    return max((_begin_s(fold) for fold in folds), default=run.record.stat().st_mtime)
+
+
+def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
+    """The means over the folds, each at its last and at its best evaluation, once all are finished."""
+    record, recipe = read_json(job.record), _recipe_of(job)
+    row = {"run": str(job.path), "model": recipe.get("model"), "dataset": recipe.get("dataset")}
+    is_running = _is_locked(job)
+    if is_running or record["status"] != "finished":
+        done = sum(_status(fold, read_metrics(fold.metrics)) == "finished" for fold in _begun_folds(job))
+        status = f"{'running' if is_running else 'stopped'}, {done} of {record['folds']} folds finished"
+        return {**dict.fromkeys(_COLUMNS), **row, "status": status}
+    statistics = record["statistics"]
+    metric = statistics["metric"]
+    return {
+        **dict.fromkeys(_COLUMNS),
+        **row,
+        "status": f"finished, {record['folds']} folds",
+        "metric": f"mean {metric}",
+        "validation": statistics["last"][metric]["mean"],
+        "best_validation": statistics["best"][metric]["mean"],
+    }
 
 
 def _describe(run: RunDirectory) -> dict[str, Any]:
@@ -69,12 +119,23 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def recipe_differences(runs: list[RunDirectory]) -> dict[str, list[Any]]:
+def recipe_differences(runs: Sequence[Listed]) -> dict[str, list[Any]]:
     """The options in which runs differ, with each run's value."""
-    recipes = [read_recipe_yaml(run.recipe) for run in runs]
-    names = [name for name in recipes[0] if name != "output_dir"]
-    values = {name: [recipe.get(name) for recipe in recipes] for name in names}
-    return {name: column for name, column in values.items() if any(value != column[0] for value in column)}
+    recipes = [_recipe_of(run) for run in runs]
+    written = [recipe for recipe in recipes if recipe]
+    names = [name for name in next(iter(written), {}) if name != "output_dir"]
+    return {
+        name: [recipe.get(name) for recipe in recipes]
+        for name in names
+        if any(recipe.get(name) != written[0][name] for recipe in written)
+    }
+
+
+def _recipe_of(run: Listed) -> dict[str, Any]:
+    """A cross-validation can do without: its folds have theirs."""
+    if isinstance(run, CrossvalDirectory) and not run.recipe.is_file():
+        return {}
+    return read_recipe_yaml(run.recipe)
 
 
 def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
@@ -89,7 +150,7 @@ def _status(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
     return "running" if _is_locked(run) else "stopped"
 
 
-def _is_locked(run: RunDirectory) -> bool:
+def _is_locked(run: Listed) -> bool:
     lock = run.path / ".lock"
     if not lock.is_file():
         return False

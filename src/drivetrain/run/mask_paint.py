@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ERROR_COLOURS", "class_colours", "displayable", "hard_dice", "paint_classes", "paint_errors"]
+__all__ = [
+    "ERROR_COLOURS",
+    "class_colours",
+    "displayable",
+    "hard_dice",
+    "paint_classes",
+    "paint_errors",
+    "tinted",
+]
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -20,6 +28,8 @@ _CLASS_COLOURS: tuple[Colour, ...] = (_GREEN, _PURPLE, _YELLOW, _BLUE, _ORANGE)
 _GOLDEN_RATIO = 0.618033988749895
 _TINT = 0.45
 _DIMMED = 0.55
+_OUTLINE_PIXELS = 2
+_MIDDLE_GREY = 128
 
 ERROR_COLOURS: tuple[Colour, Colour] = (_VERMILLION, _SKY_BLUE)
 """Of a pixel that is wrong, or of two classes wrongly marked; and of one that was missed."""
@@ -56,8 +66,11 @@ def displayable(image: NDArray[Any]) -> Pixels:
 
 
 def paint_classes(image: Pixels, classes: NDArray[Any], *, class_names: Sequence[str]) -> Pixels:
-    """The image with every class tinted in its colour and outlined."""
-    painted = image.astype(np.float32)
+    """The image in grey with every class tinted in its colour, and outlined in just that colour.
+
+    Over an image's own colours a tint would be another colour than the legend's.
+    """
+    painted = _grey(image)
     outlines = _outlines(classes)
     for index, colour in enumerate(class_colours(class_names)):
         if colour is not None:
@@ -66,10 +79,15 @@ def paint_classes(image: Pixels, classes: NDArray[Any], *, class_names: Sequence
     return _rounded(painted)
 
 
+def tinted(colour: Colour) -> Colour:
+    """What a class of this colour looks like over a middle grey."""
+    red, green, blue = (round(_MIDDLE_GREY * (1 - _TINT) + part * _TINT) for part in colour)
+    return red, green, blue
+
+
 def paint_errors(image: Pixels, truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int) -> Pixels:
     """The image dimmed, with the wrong pixels over it; of two classes, false ones and missed ones apart."""
-    grey = image.mean(axis=2, keepdims=True, dtype=np.float32) * np.float32(_DIMMED)
-    painted = np.repeat(grey, 3, axis=2).astype(np.float32)
+    painted = _grey(image) * np.float32(_DIMMED)
     wrong = truth != prediction
     missed = wrong & (truth == 1) if num_classes == 2 else np.zeros_like(wrong)
     _tint(painted, wrong & ~missed, ERROR_COLOURS[0], share=0.9)
@@ -86,6 +104,11 @@ def hard_dice(truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int
     return float((2 * np.diagonal(counts)[sums > 0] / sums[sums > 0]).mean())
 
 
+def _grey(image: Pixels) -> NDArray[np.float32]:
+    grey: NDArray[np.float32] = image.mean(axis=2, keepdims=True, dtype=np.float32)
+    return np.repeat(grey, 3, axis=2)
+
+
 def _rounded(painted: NDArray[np.float32]) -> Pixels:
     pixels: Pixels = np.rint(painted).astype(np.uint8)
     return pixels
@@ -98,13 +121,14 @@ def _tint(
 
 
 def _outlines(classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """The pixels that have a pixel of another class above, below, left or right of them."""
+    """The pixels that have one of another class so near above, below, left or right of them."""
     outlines = np.zeros(classes.shape, dtype=bool)
-    below, across = classes[1:] != classes[:-1], classes[:, 1:] != classes[:, :-1]
-    outlines[1:] |= below
-    outlines[:-1] |= below
-    outlines[:, 1:] |= across
-    outlines[:, :-1] |= across
+    for step in range(1, _OUTLINE_PIXELS + 1):
+        below, across = classes[step:] != classes[:-step], classes[:, step:] != classes[:, :-step]
+        outlines[step:] |= below
+        outlines[:-step] |= below
+        outlines[:, step:] |= across
+        outlines[:, :-step] |= across
     return outlines
 
 

@@ -14,6 +14,7 @@ from drivetrain.run.mask_paint import (
     hard_dice,
     paint_classes,
     paint_errors,
+    tinted,
 )
 from drivetrain.run.picture_sheet import LegendEntry, Panel, sheet_png
 
@@ -76,7 +77,10 @@ def _row(
 
 def _legend(class_names: Sequence[str], *, has_truth: bool) -> list[LegendEntry]:
     colours = zip(class_names, class_colours(class_names), strict=True)
-    classes = [LegendEntry(colour=colour, meaning=name) for name, colour in colours]
+    classes = [
+        LegendEntry(colour=colour, meaning=name, inside=None if colour is None else tinted(colour))
+        for name, colour in colours
+    ]
     if not has_truth:
         return classes
     if len(class_names) != 2:

@@ -14,7 +14,7 @@ __all__ = ["LegendEntry", "Panel", "sheet_png"]
 _PAPER, _INK = (255, 255, 255), (34, 34, 34)
 _GAP, _TEXT, _TITLE = 12, 14, 19
 _LINE, _TITLE_LINE = 22, 32
-_SWATCH = 14
+_SWATCH, _SWATCH_EDGE = 14, 3
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -29,10 +29,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegendEntry:
-    """What a colour, or its absence, stands for."""
+    """What a colour, or its absence, stands for; `inside` is another one that it surrounds."""
 
     colour: tuple[int, int, int] | None
     meaning: str
+    inside: tuple[int, int, int] | None = None
 
 
 def sheet_png(rows: Sequence[Sequence[Panel]], *, legend: Sequence[LegendEntry], title: str = "") -> bytes:
@@ -73,8 +74,9 @@ def _draw_legend(draw: ImageDraw.ImageDraw, line: Sequence[LegendEntry], *, top:
     for entry in line:
         draw.rectangle(
             (left, top + 4, left + _SWATCH, top + 4 + _SWATCH),
-            fill=entry.colour,
+            fill=entry.inside or entry.colour,
             outline=entry.colour or _INK,
+            width=1 if entry.inside is None else _SWATCH_EDGE,
         )
         draw.text((left + _SWATCH + 6, top + 4 + _SWATCH - 2), entry.meaning, _INK, font, anchor="ls")
         left += _entry_width(entry, font)

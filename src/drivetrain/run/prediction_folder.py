@@ -1,7 +1,9 @@
 """The folder that `predict` writes into, where nothing that is a user's own may be overwritten."""
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -38,30 +40,33 @@ def require_outside_data(folder: Path, run: TrainedRun) -> None:
 
 
 def require_free_names(folder: Path, names: Sequence[str]) -> None:
-    """Refuses a folder that holds a file of such a name which no earlier `predict` has noted there."""
-    noted = noted_files(folder)
-    own = next((name for name in names if name not in noted and (folder / name).exists()), None)
+    """Refuses a folder where such a file is a user's own: none that `predict` noted, or changed since."""
+    note = _read_note(folder)
+    own = next((name for name in names if name not in note.written and (folder / name).exists()), None)
     if own is not None:
-        stem = folder.name or "predictions"
-        free = next(path for n in count(2) if not (path := folder.parent / f"{stem}-{n}").exists())
         raise BadInputError(
             f"--output {folder} holds {own}, and no note that `predict` wrote it, so it may "
-            f"be your own; --output {free} works."
+            f"be your own; --output {_free_folder(folder)} works."
+        )
+    changed = next((name for name in names if _is_changed(folder / name, note.digests.get(name))), None)
+    if changed is not None:
+        raise BadInputError(
+            f"--output {folder} holds {changed}, which has been changed since `predict` wrote it and would "
+            f"be overwritten; --output {_free_folder(folder)} works."
         )
 
 
 def note_files(folder: Path, names: Sequence[str]) -> None:
     """Makes the folder and notes what is to be written, so that an interrupted `predict` can be repeated."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / _RECORD, {"written": sorted({*noted_files(folder), *names})})
+    note = _read_note(folder)
+    kept = {name: digest for name, digest in note.digests.items() if name not in names}
+    _write_note(folder, _Note(written=note.written.union(names), digests=kept, latest=tuple(names)))
 
 
 def noted_files(folder: Path) -> frozenset[str]:
     """The names of what `predict` has written into a folder, or has begun to write."""
-    try:
-        return frozenset(read_json(folder / _RECORD)["written"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return frozenset()
+    return _read_note(folder).written
 
 
 def table_names(formats: Sequence[str]) -> list[str]:
@@ -76,7 +81,61 @@ def write_tables(
     *,
     as_csv: Callable[[list[dict[str, Any]]], str],
 ) -> None:
-    """Writes them; JSON holds the rows as they are."""
+    """Writes them, the last of what was noted; JSON holds the rows as they are."""
     for kind, name in zip(formats, table_names(formats), strict=True):
         content = as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
         write_atomically(folder / name, content.encode())
+    _note_digests(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Note:
+    """What `predict` wrote into a folder, what the files held that were finished, and which came latest."""
+
+    written: frozenset[str] = frozenset()
+    digests: dict[str, str] = field(default_factory=dict)
+    latest: tuple[str, ...] = ()
+
+
+def _read_note(folder: Path) -> _Note:
+    """Older notes are names alone; one that cannot be read is none."""
+    try:
+        stored = read_json(folder / _RECORD)
+        return _Note(
+            written=frozenset(stored["written"]),
+            digests=dict(stored.get("sha256", {})),
+            latest=tuple(stored.get("latest", ())),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Note()
+
+
+def _write_note(folder: Path, note: _Note) -> None:
+    record = {"written": sorted(note.written), "sha256": note.digests, "latest": sorted(note.latest)}
+    write_json(folder / _RECORD, record)
+
+
+def _note_digests(folder: Path) -> None:
+    """Notes what the files of the latest `predict` hold, by which a later change of them shows."""
+    note = _read_note(folder)
+    found = {name: digest for name in note.latest if (digest := _digest(folder / name)) is not None}
+    _write_note(folder, replace(note, digests={**note.digests, **found}))
+
+
+def _is_changed(path: Path, digest: str | None) -> bool:
+    """One that is gone is not changed: nothing is lost when it is written again."""
+    return digest is not None and path.exists() and _digest(path) != digest
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _free_folder(folder: Path) -> Path:
+    """A folder beside it that is not there yet."""
+    stem = folder.name or "predictions"
+    return next(path for n in count(2) if not (path := folder.parent / f"{stem}-{n}").exists())
