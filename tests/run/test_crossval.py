@@ -13,7 +13,7 @@ import pytest
 import drivetrain
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run import crossval, kept_choice
+from drivetrain.run import crossval, fold_request, kept_choice
 from drivetrain.run.compile_choice import CompileChoice
 from drivetrain.run.crossval_results import FoldResult, read_fold, summarise
 from drivetrain.run.directory import RunDirectory
@@ -159,10 +159,10 @@ class _signal_in_fold:  # noqa: N801
             with self._after:
                 return train_resolved(resolved, **options)
 
-        self._patch.setattr(crossval, "train_resolved", train)
+        self._patch.setattr(fold_request, "train_resolved", train)
 
     def __exit__(self, *error: object) -> None:
-        self._patch.setattr(crossval, "train_resolved", train_resolved)
+        self._patch.setattr(fold_request, "train_resolved", train_resolved)
 
 
 def test_a_signal_while_a_fold_is_finishing_starts_no_other_fold(
@@ -200,7 +200,7 @@ def test_a_fold_that_fails_is_named(tmp_path: Path, cross: Crossval, monkeypatch
             raise RunFailedError("the loss became nan.")
         return train_resolved(resolved, **options)
 
-    monkeypatch.setattr(crossval, "train_resolved", failing)
+    monkeypatch.setattr(fold_request, "train_resolved", failing)
     with pytest.raises(RunFailedError, match=r"fold 1 \(2 of 2\) .* failed: the loss became nan\."):
         cross(tmp_path / "job")
 
@@ -326,7 +326,7 @@ def test_max_time_counts_for_the_whole_job(
         return _pretend(resolved)
 
     monkeypatch.setattr(crossval._Job, "_spent_s", lambda job: 200.0 * len(job.results))
-    monkeypatch.setattr(crossval, "train_resolved", pretend)
+    monkeypatch.setattr(fold_request, "train_resolved", pretend)
     stopped = cross(tmp_path / "job", max_time="500", folds=4)
     assert (stopped.status, stopped.exit_status) == ("stopped", 75)
     assert allowed == ["500.000", "300.000", "100.000"]

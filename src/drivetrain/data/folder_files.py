@@ -28,6 +28,10 @@ class FolderStore:
         """The file's path."""
         return os.path.join(self.root, self.names[index])
 
+    def short_name(self, index: int) -> str:
+        """The file's path inside its folder."""
+        return self.names[index]
+
     def stored_bytes(self, index: int) -> int:
         """The file's length; 0 also where it cannot be looked at."""
         try:

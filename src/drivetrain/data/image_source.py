@@ -25,6 +25,10 @@ class ImageStore(Protocol):
         """What the user calls an image."""
         ...
 
+    def short_name(self, index: int) -> str:
+        """The same in a folder, in a copy of it elsewhere and in a pack of it."""
+        ...
+
     def stored_bytes(self, index: int) -> int:
         """How many bytes an image takes; 0 where there is nothing to decode."""
         ...

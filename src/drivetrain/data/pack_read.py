@@ -34,6 +34,10 @@ class PackStore:
         """The pack, and what the image was called before it was packed."""
         return f"{self.folder}:{self.table.names[index]}"
 
+    def short_name(self, index: int) -> str:
+        """What the image was called before it was packed."""
+        return self.table.names[index]
+
     def stored_bytes(self, index: int) -> int:
         """The image's bytes; 0 where it could not be read when it was packed."""
         return int(self.table["length"][index])

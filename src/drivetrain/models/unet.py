@@ -1,6 +1,7 @@
 """The U-Net of Ronneberger, Fischer and Brox with unpadded convolutions, in two published variants.
 
 The output is smaller than the input by 92 pixels on each side. Skips are cropped where they are produced.
+Layers have their published names, less that of a device: `central_crop_1` is known as `central_crop_ipu_1`.
 """
 
 from collections.abc import Mapping

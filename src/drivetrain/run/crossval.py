@@ -7,11 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from drivetrain.cluster.device_names import device_names
 from drivetrain.cluster.threads import cores
-from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_folds import require_crossval
@@ -31,22 +28,19 @@ from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.crossval_results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.run.files import write_atomically, write_json
+from drivetrain.run.fold_request import FoldRequest, MakeModel, OpenFold, train_fold
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
-from drivetrain.run.prepare import Job, job_of, prepare_request
+from drivetrain.run.prepare import job_of
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
-from drivetrain.run.train import architecture_of, train_resolved
 
 __all__ = ["CrossvalResult", "crossval_resolved"]
 
 # What may change in a finished fold so that there is more, or less, to train.
 _LENGTH_FIELDS = ("num_epochs", "max_updates", "stop_at", "patience")
-
-OpenFold = Callable[[Recipe], DataSplits]
-MakeModel = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,39 +77,6 @@ def crossval_resolved(
             if not directory.holds_job:
                 remove_directories(made)
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class _FoldRequest:
-    """What a fold's own process gets; it travels by pickle."""
-
-    resolved: ResolvedRecipe
-    open_fold: OpenFold | None
-    make_model: MakeModel | None
-
-    def train(
-        self, *, reporter: Reporter, stop: StopRequest | None = None, job: Job | None = None
-    ) -> RunResult:
-        """Trains the fold in this process."""
-        return train_resolved(
-            self.resolved, reporter=reporter, data=self._data(), model=self._model(), stop=stop, job=job
-        )
-
-    def check(self) -> None:
-        """Raises for whatever cannot be done, as far as that shows before a device is taken."""
-        prepare_request(self.resolved, data=self._data(), own_model=architecture_of(self._model()))
-
-    def _data(self) -> DataSplits | None:
-        return None if self.open_fold is None else self.open_fold(self.resolved.recipe)
-
-    def _model(self) -> nn.Module | None:
-        return None if self.make_model is None else self.make_model()
-
-
-def _train_fold(request: _FoldRequest) -> FoldOutcome:
-    with Reporter(quiet=True) as reporter:
-        result = request.train(reporter=reporter)
-    return FoldOutcome(status=result.status, exit_status=result.exit_status)
 
 
 class _Job:
@@ -221,8 +182,14 @@ class _Job:
             "device": devices[slot % len(devices)],
         }
         recipe = self.recipe.model_copy(update={**self._changes(fold), **own})
-        request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
-        return partial(_train_fold, request)
+        return partial(train_fold, self._request(recipe))
+
+    def _request(self, recipe: Recipe) -> FoldRequest:
+        """A fold, with another one whose files it must share."""
+        begun = (self.directory.fold(fold) for fold in range(self.folds))
+        sibling = next((run for run in begun if run.data_files.is_file()), None)
+        resolved = replace(self.resolved, recipe=recipe)
+        return FoldRequest(resolved, self.open_fold, self.make_model, sibling)
 
     def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
         """Trains one fold; True when it was stopped."""
@@ -250,7 +217,7 @@ class _Job:
 
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
-        request = _FoldRequest(replace(self.resolved, recipe=recipe), self.open_fold, self.make_model)
+        request = self._request(recipe)
         if rank_count(recipe) > 1:
             # Its ranks speak for themselves, so that what this process can find wrong it must find before.
             request.check()

@@ -21,6 +21,7 @@ _OWN_NAMES = (
     "identity.json",
     "plan.json",
     "data.json",
+    "data_files.json",
     "metrics.jsonl",
     "updates.npz",
     "checkpoints",
@@ -51,6 +52,7 @@ class RunDirectory:
         self.identity = path / "identity.json"
         self.plan = path / "plan.json"
         self.data = path / "data.json"
+        self.data_files = path / "data_files.json"
         self.metrics = path / "metrics.jsonl"
         self.updates = path / "updates.npz"
         self.checkpoints = path / "checkpoints"

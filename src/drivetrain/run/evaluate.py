@@ -19,6 +19,7 @@ from drivetrain.models.registry import nearest_image_size
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
+from drivetrain.run.data_files import warn_of_seen
 from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.evaluation_overlays import painting
@@ -61,6 +62,12 @@ def evaluate_run(
     splits = _open(recipe, run.spec) if data is None else data
     _require_same_kind(splits.spec, run.spec)
     source = _choose_split(splits, split, recipe)
+    if data is None:
+        trained_in = run.recipe.data_dir
+        for warning in warn_of_seen(
+            recipe, splits, split=split, trained_in=trained_in, directory=run.directory
+        ):
+            reporter.warn(warning)
     forward = TrainedForward(run, reporter=reporter, compiles=compiles, exact=True)
     evaluate = build_evaluator(
         recipe,

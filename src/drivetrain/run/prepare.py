@@ -18,6 +18,7 @@ from drivetrain.recipe.check_task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
+from drivetrain.run.data_files import require_same_files, require_same_set
 from drivetrain.run.directory import (
     RunDirectory,
     check_writable,
@@ -86,6 +87,7 @@ class Request:
         path = self.directory.path
         if self.directory.holds_run and not self.recipe.overwrite:
             check_same_identity(_stored_identity(self.directory), self.identity, path=path)
+            require_same_files(self.recipe, self.data, directory=self.directory)
         elif not self.directory.holds_run and foreign_entries(path):
             raise BadInputError(
                 f"--output-dir {path} holds {foreign_entries(path)[0]} and no run; name an empty or a new "
@@ -100,9 +102,16 @@ class Request:
 
 
 def prepare_request(
-    resolved: ResolvedRecipe, *, data: DataSplits | None = None, own_model: list[str] | None = None
+    resolved: ResolvedRecipe,
+    *,
+    data: DataSplits | None = None,
+    own_model: list[str] | None = None,
+    sibling: RunDirectory | None = None,
 ) -> Request:
-    """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done."""
+    """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done.
+
+    `sibling` is a run of the same job, which must have been made of the same files.
+    """
     recipe = resolved.recipe
     _check_machine(recipe)
     prepare_half_precision(recipe)
@@ -110,6 +119,8 @@ def prepare_request(
     splits = open_data(recipe) if data is None else data
     check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)
     _check_data(recipe, splits)
+    if sibling is not None:
+        require_same_set(recipe, splits, directory=sibling)
     check_goal(recipe, task=splits.spec.task, num_classes=splits.spec.num_classes)
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)

@@ -21,7 +21,7 @@ from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.details import show_details
-from drivetrain.run.directory import make_directory
+from drivetrain.run.directory import RunDirectory, make_directory
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.loggers import check_loggers
 from drivetrain.run.part import RunPart, RunResult
@@ -43,9 +43,13 @@ def train_resolved(
     model: nn.Module | None = None,
     stop: StopRequest | None = None,
     job: Job | None = None,
+    sibling: RunDirectory | None = None,
 ) -> RunResult:
-    """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job."""
-    request = prepare_request(resolved, data=data, own_model=architecture_of(model))
+    """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job.
+
+    `sibling` is another run of the job.
+    """
+    request = prepare_request(resolved, data=data, own_model=architecture_of(model), sibling=sibling)
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training  # which itself needs this module
 

@@ -1,0 +1,67 @@
+"""One fold of a cross-validation, for whichever process trains it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from drivetrain.data.source import DataSplits
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.directory import RunDirectory
+from drivetrain.run.parallel_folds import FoldOutcome
+from drivetrain.run.part import RunResult
+from drivetrain.run.prepare import Job, prepare_request
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.signals import StopRequest
+from drivetrain.run.train import architecture_of, train_resolved
+
+__all__ = ["FoldRequest", "MakeModel", "OpenFold", "train_fold"]
+
+OpenFold = Callable[[Recipe], DataSplits]
+MakeModel = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRequest:
+    """What a fold's own process gets; it travels by pickle."""
+
+    resolved: ResolvedRecipe
+    open_fold: OpenFold | None
+    make_model: MakeModel | None
+    sibling: RunDirectory | None
+
+    def train(
+        self, *, reporter: Reporter, stop: StopRequest | None = None, job: Job | None = None
+    ) -> RunResult:
+        """Trains the fold in this process."""
+        return train_resolved(
+            self.resolved,
+            reporter=reporter,
+            data=self._data(),
+            model=self._model(),
+            stop=stop,
+            job=job,
+            sibling=self.sibling,
+        )
+
+    def check(self) -> None:
+        """Raises for whatever cannot be done, as far as that shows before a device is taken."""
+        prepare_request(
+            self.resolved,
+            data=self._data(),
+            own_model=architecture_of(self._model()),
+            sibling=self.sibling,
+        )
+
+    def _data(self) -> DataSplits | None:
+        return None if self.open_fold is None else self.open_fold(self.resolved.recipe)
+
+    def _model(self) -> nn.Module | None:
+        return None if self.make_model is None else self.make_model()
+
+
+def train_fold(request: FoldRequest) -> FoldOutcome:
+    with Reporter(quiet=True) as reporter:
+        result = request.train(reporter=reporter)
+    return FoldOutcome(status=result.status, exit_status=result.exit_status)
