@@ -4,7 +4,7 @@ import copy
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -17,17 +17,20 @@ from drivetrain.errors import BadInputError
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
-from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.crossval import CrossvalResult, crossval_resolved
-from drivetrain.run.directory import PYTHON_DATA
-from drivetrain.run.evaluate import evaluate_run
+from drivetrain.run.directory import PYTHON_DATA, RunDirectory
+from drivetrain.run.evaluate import SPLITS, evaluate_run
 from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
+
+Compiles = Literal["auto", "on", "off"]
+TableFormat = Literal["csv", "json", "both"]
+Dtype = Literal["float32", "float64", "both"]
 
 
 def train(
@@ -36,10 +39,11 @@ def train(
     model: nn.Module | str | None = None,
     data: Any = None,
     validation_data: Any = None,
+    config_path: str | Path | None = None,
     quiet: bool = False,
     **options: Any,
 ) -> RunResult:
-    """Trains a recipe (an object or a name), with any option replaced by keyword.
+    """Trains a recipe (an object, or a name, maybe in a file of yours), any option replaced by keyword.
 
     `model` is a name, or your own module, which ends up trained; `data` and `validation_data` are (images,
     labels) or, for segmentation, (images, masks) arrays or tensors, or a torch Dataset of images with a label
@@ -50,7 +54,9 @@ def train(
         raise BadInputError("validation_data has no effect without data; give both.")
     if own_model is not None and options.get("model_params"):
         raise BadInputError("model_params has no effect on a model that is built already; leave it out.")
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
+    if resolved.recipe.parallel_folds > 1:
+        raise BadInputError("parallel_folds is for crossval, and train trains one fold; leave it out.")
     splits = (
         None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
     )
@@ -66,6 +72,7 @@ def crossval(
     *,
     model: nn.Module | str | None = None,
     data: Any = None,
+    config_path: str | Path | None = None,
     quiet: bool = False,
     **options: Any,
 ) -> CrossvalResult:
@@ -74,7 +81,7 @@ def crossval(
     Every fold begins with your module as it is now, which itself stays untrained.
     """
     own_model = model if isinstance(model, nn.Module) else None
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         return crossval_resolved(
             resolved,
@@ -88,51 +95,68 @@ def evaluate(
     run: str | Path,
     *,
     split: str = "validation",
-    checkpoint: str = "newest",
+    checkpoint: str | int = "newest",
     model: nn.Module | None = None,
     data: Any = None,
+    data_dir: str | Path | None = None,
     device: str = "auto",
-    compiles: CompileMode = "auto",
+    compiles: Compiles = "auto",
+    flips: bool | None = None,
+    tile_overlap: float | None = None,
     overlay: bool | None = None,
+    quiet: bool = True,
 ) -> list[dict[str, Any]]:
     """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python.
 
-    `overlay` leaves a picture of each image of a segmentation in the run's predictions/evaluation-<split>/.
+    `flips`, `tile_overlap` and `overlay` are for segmentation, and mean what the options of `drivetrain
+    evaluate` mean; `overlay` leaves pictures in the run's predictions/evaluation-<split>/.
     """
+    _require_one_of("split", split, SPLITS)
+    _require_one_of("compiles", compiles, get_args(Compiles))
+    if data is not None and data_dir is not None:
+        raise BadInputError("data_dir has no effect beside data; leave one of them out.")
     own = None if data is None else _one_source(data)
-    with Reporter(quiet=True) as reporter:
+    with Reporter(quiet=quiet) as reporter:
         return evaluate_run(
             run,
             reporter=reporter,
             split=split,
-            checkpoint=checkpoint,
+            checkpoint=str(checkpoint),
             model=model,
             data=own,
+            data_dir=None if data_dir is None else str(data_dir),
             device=device,
             compiles=compiles,
+            flips=flips,
+            tile_overlap=tile_overlap,
             overlay=overlay,
         )
 
 
 def predict(
     run: str | Path,
-    inputs: Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path],
     *,
-    output: str | Path,
-    checkpoint: str = "newest",
+    output: str | Path | None = None,
+    format: TableFormat = "csv",
+    checkpoint: str | int = "newest",
     model: nn.Module | None = None,
     device: str = "auto",
-    compiles: CompileMode = "auto",
+    compiles: Compiles = "auto",
     mask_format: MaskFormat | None = None,
     probabilities: bool | None = None,
     overlay: bool | None = None,
     flips: bool | None = None,
     tile_overlap: float | None = None,
+    quiet: bool = True,
 ) -> list[dict[str, Any]]:
-    """Class probabilities of image files, or what their masks amount to; all is also written to `output`.
+    """Class probabilities of image files, or what their masks amount to.
 
-    The last five are for runs that predict masks, and mean what the options of `drivetrain predict` mean.
+    All is also written to `output`, else to the run's predictions/. From `mask_format` to `tile_overlap` all
+    is for runs that predict masks, and means what the options of `drivetrain predict` mean.
     """
+    _require_one_of("format", format, get_args(TableFormat))
+    _require_one_of("compiles", compiles, get_args(Compiles))
     masks = MaskSettings(
         mask_format=mask_format,
         probabilities=probabilities,
@@ -140,13 +164,14 @@ def predict(
         flips=flips,
         tile_overlap=tile_overlap,
     )
-    with Reporter(quiet=True) as reporter:
+    with Reporter(quiet=quiet) as reporter:
         return predict_run(
             run,
-            inputs,
-            output=output,
+            [inputs] if isinstance(inputs, str | Path) else inputs,
+            output=RunDirectory(Path(run)).predictions if output is None else output,
+            formats=("csv", "json") if format == "both" else (format,),
             reporter=reporter,
-            checkpoint=checkpoint,
+            checkpoint=str(checkpoint),
             model=model,
             device=device,
             compiles=compiles,
@@ -155,10 +180,14 @@ def predict(
 
 
 def make_plan(
-    recipe: Recipe | str | None = None, *, lr_at: Sequence[int] = (), **options: Any
+    recipe: Recipe | str | None = None,
+    *,
+    config_path: str | Path | None = None,
+    lr_at: Sequence[int] = (),
+    **options: Any,
 ) -> dict[str, Any]:
     """The plan of a recipe, as `drivetrain plan --json` prints it."""
-    return build_plan(_resolve(recipe, options), lr_at=lr_at)
+    return build_plan(_resolve(recipe, options, config_path=config_path), lr_at=lr_at)
 
 
 def certify(
@@ -166,9 +195,10 @@ def certify(
     *,
     model: nn.Module | str | None = None,
     data: Any = None,
+    config_path: str | Path | None = None,
     layouts: str = "",
     updates: int = 10,
-    dtype: Literal["float32", "float64", "both"] = "both",
+    dtype: Dtype = "both",
     quiet: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
@@ -176,8 +206,11 @@ def certify(
 
     The class of your own module must be one that other processes can import.
     """
+    _require_one_of("dtype", dtype, get_args(Dtype))
+    if updates < 1:
+        raise BadInputError(f"updates={updates} must be at least 1; updates=10 works.")
     own_model = model if isinstance(model, nn.Module) else None
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data))
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         certificate = verify_resolved(
             resolved,
@@ -201,11 +234,22 @@ def _one_source(data: Any) -> DataSplits:
     return DataSplits(train=source, validation=source, test=source, spec=spec_of(source))
 
 
-def _resolve(recipe: Recipe | str | None, options: dict[str, Any]) -> ResolvedRecipe:
-    if isinstance(recipe, Recipe):
-        given = {name: getattr(recipe, name) for name in recipe.model_fields_set}
-        return resolve_recipe(overrides={**given, **options})
-    return resolve_recipe(config=recipe, overrides=options)
+def _require_one_of(keyword: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise BadInputError(f"{keyword} is {value!r}, it must be one of {', '.join(map(repr, choices))}.")
+
+
+def _resolve(
+    recipe: Recipe | str | None, options: dict[str, Any], *, config_path: str | Path | None
+) -> ResolvedRecipe:
+    if not isinstance(recipe, Recipe):
+        return resolve_recipe(config=recipe, config_path=config_path, overrides=options)
+    if config_path is not None:
+        raise BadInputError(
+            "config_path is for the name of a recipe, not for a Recipe; leave one of them out."
+        )
+    given = {name: getattr(recipe, name) for name in recipe.model_fields_set}
+    return resolve_recipe(overrides={**given, **options})
 
 
 def _class_path(kind: type) -> str:

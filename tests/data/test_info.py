@@ -87,8 +87,11 @@ def test_held_out_count() -> None:
     assert held_out_count(1797, fraction=0.2) == 359
     assert held_out_count(3, fraction=0.01) == 1
     assert held_out_count(3, fraction=0) == 0
-    with pytest.raises(BadInputError, match="--validation-fraction"):
+    with pytest.raises(BadInputError, match="--validation-fraction 0 --remainder pad trains on it"):
         held_out_count(1, fraction=0.5)
+    with pytest.raises(BadInputError, match=r"--validation-fraction 0\.2 holds 1 out, and 0 none"):
+        held_out_count(2, fraction=0.9)
+    assert held_out_count(2, fraction=0.2) == 1
 
 
 def test_sample_counts() -> None:

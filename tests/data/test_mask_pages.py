@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from drivetrain.data import mask_pages, mask_scan
@@ -43,14 +44,53 @@ def test_every_page_is_a_sample(tmp_path: Path) -> None:
         assert source.size(2 + page) == (12, 10)
 
 
-def test_pages_may_differ_in_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["error", "skip"])
+def test_pages_of_differing_sizes_are_refused(tmp_path: Path, policy: str) -> None:
+    write_volume(tmp_path, sizes=[(12, 10), (12, 10), (6, 5)])
+    message = (
+        r"^\S*images/cells\.tif has pages of differing sizes: page 1 is 12x10, page 3 is 6x5 "
+        r"\(height x width\); save the pages as files of their own, or remove the smaller pages\.$"
+    )
+    with pytest.raises(BadInputError, match=message):
+        open_mask_folder(str(tmp_path), on_bad_sample=policy)
+    with pytest.raises(BadInputError, match=message):
+        check_mask_folder(str(tmp_path))
+    write_volume(tmp_path, sizes=[(12, 10)] * 3)
+    assert len(open_mask_folder(str(tmp_path), on_bad_sample=policy).train) == 3
+
+
+def test_files_may_differ_in_size_where_pages_may_not(tmp_path: Path) -> None:
     sizes = [(12, 10), (8, 30), (21, 9)]
-    opened = open_mask_folder(str(write_volume(tmp_path, sizes=sizes)))
-    assert [opened.train.size(page) for page in range(3)] == sizes
-    assert [opened.train.whole(page)[0].shape[:2] for page in range(3)] == sizes
+    for number, size in enumerate(sizes):
+        save_pages(tmp_path / "images" / f"{number}.tif", [grey(*size)] * 2)
+        save_pages(tmp_path / "masks" / f"{number}.tif", [classes(2, *size)] * 2)
+    opened = open_mask_folder(str(tmp_path))
+    assert [opened.train.size(2 * number) for number in range(3)] == sizes
+    assert [opened.train.whole(2 * number)[0].shape[:2] for number in range(3)] == sizes
     assert (opened.spec.height, opened.spec.width) == (21, 30)
     recipe = Recipe(dataset="mask-folder", data_dir=str(tmp_path), model="unet_same", tile_size=8)
     assert open_data(recipe).train.fetch(np.arange(2))[0].shape == (2, 8, 8, 1)
+
+
+def test_a_mask_with_a_thumbnail_is_refused_for_that(tmp_path: Path) -> None:
+    write_pairs(tmp_path)
+    (tmp_path / "masks" / "1.png").unlink()
+    save_pages(tmp_path / "masks" / "1.tif", [classes(2), classes(2, 6, 5)])
+    with pytest.raises(BadInputError, match=r"^The mask \S*masks/1\.tif has .*1 is 12x10, page 2 is 6x5 "):
+        open_mask_folder(str(tmp_path))
+    save_pages(tmp_path / "masks" / "1.tif", [classes(2)])
+    assert len(open_mask_folder(str(tmp_path)).train) == 3
+
+
+def test_pages_that_are_shown_turned_keep_their_size(tmp_path: Path) -> None:
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+        with tifffile.TiffWriter(tmp_path / folder / "a.tif") as tiff:
+            for orientation in (6, 1):
+                tag = (274, "H", 1, orientation, True)
+                tiff.write(classes(2), metadata=None, contiguous=False, extratags=[tag])
+    opened = open_mask_folder(str(tmp_path)).train
+    assert [opened.whole(page)[0].shape[:2] for page in range(2)] == [(10, 12), (12, 10)]
 
 
 @pytest.mark.parametrize("policy", ["error", "skip"])

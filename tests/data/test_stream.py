@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -163,6 +164,30 @@ def test_a_program_that_never_closes_its_feed_ends_all_the_same() -> None:
     command = [sys.executable, "-c", _LEAVES_WITHOUT_CLOSING]
     ended = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=30, check=False)
     assert ended.returncode == 7
+
+
+_IS_KILLED = """
+import multiprocessing, os, signal
+from tests.data.helpers import collect, make_order
+from tests.data.test_stream import stream
+feed = stream(make_order(), num_workers=2)
+collect(feed, range(2))
+print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems leave it to torch's watchdog")
+def test_loader_workers_end_with_a_killed_training() -> None:
+    command = [sys.executable, "-c", _IS_KILLED]
+    # The output ends when the last process that inherited it is gone.
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert len(killed.stdout.readline().split()) == 2
+        killed.wait()
+        started = perf_counter()
+        assert killed.stdout.read() == b""
+        assert perf_counter() - started < 2
 
 
 def test_torchs_generator_is_left_alone() -> None:

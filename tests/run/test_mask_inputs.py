@@ -47,15 +47,32 @@ def test_every_kind_of_file_is_read_at_its_own_size(tmp_path: Path) -> None:
     assert page.max() == np.float32(44 / 255)
 
 
-def test_pages_come_in_their_order_and_in_their_own_sizes(tmp_path: Path) -> None:
-    with tifffile.TiffWriter(tmp_path / "stack.tif") as tiff:
-        for number in range(12):
-            tiff.write(np.full((4 + number % 2, 6), number, np.uint8), metadata=None, contiguous=False)
+def _write_pages(path: Path, pages: list[np.ndarray]) -> Path:
+    with tifffile.TiffWriter(path) as tiff:
+        for page in pages:
+            tiff.write(page, metadata=None, contiguous=False)
+    return path
+
+
+def test_pages_come_in_their_order(tmp_path: Path) -> None:
+    _write_pages(tmp_path / "stack.tif", [np.full((4, 6), number, np.uint8) for number in range(12)])
     pages = list(read_pages(tmp_path / "stack.tif", _spec()))
     assert [int(page[0, 0, 0]) for page in pages] == list(range(12))
-    assert [page.shape for page in pages[:2]] == [(4, 6, 1), (5, 6, 1)]
+    assert {page.shape for page in pages} == {(4, 6, 1)}
     (entry,) = check_inputs([tmp_path / "stack.tif"], _spec())
-    assert (entry.pages, entry.pixels, entry.stem) == (12, 6 * 4 * 6 + 6 * 5 * 6, "stack")
+    assert (entry.pages, entry.pixels, entry.stem) == (12, 12 * 4 * 6, "stack")
+
+
+def test_pages_of_differing_sizes_are_refused(tmp_path: Path) -> None:
+    whole = _write_pages(tmp_path / "whole.tif", [_ramp(8, 6)] * 3)
+    reduced = _write_pages(tmp_path / "reduced.tif", [_ramp(8, 6), _ramp(4, 3), _ramp(2, 1)])
+    assert len(check_inputs([whole], _spec())) == 1
+    message = (
+        r"^INPUT \S*/reduced\.tif has pages of differing sizes: page 1 is 8x6, page 2 is 4x3 "
+        r"\(height x width\); save the pages as files of their own, or remove the smaller pages\.$"
+    )
+    with pytest.raises(BadInputError, match=message):
+        check_inputs([whole, reduced], _spec())
 
 
 def test_a_turned_page_is_read_as_it_is_shown(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def _refusal(capsys: pytest.CaptureFixture[str], folder: Path, *options: str, co
     out = folder / "out"
     assert main([command, *options, "--output-dir", str(out), "--num-threads", "1"]) == 2
     shown = capsys.readouterr()
-    assert shown.out == ("" if command == "train" else "fold 0 (1 of 3)\n")
+    assert shown.out == ""
     assert shown.err.count("\n") == 1
     assert shown.err.startswith(f"drivetrain {command}: error: ")
     assert sorted(folder.rglob("*")) == before
@@ -65,6 +65,11 @@ def _fewer_masks(folder: Path) -> None:
     save_pages(folder / "masks" / "v.tif", [classes(2) * np.uint8(255)] * 2)
 
 
+def _reduced_page(folder: Path) -> None:
+    save_pages(folder / "images" / "v.tif", [grey(), grey(6, 5)])
+    save_pages(folder / "masks" / "v.tif", [classes(2) * np.uint8(255), classes(2, 6, 5) * np.uint8(255)])
+
+
 @pytest.mark.parametrize(
     ("broken", "options", "words"),
     [
@@ -77,6 +82,7 @@ def _fewer_masks(folder: Path) -> None:
         (_cut("masks/1.png"), [], ["masks/1.png", "images/1.png", "--on-bad-sample skip"]),
         (_float_images, [], ["images/0.tif", "have no known range", "8 or 16 bits"]),
         (_fewer_masks, [], ["masks/v.tif has 2 pages", "images/v.tif has 3 pages", "with as many"]),
+        (_reduced_page, [], ["images/v.tif", "page 1 is 12x10, page 2 is 6x5", "files of their own"]),
     ],
 )
 def test_folders_that_are_not_in_order(

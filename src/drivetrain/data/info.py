@@ -283,9 +283,14 @@ def held_out_count(samples: int, *, fraction: float) -> int:
         return 0
     count = max(1, round(fraction * samples))
     if count >= samples:
+        if samples == 1:
+            raise BadInputError(
+                f"--validation-fraction {fraction} of a single sample leaves none for training; "
+                "--validation-fraction 0 --remainder pad trains on it and validates on none."
+            )
         raise BadInputError(
-            f"--validation-fraction {fraction} of {samples} samples leaves none for training; use a smaller "
-            "one, or 0 for no validation samples."
+            f"--validation-fraction {fraction} of {samples} samples leaves none for training; "
+            f"--validation-fraction 0.2 holds {held_out_count(samples, fraction=0.2)} out, and 0 none."
         )
     return count
 

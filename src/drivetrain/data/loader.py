@@ -8,11 +8,13 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from drivetrain.cluster.parent_watch import die_with_parent_thread
 from drivetrain.data.host_batch import HostBatch
 from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
 
@@ -57,7 +59,10 @@ class HostBatches(Dataset[HostBatch | LoaderFailure]):
 
 
 class BatchLoader:
-    """Prepares batches in the order of their coordinates, ahead of the consumer where there are workers."""
+    """Prepares batches in the order of their coordinates, ahead of the consumer where there are workers.
+
+    Loader workers end with the thread that makes this, so no other may go on using it after that.
+    """
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class BatchLoader:
             num_workers=num_workers,
             prefetch_factor=_BATCHES_AHEAD_PER_WORKER if num_workers else None,
             pin_memory=device.type != "cpu",
-            worker_init_fn=_begin_worker,
+            worker_init_fn=partial(_begin_worker, parent_pid=os.getpid()),
             # A rank was itself spawned, and its own default would start every worker with a fresh import.
             multiprocessing_context="fork" if num_workers and sys.platform == "linux" else None,
             # Without one of its own the loader would draw from torch's generator, which belongs to the model.
@@ -133,7 +138,9 @@ def _signals_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
-def _begin_worker(_worker_index: int) -> None:
+def _begin_worker(_worker_index: int, *, parent_pid: int) -> None:
+    # torch looks for a lost parent every 5 seconds, and what a forked process inherited stays taken so long.
+    die_with_parent_thread(parent_pid)
     # Signals often reach a whole process group; the training process decides what they mean, and needs its
     # workers for the update it still finishes. They end when it closes the loader or is gone.
     for number in _HANDLED_BY_WORKERS:

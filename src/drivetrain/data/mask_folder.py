@@ -9,6 +9,7 @@ from drivetrain.data.mask_advice import advise
 from drivetrain.data.mask_coding import MaskCoding, find_coding, object_coding
 from drivetrain.data.mask_files import FoundFiles, find_masked_files
 from drivetrain.data.mask_images import MaskFolderImages
+from drivetrain.data.mask_numbers import advise_numbered
 from drivetrain.data.mask_outside import ClassesAsked, describe_outside
 from drivetrain.data.mask_pixels import FoundValues
 from drivetrain.data.mask_scan import Look, Sample, look_at_all
@@ -52,12 +53,15 @@ def open_mask_folder(
         for split, part in samples.items()
         if part
     }
+    warnings = [*found.warnings, *advise(seen, coding, num_classes=num_classes)]
+    if num_classes is None and named is None:
+        warnings += advise_numbered([sample for part in samples.values() for sample in part], coding)
     return MaskedSplits(
         train=sources["train"],
         validation=sources.get("validation"),
         test=sources.get("test"),
         spec=_spec(coding, sources.values(), channels=depth),
-        warnings=[*found.warnings, *advise(seen, coding, num_classes=num_classes)],
+        warnings=warnings,
     )
 
 

@@ -2,13 +2,14 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.TiffImagePlugin import IMAGELENGTH, IMAGEWIDTH, TiffImageFile
 
 from drivetrain.data.decode import (
     BadSampleError,
@@ -18,8 +19,23 @@ from drivetrain.data.decode import (
     naming_bad_sample,
     open_image,
 )
+from drivetrain.errors import BadInputError
 
-__all__ = ["OpenVolumes", "count_pages", "decode_whole", "file_of", "named_page", "naming_mask", "opened"]
+__all__ = [
+    "OpenVolumes",
+    "Size",
+    "count_pages",
+    "decode_whole",
+    "file_of",
+    "named_page",
+    "naming_mask",
+    "opened",
+    "page_sizes",
+    "require_one_size",
+    "stored_size",
+]
+
+Size = tuple[int, int]
 
 _VOLUME_SUFFIXES = (".tif", ".tiff")
 _MOST_OPEN = 8
@@ -60,6 +76,39 @@ def count_pages(image: Image.Image) -> int:
         raise ValueError("the file is cut off or damaged between its pages") from error
 
 
+def stored_size(image: Image.Image) -> Size:
+    """Height and width in the header of the page that was sought, before its pixels are turned upright."""
+    if isinstance(image, TiffImageFile):
+        return int(image.tag_v2[IMAGELENGTH]), int(image.tag_v2[IMAGEWIDTH])
+    return image.height, image.width
+
+
+def page_sizes(image: Image.Image) -> list[Size]:
+    """The stored size of every page of a file, from the headers alone."""
+    sizes: list[Size] = []
+    for page in range(count_pages(image)):
+        image.seek(page)
+        sizes.append(stored_size(image))
+    return sizes
+
+
+def require_one_size(file: str, sizes: Sequence[Size | None]) -> None:
+    """Refuses a file with a page of another size than the others; None stands for a page without a header.
+
+    Such a page is a thumbnail or a reduced copy more often than an image of its own. Stored sizes are
+    compared, so scans that a viewer turns one by one still are pages of one size.
+    """
+    known = [(page, size) for page, size in enumerate(sizes, start=1) if size is not None]
+    for page, size in known:
+        first_page, first_size = known[0]
+        if size != first_size:
+            raise BadInputError(
+                f"{file} has pages of differing sizes: page {first_page} is {_shown(first_size)}, page "
+                f"{page} is {_shown(size)} (height x width); save the pages as files of their own, or remove "
+                "the smaller pages."
+            )
+
+
 def decode_whole(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
     """A whole image as 8-bit pixels (height, width, channels) in its own size."""
     # Pillow turns TIFF pages itself, as it loads them, so their size as shown is sure only then.
@@ -76,6 +125,10 @@ def naming_mask(image: str, mask: str) -> Iterator[None]:
             yield
     except BadSampleError as error:
         raise BadSampleError(image, f"its mask {mask}: {error.reason}") from error
+
+
+def _shown(size: Size) -> str:
+    return f"{size[0]}x{size[1]}"
 
 
 def _only_page(image: Image.Image) -> Image.Image:

@@ -12,7 +12,17 @@ from PIL import Image
 
 from drivetrain.data.decode import BadSampleError, displayed_size, naming_bad_sample
 from drivetrain.data.mask_files import MaskedFile
-from drivetrain.data.mask_pages import OpenVolumes, count_pages, decode_whole, naming_mask, opened
+from drivetrain.data.mask_pages import (
+    OpenVolumes,
+    Size,
+    count_pages,
+    decode_whole,
+    naming_mask,
+    opened,
+    page_sizes,
+    require_one_size,
+    stored_size,
+)
 from drivetrain.data.mask_pixels import FoundValues, find_values
 from drivetrain.errors import BadInputError
 
@@ -25,14 +35,13 @@ _FEWEST_PIXELS = 16_384
 _GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 _WHOLE_RANGE_FORMATS = ("PNG", "PPM")
 
-Size = tuple[int, int]
-
 
 @dataclass(slots=True)
 class Look:
     """What was seen of one image and its masks; `error` where something of it cannot be read."""
 
     size: Size | None = None
+    stored_size: Size | None = None
     has_colour: bool = False
     lacks_range: bool = False
     brightest: int = 0
@@ -78,6 +87,7 @@ def _look(file: MaskedFile, *, most_pages: int) -> list[Sample]:
                     _look_at_image(image, page, samples[-1][1], deep=page in deep)
     except BadSampleError as error:
         return [(file, Look(error=error))]
+    require_one_size(file.image, [look.stored_size for _, look in samples])
     for mask in file.masks:
         _require_alike(mask, _look_at_mask(mask, samples, deep=deep), samples)
     return samples
@@ -99,14 +109,14 @@ def _kept_in(samples: Iterable[Sample]) -> Iterator[None]:
 
 def _look_at_image(image: Image.Image, page: int, look: Look, *, deep: bool) -> None:
     image.seek(page)
-    look.size, look.has_colour = _size_of(image), _has_colour(image)
+    look.size, look.stored_size, look.has_colour = _size_of(image), stored_size(image), _has_colour(image)
     look.lacks_range = image.mode == "F" or (image.mode == "I" and image.format not in _WHOLE_RANGE_FORMATS)
     if deep or look.lacks_range:
         look.brightest = int(decode_whole(image, channels=1).max(initial=0))
 
 
 def _look_at_mask(mask: str, samples: Sequence[Sample], *, deep: range) -> list[Size | None]:
-    """The sizes of a mask's pages as far as they can be read, for the samples of its image."""
+    """The sizes of a mask's pages as far as they can be read, however many its image has."""
     sizes: list[Size | None] = []
     with (
         _kept_in(samples),
@@ -115,7 +125,7 @@ def _look_at_mask(mask: str, samples: Sequence[Sample], *, deep: range) -> list[
     ):
         count = count_pages(image)
         if count != len(samples):
-            return [None] * count
+            return [*page_sizes(image)]
         for page, sample in enumerate(samples):
             sizes.append(_look_at_mask_page(image, mask, page, sample, deep=page in deep))
     return sizes
@@ -160,6 +170,7 @@ def _look_at_masks_of(samples: Sequence[Sample], threads: ThreadPoolExecutor) ->
 def _require_alike(mask: str, sizes: Sequence[Size | None], samples: Sequence[Sample]) -> None:
     """Refuses a mask that has not as many pages as its image, or another size than it."""
     if sizes and len(sizes) != len(samples):
+        require_one_size(f"The mask {mask}", sizes)
         raise BadInputError(
             f"The mask {mask} has {_pages(len(sizes))}, but its image {samples[0][0].image} has "
             f"{_pages(len(samples))}; each page of an image needs a page of its mask, so write both with as "

@@ -13,6 +13,7 @@ from drivetrain.data.digits import open_digits
 from drivetrain.data.divided_files import warn_of_divided_files
 from drivetrain.data.fold_schemes import fold_indices, system_a_split
 from drivetrain.data.folds import take_fold
+from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.image_folder import ImageRequest, open_image_folder
 from drivetrain.data.info import (
     DatasetInfo,
@@ -228,9 +229,10 @@ def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     if recipe.limit_validation_samples is not None:
         limit = recipe.limit_validation_samples
         if validation is None:
+            options = options_to_hold_out(recipe, train)
             warnings.append(
-                f"--limit-validation-samples {limit} has no effect: there are no validation samples; "
-                "--validation-fraction 0.2 holds some out."
+                f"--limit-validation-samples {limit} has no effect: there are no validation samples; leave "
+                f"it out{'' if options is None else f', or {options} holds some out'}."
             )
         else:
             validation = _first_samples(validation, limit=limit, part="validation", warnings=warnings)

@@ -11,6 +11,7 @@ from torch import nn
 from drivetrain.cluster.devices import Device
 from drivetrain.cluster.rank_groups import split_ranks
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.labels import labels_of
 from drivetrain.data.masked_images import pixel_counts
 from drivetrain.data.preparation import build_preparation
@@ -175,9 +176,15 @@ def _precision_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
 
 
 def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
-    if recipe.validation and data.validation is None:
-        return ["there are no validation samples; --validation-fraction 0.2 holds some out."]
-    return []
+    if not recipe.validation or data.validation is not None:
+        return []
+    options = options_to_hold_out(recipe, data.train)
+    if options is None:
+        return [
+            "there are no validation samples, and none can be held out of a single training sample; "
+            "--validation False asks for none."
+        ]
+    return [f"there are no validation samples; {options} holds some out."]
 
 
 def _size_warnings(recipe: Recipe, preprocess: Preparation) -> list[str]:

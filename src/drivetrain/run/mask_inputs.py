@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.decode import BadSampleError, image_of, naming_bad_sample
-from drivetrain.data.mask_pages import count_pages, decode_whole
+from drivetrain.data.mask_pages import decode_whole, page_sizes, require_one_size
 from drivetrain.data.source import DataSpec
 from drivetrain.run.inputs import unreadable_input
 
@@ -42,14 +43,26 @@ def check_inputs(files: Sequence[Path], spec: DataSpec) -> list[MaskInput]:
 
 
 def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
-    """Each page of a TIFF, or the one image of another file: (height, width, channels) in the run's range."""
+    """Each page of a TIFF, or the one image of another file: (height, width, channels) in the run's range.
+
+    Raises BadInputError where the pages are not of one size.
+    """
+    with _naming_input(path):
+        image = image_of(path.read_bytes())
+        sizes = page_sizes(image)
+    require_one_size(f"INPUT {path}", sizes)
+    with _naming_input(path):
+        for page in range(len(sizes)):
+            image.seek(page)
+            pixels = decode_whole(image, channels=spec.channels)
+            yield pixels if spec.image_dtype == "uint8" else (pixels / np.float32(255)).astype(np.float32)
+
+
+@contextmanager
+def _naming_input(path: Path) -> Iterator[None]:
     try:
         with naming_bad_sample(str(path)):
-            image = image_of(path.read_bytes())
-            for page in range(count_pages(image)):
-                image.seek(page)
-                pixels = decode_whole(image, channels=spec.channels)
-                yield pixels if spec.image_dtype == "uint8" else (pixels / np.float32(255)).astype(np.float32)
+            yield
     except BadSampleError as error:
         raise unreadable_input(path, error.reason) from error
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.info import is_external_dataset
 from drivetrain.data.source import DataSplits, Source
 from drivetrain.data.splits import open_data
@@ -153,9 +154,10 @@ def _check_data(recipe: Recipe, data: DataSplits) -> None:
             f"--image-size {min(spec.height, spec.width)} makes them square."
         )
     if not recipe.training and data.validation is None:
+        options = options_to_hold_out(recipe, data.train)
+        way_out = "leave it out" if options is None else f"{options} holds some out"
         raise BadInputError(
-            "--training False leaves nothing to do: there are no validation samples; "
-            "--validation-fraction 0.2 holds some out."
+            f"--training False leaves nothing to do: there are no validation samples; {way_out}."
         )
 
 
