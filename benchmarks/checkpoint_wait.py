@@ -1,6 +1,6 @@
 """How long a training waits for a checkpoint: written behind it, written at once, and by torch.save.
 
-    python benchmarks/checkpoint_wait.py [--repeats 5] [--device auto] [--output FILE.json]
+    python benchmarks/checkpoint_wait.py [--repeats 5] [--device auto] --output FILE.json
 
 The state is that of `unet_medical` under Adam with averaged weights: four times 34.5 million values on the
 device. The ways take turns; medians, of which the first copy into new memory is one. Checksums, and files
@@ -25,8 +25,6 @@ from drivetrain.cluster.devices import Device, choose_device
 from drivetrain.run.checkpoint import save_checkpoint
 from drivetrain.run.checkpoint_writer import CheckpointWriter
 from drivetrain.run.program_state import ProgramState, copied_to_host
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def unet_state(device: Device) -> ProgramState:
@@ -72,7 +70,8 @@ def take_turns(state: ProgramState, folder: Path, *, repeats: int, device: Devic
     with CheckpointWriter(folder / "behind", keep_last=1) as writer:
 
         def begin_behind() -> None:
-            writer.start(copied_to_host(state, room=writer.wait()), update=1, state={}, best_update=None)
+            room, _ = writer.settle()
+            writer.start(copied_to_host(state, room=room), update=1, state={}, best_update=None)
 
         for _ in range(repeats):
             waited_s = seconds_of(begin_behind, device)
@@ -90,7 +89,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--output", default=str(RESULTS / "checkpoint_wait-cpu-2-cores.json"))
+    parser.add_argument("--output", required=True)
     args = parser.parse_args()
     device = choose_device(args.device)
     state = unet_state(device)
@@ -98,7 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = take_turns(state, Path(folder), repeats=args.repeats, device=device)
     report = {
-        "command": f"python benchmarks/checkpoint_wait.py --repeats {args.repeats}",
+        "command": f"python benchmarks/checkpoint_wait.py --repeats {args.repeats} --device {args.device}",
         "machine": describe_machine(args.device),
         "bytes": sum(value.nbytes for part in parts for value in part.values()),
         "median_seconds": {way: round(statistics.median(values), 4) for way, values in found.items()},

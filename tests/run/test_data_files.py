@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import drivetrain
+from drivetrain.data.pack_write import PackRequest, write_pack
 from drivetrain.errors import BadInputError
 from drivetrain.run.evaluate import evaluate_run
 from drivetrain.run.reporter import Reporter
@@ -84,6 +85,25 @@ def test_a_run_does_not_go_on_when_a_file_has_another_name(folder: Path, tmp_pat
     _train(folder, tmp_path / "run", num_epochs=2)
 
 
+def test_a_file_that_is_gone_is_named_though_the_number_tells_too(folder: Path, tmp_path: Path) -> None:
+    _train(folder, tmp_path / "run")
+    _remove(folder, "im0.png")
+    with pytest.raises(BadInputError, match=r"images/im0\.png is gone"):
+        _train(folder, tmp_path / "run", num_epochs=2)
+    with pytest.raises(BadInputError, match=r"--validation-fraction is 0\.5"):
+        _train(folder, tmp_path / "run", num_epochs=2, validation_fraction=0.5)
+
+
+def test_a_note_that_cannot_be_read_is_not_passed_over(folder: Path, tmp_path: Path) -> None:
+    _train(folder, tmp_path / "run")
+    (tmp_path / "run" / "data_files.json").write_text("{")
+    with pytest.raises(BadInputError, match=r"data_files\.json cannot be read"):
+        _train(folder, tmp_path / "run", num_epochs=2)
+    (tmp_path / "run" / "data_files.json").unlink()
+    _train(folder, tmp_path / "run", num_epochs=2)
+    assert (tmp_path / "run" / "data_files.json").is_file()
+
+
 def test_a_run_goes_on_where_its_folder_has_moved(folder: Path, tmp_path: Path) -> None:
     _train(folder, tmp_path / "run")
     before = _files(tmp_path / "run")
@@ -143,23 +163,35 @@ def test_a_cross_validation_does_not_go_on_with_other_files(folder: Path, tmp_pa
     assert sorted(validated) == [f"images/im{index}.png" for index in range(6)]
 
 
-def test_classes_of_photographs_are_files_too(tmp_path: Path) -> None:
+def _photographs(folder: Path, *, splits: tuple[str, ...]) -> None:
     random = np.random.default_rng(1)
-    for split in ("train", "val"):
+    for split in splits:
         for name in ("cat", "dog"):
-            (tmp_path / "photos" / split / name).mkdir(parents=True)
+            (folder / split / name).mkdir(parents=True)
             for index in range(3):
                 pixels = random.integers(0, 256, (16, 16, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(tmp_path / "photos" / split / name / f"{index}.png")
-    options: dict[str, Any] = {
-        "dataset": "image-folder",
-        "data_dir": str(tmp_path / "photos"),
-        "image_size": 16,
+                Image.fromarray(pixels).save(folder / split / name / f"{index}.png")
+
+
+def _pack(photographs: Path, pack: Path) -> None:
+    write_pack(photographs, pack, request=PackRequest(), on_sample=lambda _: None)
+
+
+def _photograph_options(tmp_path: Path, data: str, **options: Any) -> dict[str, Any]:
+    values = {"dataset": "image-folder", "data_dir": str(tmp_path / data), "image_size": 16}
+    return {
+        **values,
         "micro_batch_size": 2,
         "device": "cpu",
         "quiet": True,
         "output_dir": str(tmp_path / "run"),
+        **options,
     }
+
+
+def test_classes_of_photographs_are_files_too(tmp_path: Path) -> None:
+    _photographs(tmp_path / "photos", splits=("train", "val"))
+    options = _photograph_options(tmp_path, "photos")
     drivetrain.train(num_epochs=1, **options)
     assert _files(tmp_path / "run")["validation"][0] == "validation: cat/0.png"
     assert _evaluate(tmp_path / "run") == []
@@ -167,3 +199,22 @@ def test_classes_of_photographs_are_files_too(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"cat/0\.png is gone and cat/9\.png is new"):
         drivetrain.train(num_epochs=2, **options)
     assert _evaluate(tmp_path / "run") == []
+
+
+def test_a_pack_is_the_folder_it_was_made_of(tmp_path: Path) -> None:
+    _photographs(tmp_path / "photos", splits=("",))
+    _pack(tmp_path / "photos", tmp_path / "pack")
+    drivetrain.train(num_epochs=1, **_photograph_options(tmp_path, "photos"))
+    drivetrain.train(num_epochs=2, **_photograph_options(tmp_path, "pack"))
+    (tmp_path / "photos/cat/0.png").rename(tmp_path / "photos/cat/9.png")
+    _pack(tmp_path / "photos", tmp_path / "other")
+    with pytest.raises(BadInputError, match=r"cat/0\.png is gone and cat/9\.png is new"):
+        drivetrain.train(num_epochs=3, **_photograph_options(tmp_path, "other"))
+
+
+def test_a_pack_by_its_own_name_is_a_users_too(tmp_path: Path) -> None:
+    _photographs(tmp_path / "photos", splits=("",))
+    _pack(tmp_path / "photos", tmp_path / "pack")
+    options = _photograph_options(tmp_path, "pack", dataset="packed")
+    drivetrain.train(num_epochs=1, **options)
+    assert len(_files(tmp_path / "run")["train"]) == 5

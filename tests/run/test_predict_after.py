@@ -95,3 +95,20 @@ def test_without_a_checkpoint_there_is_nothing_to_predict_with(
     with pytest.raises(BadInputError, match=f"--predict-after .* needs a checkpoint .*{option}"):
         segment(tmp_path / "run", predict_after=str(stack), **{field: value})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_prediction_that_was_corrected_is_refused_before_anything_is_trained(
+    tmp_path: Path, stack: Path
+) -> None:
+    segment(tmp_path / "run", max_updates=1, predict_after=str(stack))
+    mask = tmp_path / "run" / "predictions" / "test-volume-mask.tif"
+    predicted = mask.read_bytes()
+    mask.write_bytes(b"by hand")
+    with pytest.raises(BadInputError, match=r"mask\.tif has been changed .*leave out --predict-after"):
+        segment(tmp_path / "run", max_updates=2, predict_after=str(stack))
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["1"]
+    segment(tmp_path / "run", max_updates=2)
+    assert mask.read_bytes() == b"by hand"
+    mask.write_bytes(predicted)
+    segment(tmp_path / "run", max_updates=2, predict_after=str(stack))

@@ -9,8 +9,8 @@ from drivetrain.data.tile_source import TileSource, UniformSource
 
 __all__ = ["DATASETS_OF_FILES", "split_names"]
 
-# Data sets that are whatever lies in a user's folder; all others are known by their name.
-DATASETS_OF_FILES = ("mask-folder", "image-folder")
+# Data sets that are whatever a user's folder holds; all others are known by their name.
+DATASETS_OF_FILES = ("mask-folder", "image-folder", "packed")
 
 
 def split_names(splits: DataSplits, *, data_dir: str) -> dict[str, list[str]]:

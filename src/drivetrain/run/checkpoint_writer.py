@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from drivetrain.errors import RunFailedError
 from drivetrain.run.checkpoint import prune_checkpoints, save_checkpoint
 from drivetrain.run.program_state import ProgramState
 
@@ -15,8 +16,8 @@ __all__ = ["CheckpointWriter"]
 class CheckpointWriter:
     """One checkpoint at a time, in a thread of its own.
 
-    A failed write is raised by the next `start` or `wait`; used as a context, what was begun is on disk at
-    its end, whatever ended it.
+    A failed write is raised by the next `wait`, or told by `settle`. Used as a context, what was begun is on
+    disk at its end, whatever ended it.
     """
 
     def __init__(self, parent: Path, *, keep_last: int) -> None:
@@ -37,15 +38,24 @@ class CheckpointWriter:
             self._write, copied, update=update, state=dict(state), best_update=best_update
         )
 
-    def wait(self) -> ProgramState | None:
-        """Returns when the last checkpoint begun is whole, and raises why where it is not.
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last checkpoint begun is known to be lost; asking does not wait."""
+        return self._begun is not None and self._begun.done() and self._begun.exception() is not None
 
-        What it was written from is given back, for the next copy to overwrite.
-        """
+    def wait(self) -> None:
+        """Returns when the last checkpoint begun is whole, and raises why where it is not."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
-        return self._copied
+
+    def settle(self) -> tuple[ProgramState | None, RunFailedError | None]:
+        """Waits too; gives back the copy that was written, to be overwritten by the next, and any failure."""
+        try:
+            self.wait()
+        except RunFailedError as error:
+            return self._copied, error
+        return self._copied, None
 
     def __enter__(self) -> Self:
         return self
@@ -59,8 +69,10 @@ class CheckpointWriter:
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = self._copied = None
-        if kind is None:
+        if error is None:
             self.wait()
+        elif self.has_failed and self._begun is not None:
+            error.add_note(f"Before that, a checkpoint was lost: {self._begun.exception()}")
 
     def _write(
         self, copied: ProgramState, *, update: int, state: dict[str, Any], best_update: int | None

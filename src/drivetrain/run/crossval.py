@@ -217,13 +217,13 @@ class _Job:
 
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
-        request = self._request(recipe)
-        if rank_count(recipe) > 1:
-            # Its ranks speak for themselves, so that what this process can find wrong it must find before.
-            request.check()
-            self.reporter.say_held_back()
-        return request.train(
-            reporter=self.reporter, stop=self.stop, job=job_of(self.recipe, trainings=self.folds)
+        # Ranks of a fold speak for themselves.
+        is_silent_here = rank_count(recipe) > 1
+        return self._request(recipe).train(
+            reporter=self.reporter,
+            stop=self.stop,
+            job=job_of(self.recipe, trainings=self.folds),
+            on_prepared=self.reporter.say_held_back if is_silent_here else None,
         )
 
     def _changes(self, fold: int) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _draw_curves(directory: CrossvalDirectory, folds: Sequence[FoldResult], stat
     )
     for axis in axes.flat[len(names) :]:
         axis.remove()
-    for axis, name in zip(axes.flat, names, strict=False):
+    for axis, name in zip(axes.flat[: len(names)], names, strict=True):
         for fold in folds:
             values = [evaluation[name] for evaluation in fold.evaluations]
             axis.plot(

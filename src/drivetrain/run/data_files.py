@@ -51,8 +51,13 @@ def stored_files(directory: RunDirectory) -> DataFiles | None:
     try:
         stored = read_json(directory.data_files)
         return DataFiles(train=list(stored["train"]), validation=list(stored["validation"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInputError(
+            f"{directory.data_files} cannot be read ({error}), so nobody knows what was trained on; "
+            "--overwrite starts afresh."
+        ) from error
 
 
 def write_files(directory: RunDirectory, files: DataFiles | None) -> None:

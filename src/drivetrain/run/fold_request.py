@@ -11,10 +11,10 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.parallel_folds import FoldOutcome
 from drivetrain.run.part import RunResult
-from drivetrain.run.prepare import Job, prepare_request
+from drivetrain.run.prepare import Job
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest
-from drivetrain.run.train import architecture_of, train_resolved
+from drivetrain.run.train import train_resolved
 
 __all__ = ["FoldRequest", "MakeModel", "OpenFold", "train_fold"]
 
@@ -32,7 +32,12 @@ class FoldRequest:
     sibling: RunDirectory | None
 
     def train(
-        self, *, reporter: Reporter, stop: StopRequest | None = None, job: Job | None = None
+        self,
+        *,
+        reporter: Reporter,
+        stop: StopRequest | None = None,
+        job: Job | None = None,
+        on_prepared: Callable[[], None] | None = None,
     ) -> RunResult:
         """Trains the fold in this process."""
         return train_resolved(
@@ -43,15 +48,7 @@ class FoldRequest:
             stop=stop,
             job=job,
             sibling=self.sibling,
-        )
-
-    def check(self) -> None:
-        """Raises for whatever cannot be done, as far as that shows before a device is taken."""
-        prepare_request(
-            self.resolved,
-            data=self._data(),
-            own_model=architecture_of(self._model()),
-            sibling=self.sibling,
+            on_prepared=on_prepared,
         )
 
     def _data(self) -> DataSplits | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,28 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def check_same_identity(stored: Mapping[str, Any], asked: Mapping[str, Any], *, path: Path) -> None:
+def check_same_identity(
+    stored: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    *,
+    path: Path,
+    check_data: Callable[[], None] | None = None,
+) -> None:
     """Refuses to continue a run as something else; names the first field that differs.
 
-    A setting that an older version did not store was as it is by default.
+    A setting that an older version did not store was as it is by default. Between settings and what follows
+    from the data `check_data` may find a better name for what has changed.
     """
     known = {**_defaults(), **_with_set(stored)}
-    names = set(asked) | (set(stored) & set(_FACTS))
-    for name in sorted(names, key=lambda name: (name in _FACTS, name)):
+    facts = (set(asked) | set(stored)) & set(_FACTS)
+    _compare(sorted(set(asked) - facts), known=known, asked=asked, path=path)
+    if check_data is not None:
+        check_data()
+    _compare(sorted(facts), known=known, asked=asked, path=path)
+
+
+def _compare(names: Sequence[str], *, known: Mapping[str, Any], asked: Mapping[str, Any], path: Path) -> None:
+    for name in names:
         before, now = known.get(name), asked.get(name)
         if before == now:
             continue

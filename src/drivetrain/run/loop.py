@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from drivetrain.cluster.activity_note import Doing
-from drivetrain.errors import RunFailedError
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.plan.events import HostEvents
 from drivetrain.program.training import TrainingProgram
@@ -27,9 +26,10 @@ from drivetrain.run.patience import Patience
 from drivetrain.run.profile import RunProfile
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import copy_sound_state
-from drivetrain.run.scale_report import check_scale, scale_values
+from drivetrain.run.scale_report import scale_values
 from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.sound_losses import require_sound
 from drivetrain.run.watch import noted, watch_run
 from drivetrain.tasks.task import Evaluation
 
@@ -97,7 +97,8 @@ class RunLoop:
                 self._handle_owed_validation(first)
             while update < self.events.total_updates and not self.stops and not self.early_end.reason:
                 update = self._reached = self._execute(update, self.events.next_event(update))
-                self._check_finite(update)
+                first = max(self._first, self._previous_log(update))
+                require_sound(self.program, first=first, update=update)
                 self._handle_events(update)
             with noted(Doing.CHECKPOINT, update=update), self.clock.measure("checkpoint"):
                 self.writer.wait()
@@ -249,17 +250,6 @@ class RunLoop:
     def _previous_log(self, update: int) -> int:
         return (update - 1) // self.events.log_updates * self.events.log_updates
 
-    def _check_finite(self, update: int) -> None:
-        first = max(self._first, self._previous_log(update))
-        losses = self.program.records.read("loss", first, update)
-        wrong = np.flatnonzero(~np.isfinite(losses))
-        if len(wrong):
-            raise RunFailedError(
-                f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0]) + 1}; no checkpoint "
-                f"was written after that; {self.program.rules.advice_on_overflow}."
-            )
-        check_scale(self.program.records, update)
-
     def _handle_owed_validation(self, update: int) -> None:
         """What a stop or a kill left undone at the update where the run goes on."""
         self.patience.begin_event(validates=True)
@@ -284,7 +274,9 @@ class RunLoop:
 
     def _saves_anyway(self, update: int) -> bool:
         ends = self.stops or self.early_end.reason is not None
-        return self.recipe.checkpoints and (ends or self.events.is_checkpoint(update))
+        # Of several ranks only the first knows of a failure before all of them save again.
+        has_lost_one = self.writer.has_failed and self.program.group.size == 1
+        return self.recipe.checkpoints and (ends or has_lost_one or self.events.is_checkpoint(update))
 
     def _log_training(self, update: int) -> None:
         first = self._previous_log(update)
@@ -332,15 +324,21 @@ class RunLoop:
             raise _ValidationStoppedError
 
     def _checkpoint(self, update: int) -> None:
-        """Copies what is to be kept; while that is written, the training goes on."""
+        """Copies what is to be kept; while that is written, the training goes on.
+
+        After a write that failed this one must succeed.
+        """
         with noted(Doing.CHECKPOINT, update=update):
-            room = self.writer.wait()
+            room, failure = self.writer.settle()
             copied = copy_sound_state(self.program, update=update, room=room)
             if copied is None:
                 return
             save_history(self.directory.updates, self.program.records, updates=update)
             state = {"best": self.best.as_json(), "samples": self._samples(update)}
             self.writer.start(copied, update=update, state=state, best_update=self.best.update)
+            if failure is not None:
+                self.writer.wait()
+                self.reporter.warn(f"{failure} Since then, that of update {update} could be written.")
 
     def _position(self, update: int) -> dict[str, float]:
         return {

@@ -1,16 +1,15 @@
 """The folder that `predict` writes into, where nothing that is a user's own may be overwritten."""
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from drivetrain.data.info import is_external_dataset
 from drivetrain.errors import BadInputError
-from drivetrain.run.files import read_json, write_atomically, write_json
+from drivetrain.run.files import write_atomically
+from drivetrain.run.prediction_note import PredictionNote, is_changed, note_digests, read_note, write_note
 from drivetrain.run.restore import TrainedRun
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "write_tables",
 ]
 
-_RECORD = ".drivetrain-predict.json"
 _DATASETS_OF_IMAGE_FILES = ("gc-imagenet", "image-folder", "imagenet", "isbi2012", "mask-folder")
 
 
@@ -41,14 +39,14 @@ def require_outside_data(folder: Path, run: TrainedRun) -> None:
 
 def require_free_names(folder: Path, names: Sequence[str]) -> None:
     """Refuses a folder where such a file is a user's own: none that `predict` noted, or changed since."""
-    note = _read_note(folder)
+    note = read_note(folder)
     own = next((name for name in names if name not in note.written and (folder / name).exists()), None)
     if own is not None:
         raise BadInputError(
             f"--output {folder} holds {own}, and no note that `predict` wrote it, so it may "
             f"be your own; --output {_free_folder(folder)} works."
         )
-    changed = next((name for name in names if _is_changed(folder / name, note.digests.get(name))), None)
+    changed = next((name for name in names if is_changed(folder / name, note.digests.get(name))), None)
     if changed is not None:
         raise BadInputError(
             f"--output {folder} holds {changed}, which has been changed since `predict` wrote it and would "
@@ -59,14 +57,15 @@ def require_free_names(folder: Path, names: Sequence[str]) -> None:
 def note_files(folder: Path, names: Sequence[str]) -> None:
     """Makes the folder and notes what is to be written, so that an interrupted `predict` can be repeated."""
     folder.mkdir(parents=True, exist_ok=True)
-    note = _read_note(folder)
-    kept = {name: digest for name, digest in note.digests.items() if name not in names}
-    _write_note(folder, _Note(written=note.written.union(names), digests=kept, latest=tuple(names)))
+    note = read_note(folder)
+    new = frozenset(names)
+    kept = {name: digest for name, digest in note.digests.items() if name not in new}
+    write_note(folder, PredictionNote(written=note.written | new, digests=kept, latest=tuple(names)))
 
 
 def noted_files(folder: Path) -> frozenset[str]:
     """The names of what `predict` has written into a folder, or has begun to write."""
-    return _read_note(folder).written
+    return read_note(folder).written
 
 
 def table_names(formats: Sequence[str]) -> list[str]:
@@ -85,54 +84,7 @@ def write_tables(
     for kind, name in zip(formats, table_names(formats), strict=True):
         content = as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
         write_atomically(folder / name, content.encode())
-    _note_digests(folder)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
-    """What `predict` wrote into a folder, what the files held that were finished, and which came latest."""
-
-    written: frozenset[str] = frozenset()
-    digests: dict[str, str] = field(default_factory=dict)
-    latest: tuple[str, ...] = ()
-
-
-def _read_note(folder: Path) -> _Note:
-    """Older notes are names alone; one that cannot be read is none."""
-    try:
-        stored = read_json(folder / _RECORD)
-        return _Note(
-            written=frozenset(stored["written"]),
-            digests=dict(stored.get("sha256", {})),
-            latest=tuple(stored.get("latest", ())),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return _Note()
-
-
-def _write_note(folder: Path, note: _Note) -> None:
-    record = {"written": sorted(note.written), "sha256": note.digests, "latest": sorted(note.latest)}
-    write_json(folder / _RECORD, record)
-
-
-def _note_digests(folder: Path) -> None:
-    """Notes what the files of the latest `predict` hold, by which a later change of them shows."""
-    note = _read_note(folder)
-    found = {name: digest for name in note.latest if (digest := _digest(folder / name)) is not None}
-    _write_note(folder, replace(note, digests={**note.digests, **found}))
-
-
-def _is_changed(path: Path, digest: str | None) -> bool:
-    """One that is gone is not changed: nothing is lost when it is written again."""
-    return digest is not None and path.exists() and _digest(path) != digest
-
-
-def _digest(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
+    note_digests(folder)
 
 
 def _free_folder(folder: Path) -> Path:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from drivetrain.run.files import read_json
 from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.identity import check_same_identity, identity_of
 from drivetrain.run.inputs import expand_inputs
+from drivetrain.run.prediction_note import changed_file
 
 _HASHED_SAMPLES = 256
 _MOST_THREADS_PER_CORE = 8
@@ -87,12 +89,26 @@ class Request:
         """Refuses a directory that holds another run, or something that is none."""
         path = self.directory.path
         if self.directory.holds_run and not self.recipe.overwrite:
-            check_same_identity(_stored_identity(self.directory), self.identity, path=path)
-            require_same_files(self.recipe, self.data, directory=self.directory)
+            check_same_identity(
+                _stored_identity(self.directory),
+                self.identity,
+                path=path,
+                check_data=partial(require_same_files, self.recipe, self.data, directory=self.directory),
+            )
+            self._check_predictions()
         elif not self.directory.holds_run and foreign_entries(path):
             raise BadInputError(
                 f"--output-dir {path} holds {foreign_entries(path)[0]} and no run; name an empty or a new "
                 "directory."
+            )
+
+    def _check_predictions(self) -> None:
+        """Refuses --predict-after where that would overwrite what somebody has corrected since."""
+        changed = changed_file(self.directory.predictions) if self.recipe.predict_after else None
+        if changed is not None:
+            raise BadInputError(
+                f"{self.directory.predictions / changed} has been changed since it was predicted, and "
+                "--predict-after may overwrite it; move it, or leave out --predict-after."
             )
 
     def claim_directory(self) -> None:

@@ -44,12 +44,15 @@ def train_resolved(
     stop: StopRequest | None = None,
     job: Job | None = None,
     sibling: RunDirectory | None = None,
+    on_prepared: Callable[[], None] | None = None,
 ) -> RunResult:
     """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job.
 
-    `sibling` is another run of the job.
+    `sibling` is another run of the job; `on_prepared` is called once nothing is wrong with the request.
     """
     request = prepare_request(resolved, data=data, own_model=architecture_of(model), sibling=sibling)
+    if on_prepared is not None:
+        on_prepared()
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training  # which itself needs this module
 
