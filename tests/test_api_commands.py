@@ -9,8 +9,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 import drivetrain
+from drivetrain import RunResult
 from drivetrain.cli import crossval, evaluate, plan, predict, verify
 from drivetrain.cli.main import main
 from drivetrain.errors import BadInputError
@@ -139,3 +141,27 @@ def test_what_a_command_would_refuse_is_refused(
 ) -> None:
     with pytest.raises(BadInputError, match=words):
         function(*given, **keywords)
+
+
+def test_json_leaves_warnings_on_stderr(masks_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data_dir = str(masks_run.parent / "now")
+    options = ["--data-dir", data_dir, "--split", "all", "--json", "--device", "cpu"]
+    assert main(["evaluate", str(masks_run), *options]) == 0
+    told = capsys.readouterr()
+    assert "warning: " in told.err
+    assert "RUN was trained on" in told.err
+    assert json.loads(told.out)["evaluations"][0]["split"] == "all"
+
+
+def test_no_input_is_refused_and_nothing_noted(masks_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="INPUT names no image"):
+        drivetrain.predict(masks_run, [], output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_tab_finds_the_functions_and_a_result_is_short(masks_run: Path) -> None:
+    assert {"train", "crossval", "evaluate", "predict", "Recipe"} <= set(dir(drivetrain))
+    result = RunResult(
+        directory=masks_run, status="finished", updates=1, metrics={}, model=torch.nn.Linear(1, 1)
+    )
+    assert "Linear" not in repr(result)

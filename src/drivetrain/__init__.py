@@ -60,3 +60,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What a person finds by Tab."""
+    return [*__all__, "__version__"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 
@@ -40,3 +41,12 @@ def test_a_named_recipe_and_a_file_stand_on_the_plain_defaults(tmp_path: Path) -
     (tmp_path / "mine.yaml").write_text("dataset: synthetic-em\nmodel: unet_same\n")
     recipe = resolve_recipe(config_path=tmp_path / "mine.yaml").recipe
     assert (recipe.micro_batch_size, recipe.model_width) == (Recipe().micro_batch_size, None)
+
+
+def test_a_folder_of_data_needs_a_kind() -> None:
+    """Else a person's images would lie there unused while generated ones are trained on."""
+    with pytest.raises(
+        BadInputError, match=r"^--data-dir mine .*--dataset mask-folder .*--dataset image-folder"
+    ):
+        resolve_recipe(overrides={"data_dir": "mine", "model_width": 8})
+    assert resolve_recipe(config="digits", overrides={"data_dir": "mine"}).recipe.dataset == "digits"

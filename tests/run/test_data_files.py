@@ -143,7 +143,37 @@ def test_other_validation_images_are_said(folder: Path, tmp_path: Path) -> None:
         for index in range(6):
             shutil.copy(folder / kind / f"im{index}.png", new / kind / f"x{index}.png")
     (warning,) = _evaluate(tmp_path / "run", data_dir=str(new))
-    assert "are not the" in warning
+    assert "--split all measures every image" in warning
+
+
+def test_every_image_of_another_folder_can_be_measured(folder: Path, tmp_path: Path) -> None:
+    _train(folder, tmp_path / "run")
+    new = tmp_path / "new"
+    for kind in ("images", "masks"):
+        (new / kind).mkdir(parents=True)
+        for index in range(3):
+            shutil.copy(folder / kind / f"im{index}.png", new / kind / f"x{index}.png")
+    assert _evaluate(tmp_path / "run", data_dir=str(new), split="all", flips=True) == []
+    record = json.loads((tmp_path / "run" / "evaluation-all.json").read_text())
+    assert record["evaluations"][0]["samples"] == 3
+    assert record["settings"] == {"data_dir": str(new), "flips": True, "tile_overlap": None}
+    (warning,) = _evaluate(tmp_path / "run", split="all")
+    assert "5 of 6 images of --split all have names of images that RUN was trained on" in warning
+
+
+def test_one_image_is_enough_to_be_measured(folder: Path, tmp_path: Path) -> None:
+    _train(folder, tmp_path / "run")
+    for kind in ("images", "masks"):
+        (tmp_path / "one" / kind).mkdir(parents=True)
+        shutil.copy(folder / kind / "im0.png", tmp_path / "one" / kind / "new.png")
+    assert _evaluate(tmp_path / "run", data_dir=str(tmp_path / "one"), split="all") == []
+
+
+def test_a_folder_that_is_divided_has_no_all(tmp_path: Path) -> None:
+    _photographs(tmp_path / "photos", splits=("train", "val"))
+    drivetrain.train(num_epochs=1, **_photograph_options(tmp_path, "photos"))
+    with pytest.raises(BadInputError, match=r"--split validation or --split train works"):
+        _evaluate(tmp_path / "run", split="all")
 
 
 def test_a_cross_validation_does_not_go_on_with_other_files(folder: Path, tmp_path: Path) -> None:
@@ -218,3 +248,10 @@ def test_a_pack_by_its_own_name_is_a_users_too(tmp_path: Path) -> None:
     options = _photograph_options(tmp_path, "pack", dataset="packed")
     drivetrain.train(num_epochs=1, **options)
     assert len(_files(tmp_path / "run")["train"]) == 5
+
+
+def test_images_and_masks_are_no_classes(folder: Path, tmp_path: Path) -> None:
+    options = {**_photograph_options(tmp_path, "own"), "data_dir": str(folder)}
+    with pytest.raises(BadInputError, match=r"--dataset mask-folder reads them"):
+        drivetrain.train(num_epochs=1, **options)
+    assert not (tmp_path / "run").exists()

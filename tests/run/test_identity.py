@@ -135,3 +135,12 @@ def test_a_model_without_batch_norm_goes_on_with_any_micro_batch(rank_pool: Rank
     train_in_ranks(rank_pool, run, ranks=2, **options, **OTHER_SETS)
     assert abs(losses(run)[FIRST] - losses(straight)[FIRST]) <= 1e-6
     assert np.abs(losses(run) - losses(straight)).max() <= 1e-5
+
+
+def test_the_advice_can_be_typed(tmp_path: Path) -> None:
+    """An empty list is left out; others are words with spaces between them."""
+    plain, weighted = _identity(), _identity(class_weights=["1", "2"])
+    with pytest.raises(BadInputError, match=r"is 1 2 but .* with its default; leave out --class-weights,"):
+        check_same_identity(plain, weighted, path=tmp_path)
+    with pytest.raises(BadInputError, match=r"with 1 2; give --class-weights 1 2,"):
+        check_same_identity(weighted, plain, path=tmp_path)

@@ -113,6 +113,9 @@ def test_hard_dice_counts_by_hand() -> None:
 
 def test_images_of_any_channels_and_range_can_be_shown() -> None:
     assert displayable(np.full((4, 5, 1), 7, np.uint8))[0, 0].tolist() == [7, 7, 7]
+    dark = np.array([[[3], [18]], [[8], [3]]], np.uint8)
+    assert displayable(dark)[..., 0].tolist() == [[0, 255], [85, 0]]
+    assert displayable(dark * 10)[..., 0].tolist() == [[30, 180], [80, 30]]
     shown = displayable(np.linspace(-3, 5, 20, dtype=np.float32).reshape(4, 5, 1))
     assert (shown.min(), shown.max()) == (0, 255)
     assert displayable(np.zeros((4, 5, 4), np.uint8)).shape == (4, 5, 3)

@@ -12,7 +12,10 @@ from drivetrain.run.directory import open_run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument(
-        "--split", default="validation", choices=("validation", "test", "train"), help="samples to measure on"
+        "--split",
+        default="validation",
+        choices=("validation", "test", "train", "all"),
+        help="samples to measure on; all: every one of a --data-dir that is not divided",
     )
     parser.add_argument(
         "--checkpoint",
@@ -39,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     directory = open_run(args.run)
     from drivetrain.run.evaluate import evaluate_run, overlay_folder
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.run.reporter import Reporter, WarningsOnly
 
-    with Reporter(quiet=args.json) as reporter:
+    with WarningsOnly() if args.json else Reporter() as reporter:
         rows = evaluate_run(
             args.run,
             reporter=reporter,

@@ -104,6 +104,11 @@ def find_images(folder: Path) -> StoredImages:
     """The images of DIR/train, DIR/val and DIR/test, or of DIR alone."""
     split_folders, warnings = _split_folders(folder)
     class_names = class_folders(split_folders[_TRAIN])
+    if set(class_names) == {"images", "masks"}:
+        raise BadInputError(
+            f"--data-dir {folder} holds images and their masks, which are no classes; --dataset mask-folder "
+            "reads them."
+        )
     if not class_names:
         raise BadInputError(
             f"--data-dir {folder} holds no class folders; it must be like {folder}/cat/1.jpg and "

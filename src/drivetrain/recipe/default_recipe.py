@@ -6,6 +6,7 @@ A classification's model or data take the defaults of the schema, which are thos
 
 from collections.abc import Sequence
 
+from drivetrain.errors import BadInputError
 from drivetrain.recipe.layers import Layer
 from drivetrain.recipe.named import packaged_layers
 
@@ -18,6 +19,12 @@ def default_layers(asked: Sequence[Layer]) -> list[Layer]:
     from drivetrain.models.registry import model_task
 
     model, dataset = (_last_word(asked, field) for field in ("model", "dataset"))
+    data_dir = _last_word(asked, "data_dir")
+    if dataset is None and data_dir is not None:
+        raise BadInputError(
+            f"--data-dir {data_dir} says where data are, but not of which kind; --dataset mask-folder reads "
+            "images with masks, --dataset image-folder a folder of images per class."
+        )
     if model is None and dataset is None:
         return packaged_layers(_EMBEDDED)
     tasks = {

@@ -99,19 +99,20 @@ def warn_of_seen(
     then, names = stored_files(directory), _names(recipe, data)
     if then is None or names is None or split == "train":
         return []
-    seen = sorted(set(names[split]) & set(then.train))
+    measured = names["train" if split == "all" else split]
+    seen = sorted(set(measured) & set(then.train))
     if not seen:
-        is_other = split == "validation" and names[split] != then.validation
-        return [_other_images(names[split], then.validation)] if is_other else []
-    if _is_same_folder(recipe.data_dir, trained_in):
+        is_other = split == "validation" and measured != then.validation
+        return [_other_images(measured, then.validation)] if is_other else []
+    if split != "all" and _is_same_folder(recipe.data_dir, trained_in):
         now = DataFiles(train=names["train"], validation=names.get("validation", []))
         raise BadInputError(
             f"{seen[0]} would be measured as --split {split}, but RUN was trained on it: the files in "
             f"--data-dir {recipe.data_dir} are not those of the training ({_difference(then, now)}); put "
-            "them back, or name a folder of other images by --data-dir."
+            "them back, or measure a folder of other images by --data-dir DIR --split all."
         )
     return [
-        f"{len(seen)} of {len(names[split])} images of --split {split} have names of images that RUN was "
+        f"{len(seen)} of {len(measured)} images of --split {split} have names of images that RUN was "
         f"trained on, such as {seen[0]}; if they are the same, their metrics say nothing of new images."
     ]
 
@@ -128,8 +129,8 @@ def _is_same_folder(one: str | None, other: str | None) -> bool:
 
 def _other_images(now: list[str], then: list[str]) -> str:
     return (
-        f"These {len(now)} validation images are not the {len(then)} of the training, so their metrics do "
-        "not compare with those."
+        f"The images measured here ({len(now)}) are not those that validated in the training ({len(then)}), "
+        "so their metrics do not compare; --split all measures every image of --data-dir."
     )
 
 

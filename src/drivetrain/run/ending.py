@@ -47,7 +47,7 @@ def parse_goal(text: str) -> Goal:
     if not is_possible or metric.strip() not in _ALL_METRICS:
         raise BadInputError(
             f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(_ALL_METRICS)}; "
-            "--stop-at accuracy=0.97 works."
+            "--stop-at accuracy=0.97 works for classes, --stop-at dice=0.9 for masks."
         )
     return Goal(metric=metric.strip(), value=value)
 

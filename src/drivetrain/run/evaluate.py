@@ -33,7 +33,7 @@ from drivetrain.tasks.classification_measure import ClassificationEvaluation
 from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
 from drivetrain.tasks.task import Evaluation
 
-SPLITS = ("validation", "test", "train")
+SPLITS = ("validation", "test", "train", "all")
 
 
 def evaluate_run(
@@ -59,7 +59,7 @@ def evaluate_run(
     MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
-    splits = _open(recipe, run.spec) if data is None else data
+    splits = _open(_undivided(recipe) if split == "all" else recipe, run.spec) if data is None else data
     _require_same_kind(splits.spec, run.spec)
     source = _choose_split(splits, split, recipe)
     if data is None:
@@ -91,7 +91,9 @@ def evaluate_run(
             result = evaluate(regions=True, on_batch=partial(_note, reporter, forward, len(source)))
         reporter.stop_progress()
         rows.append({"split": split, "update": found.update, **_row(result)})
-    write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows})
+    settings = {"data_dir": recipe.data_dir, "flips": flips, "tile_overlap": tile_overlap}
+    record = {"evaluations": rows, "settings": settings}
+    write_json(run.directory.path / f"evaluation-{split}.json", record)
     write_evaluation(run.directory, result, source=source, names=run.spec.class_names, split=split)
     return rows
 
@@ -159,11 +161,20 @@ def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparatio
     return build_preparation(recipe, spec)
 
 
+def _undivided(recipe: Recipe) -> Recipe:
+    """A recipe that holds no sample out."""
+    changes = {"folds": None, "fold": None, "validation_fraction": 0.0}
+    return recipe.model_copy(
+        update={**changes, "limit_train_samples": None, "limit_validation_samples": None}
+    )
+
+
 def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
     sources = {"validation": data.validation, "test": data.test, "train": data.train}
-    source = sources[split]
+    is_divided = data.validation is not None or data.test is not None
+    source = sources[split] if split != "all" else None if is_divided else data.train
     if source is None:
-        there = [name for name in SPLITS if sources[name] is not None]
+        there = [name for name in sources if sources[name] is not None]
         raise BadInputError(
             f"--split {split} is not in {recipe.dataset}; --split {' or --split '.join(there)} works."
         )

@@ -110,7 +110,7 @@ def _refusal(name: str, *, before: object, now: object, path: Path) -> str:
     if name in _FACTS:
         return f"{_FACTS[name]} is not what the run in {path} was started with; {_REMEDY}"
     option = "--" + name.replace("_", "-")
-    same = f"leave out {option}" if before is None else f"give {option} {_shown(before)}"
+    same = f"leave out {option}" if before in (None, []) else f"give {option} {_shown(before)}"
     return (
         f"{option} is {_shown(now)} but the run in {path} was started with {_shown(before)}; {same}, "
         f"{_REMEDY}"
@@ -126,6 +126,8 @@ def _refusal_of_set(*, before: int, now: int, path: Path) -> str:
 
 
 def _shown(value: object) -> str:
-    if value is None:
+    if value in (None, []):
         return "its default"
+    if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
+        return " ".join(map(str, value))
     return value if isinstance(value, str) else json.dumps(value)

@@ -30,6 +30,7 @@ _TINT = 0.45
 _DIMMED = 0.55
 _OUTLINE_PIXELS = 2
 _MIDDLE_GREY = 128
+_LOOKS_BLACK = 64
 
 ERROR_COLOURS: tuple[Colour, Colour] = (_VERMILLION, _SKY_BLUE)
 """Of a pixel that is wrong, or of two classes wrongly marked; and of one that was missed."""
@@ -57,10 +58,10 @@ def _named_colour(name: str) -> Colour | None:
 
 
 def displayable(image: NDArray[Any]) -> Pixels:
-    """An image of any channels and range as RGB."""
+    """An image of any channels and range as RGB; one that would look black is made brighter."""
     shown = image[..., :3] if image.shape[2] >= 3 else image[..., :1]
-    if shown.dtype != np.uint8:
-        low, high = shown.min(), shown.max()
+    low, high = float(shown.min()), float(shown.max())
+    if shown.dtype != np.uint8 or low < high < _LOOKS_BLACK:
         shown = np.rint((shown - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
     return np.ascontiguousarray(np.broadcast_to(shown, (*shown.shape[:2], 3)))
 

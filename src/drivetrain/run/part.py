@@ -1,6 +1,6 @@
 """One process's share of a run: from its restored state to its summary."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class RunResult:
     status: str
     updates: int
     metrics: dict[str, Any]
-    model: nn.Module
+    model: nn.Module = field(repr=False)
     exit_status: int = 0
 
 

@@ -56,6 +56,8 @@ def predict_run(
     """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given."""
     folder = Path(output)
     files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
+    if not files:
+        raise BadInputError("INPUT names no image; name image files or folders of them.")
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
     found = find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn)

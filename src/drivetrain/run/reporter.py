@@ -1,5 +1,6 @@
 """What a person sees while a run goes on: a bar on a terminal, a line every few seconds elsewhere."""
 
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -123,3 +124,13 @@ class Reporter:
         if self._bar is not None:
             self._bar.stop()
         self._bar = self._task = None
+
+
+class WarningsOnly(Reporter):
+    """Says nothing but warnings, and those on stderr: stdout is for a program to read."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+    def warn(self, text: str) -> None:
+        sys.stderr.write(f"warning: {text}\n")
