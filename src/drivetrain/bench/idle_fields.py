@@ -27,6 +27,7 @@ _IN_NOISE = frozenset(
         "remainder",
         "validation_fraction",
         "weight_updates_per_epoch",
+        "white_level",
     }
 )
 # Batches that lie on the device ready for the model are shown as they are.

@@ -21,6 +21,7 @@ __all__ = [
     "Box",
     "decode_image",
     "displayed_size",
+    "has_16_bit_grey",
     "image_of",
     "naming_bad_sample",
     "open_image",
@@ -83,10 +84,18 @@ def displayed_size(image: Image.Image) -> tuple[int, int]:
 
 
 def decode_image(
-    image: Image.Image, *, channels: int, size: tuple[int, int], choose_box: Callable[[int, int], Box]
+    image: Image.Image,
+    *,
+    channels: int,
+    size: tuple[int, int],
+    choose_box: Callable[[int, int], Box],
+    white_level: int | None = None,
 ) -> NDArray[np.uint8]:
-    """The part of an image that `choose_box(width, height)` picks, brought to `size` (width, height)."""
-    upright = _in_colour_or_grey(_turned(image))
+    """The part of an image that `choose_box(width, height)` picks, brought to `size` (width, height).
+
+    `white_level` is what is white in grey of 16 bits, where that is not the whole range.
+    """
+    upright = _in_colour_or_grey(_turned(image), white_level or _BRIGHTEST_OF_16_BITS)
     part = upright.resize(size, Image.Resampling.BILINEAR, box=choose_box(*upright.size))
     converted = part.convert("L" if channels == 1 else "RGB")
     pixels: NDArray[np.uint8] = np.asarray(converted, dtype=np.uint8)
@@ -107,10 +116,15 @@ def _turned(image: Image.Image) -> Image.Image:
     return image
 
 
-def _in_colour_or_grey(image: Image.Image) -> Image.Image:
+def has_16_bit_grey(image: Image.Image) -> bool:
+    """Whether `white_level` means something for an image."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+
+
+def _in_colour_or_grey(image: Image.Image, white_level: int) -> Image.Image:
     """In mode RGB or L, which are the ones that can be resized without a doubt."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return _eight_bits(image)
+        return _eight_bits(image, white_level)
     if image.has_transparency_data:
         seen = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
@@ -119,12 +133,12 @@ def _in_colour_or_grey(image: Image.Image) -> Image.Image:
     return image.convert("L" if image.mode == "1" else "RGB")
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Grey of 16 bits by its whole range; wider pixels do not say where white is."""
+def _eight_bits(image: Image.Image, white_level: int) -> Image.Image:
+    """Grey of 16 bits from 0 to `white_level`; wider pixels do not say where white is."""
     values: NDArray[Any] = np.asarray(image)
-    is_16_bit = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-    if not is_16_bit:
+    if not has_16_bit_grey(image):
         kind = "32-bit whole-number" if image.mode == "I" else "floating-point"
         raise ValueError(f"its {kind} pixels have no known range")
-    scaled = (values.astype(np.uint32) * 255 + _BRIGHTEST_OF_16_BITS // 2) // _BRIGHTEST_OF_16_BITS
+    shown = np.minimum(values.astype(np.uint32), white_level)
+    scaled = (shown * 255 + white_level // 2) // white_level
     return Image.fromarray(scaled.astype(np.uint8))

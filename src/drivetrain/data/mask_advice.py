@@ -6,13 +6,13 @@ from drivetrain.data.folder_files import first_names
 from drivetrain.data.mask_coding import MaskCoding
 from drivetrain.data.mask_scan import Look
 
-__all__ = ["advise"]
+__all__ = ["advise", "advise_on_dark_images"]
 
 _DARK = 32
 
 
 def advise(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None) -> Iterator[str]:
-    """Sentences about lossy masks, classes that are missing or were guessed, and dark images."""
+    """Sentences about lossy masks, and about classes that are missing or were guessed."""
     found = [values for look in seen for values in look.masks.values()]
     lossy = sum(values.kind == "jpeg" for values in found)
     if lossy:
@@ -26,12 +26,20 @@ def advise(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None)
             yield f"No pixel of the masks is of class {first_names(absent)}."
         if num_classes is None:
             yield from _guessed_values(coding)
+
+
+def advise_on_dark_images(seen: Sequence[Look]) -> Iterator[str]:
+    """A sentence where nothing is bright; cameras often fill 12 of 16 bits."""
     brightest = max((look.brightest for look in seen), default=0)
-    if 0 < brightest < _DARK:
-        yield (
-            f"The images are very dark: no pixel is brighter than {brightest} of 255. Images of 16 bits are "
-            "read by their whole range; scale them to it."
+    if not 0 < brightest < _DARK:
+        return
+    sentence = f"The images are very dark: no pixel is brighter than {brightest} of 255"
+    if all(look.has_16_bits for look in seen if look.brightest):
+        level = 2 ** int((brightest - 0.5) * 257).bit_length() - 1
+        sentence += (
+            f", as 16 bits are read by their whole range; --white-level {level} takes {level} for white"
         )
+    yield f"{sentence}."
 
 
 def _guessed_values(coding: MaskCoding) -> Iterator[str]:

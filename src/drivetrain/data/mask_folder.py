@@ -1,11 +1,12 @@
 """`--dataset mask-folder`: image files with masks that say the class of each pixel."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.data.class_file import NamedClasses, read_class_file
 from drivetrain.data.data_dir import existing_folder
-from drivetrain.data.mask_advice import advise
+from drivetrain.data.mask_advice import advise, advise_on_dark_images
 from drivetrain.data.mask_coding import MaskCoding, find_coding, object_coding
 from drivetrain.data.mask_files import FoundFiles, find_masked_files
 from drivetrain.data.mask_images import MaskFolderImages
@@ -28,6 +29,7 @@ def open_mask_folder(
     channels: int | None = None,
     num_classes: int | None = None,
     on_bad_sample: str = "error",
+    white_level: int | None = None,
 ) -> MaskedSplits:
     """The images of a folder, found, looked at and ready to be decoded."""
     if channels not in (None, 1, 3):
@@ -40,6 +42,7 @@ def open_mask_folder(
     seen = [look for part in samples.values() for _, look in part]
     if on_bad_sample == "error":
         _refuse_unreadable(seen)
+    _require_16_bits(seen, white_level)
     named = read_class_file(folder)
     asked = ClassesAsked(num_classes=num_classes, is_named=named is not None)
     coding = _find_coding(found, seen, folder=folder, named=named, num_classes=num_classes)
@@ -48,21 +51,35 @@ def open_mask_folder(
     depth = channels or (3 if any(look.has_colour for look in seen) else 1)
     sources = {
         split: MaskFolderImages(
-            [file for file, _ in part], sizes=_sizes(part, seen), coding=coding, channels=depth, asked=asked
+            [file for file, _ in part],
+            sizes=_sizes(part, seen),
+            coding=coding,
+            channels=depth,
+            asked=asked,
+            white_level=white_level,
         )
         for split, part in samples.items()
         if part
     }
     warnings = [*found.warnings, *advise(seen, coding, num_classes=num_classes)]
+    if white_level is None:
+        warnings += advise_on_dark_images(seen)
     if num_classes is None and named is None:
         warnings += advise_numbered([sample for part in samples.values() for sample in part], coding)
     return MaskedSplits(
         train=sources["train"],
         validation=sources.get("validation"),
         test=sources.get("test"),
-        spec=_spec(coding, sources.values(), channels=depth),
+        spec=replace(_spec(coding, sources.values(), channels=depth), white_level=white_level),
         warnings=warnings,
     )
+
+
+def _require_16_bits(seen: Sequence[Look], white_level: int | None) -> None:
+    if white_level is not None and not any(look.has_16_bits for look in seen):
+        raise BadInputError(
+            f"--white-level {white_level} has no effect: none of the images is grey of 16 bits; leave it out."
+        )
 
 
 def _refuse_unreadable(seen: Sequence[Look]) -> None:

@@ -34,10 +34,12 @@ class MaskFolderImages:
         coding: MaskCoding,
         channels: int,
         asked: ClassesAsked,
+        white_level: int | None = None,
     ) -> None:
         self.files = tuple(files)
         self.coding = coding
         self.channels = channels
+        self.white_level = white_level
         self._asked = asked
         self._sizes = tuple(sizes)
         self._volumes = OpenVolumes()
@@ -80,7 +82,8 @@ class MaskFolderImages:
 
     def _decoded(self, file: MaskedFile) -> Pair:
         with naming_bad_sample(file.name):
-            image = decode_whole(self._volumes.image(file.image, file.page), channels=self.channels)
+            stored = self._volumes.image(file.image, file.page)
+            image = decode_whole(stored, channels=self.channels, white_level=self.white_level)
         classes = np.zeros(image.shape[:2], dtype=np.uint8)
         for mask in file.masks:
             np.maximum(classes, self._classes_of(file, mask), out=classes)

@@ -109,12 +109,14 @@ def require_one_size(file: str, sizes: Sequence[Size | None]) -> None:
             )
 
 
-def decode_whole(image: Image.Image, *, channels: int) -> NDArray[np.uint8]:
+def decode_whole(image: Image.Image, *, channels: int, white_level: int | None = None) -> NDArray[np.uint8]:
     """A whole image as 8-bit pixels (height, width, channels) in its own size."""
     # Pillow turns TIFF pages itself, as it loads them, so their size as shown is sure only then.
     image.load()
     size = displayed_size(image)
-    return decode_image(image, channels=channels, size=size, choose_box=lambda w, h: (0, 0, w, h))
+    return decode_image(
+        image, channels=channels, size=size, choose_box=lambda w, h: (0, 0, w, h), white_level=white_level
+    )
 
 
 @contextmanager

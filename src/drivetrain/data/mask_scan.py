@@ -10,7 +10,7 @@ from warnings import catch_warnings
 import numpy as np
 from PIL import Image
 
-from drivetrain.data.decode import BadSampleError, displayed_size, naming_bad_sample
+from drivetrain.data.decode import BadSampleError, displayed_size, has_16_bit_grey, naming_bad_sample
 from drivetrain.data.mask_files import MaskedFile
 from drivetrain.data.mask_pages import (
     OpenVolumes,
@@ -44,6 +44,7 @@ class Look:
     stored_size: Size | None = None
     has_colour: bool = False
     lacks_range: bool = False
+    has_16_bits: bool = False
     brightest: int = 0
     masks: dict[str, FoundValues] = field(default_factory=dict)
     error: BadSampleError | None = None
@@ -110,6 +111,7 @@ def _kept_in(samples: Iterable[Sample]) -> Iterator[None]:
 def _look_at_image(image: Image.Image, page: int, look: Look, *, deep: bool) -> None:
     image.seek(page)
     look.size, look.stored_size, look.has_colour = _size_of(image), stored_size(image), _has_colour(image)
+    look.has_16_bits = has_16_bit_grey(image)
     look.lacks_range = image.mode == "F" or (image.mode == "I" and image.format not in _WHOLE_RANGE_FORMATS)
     if deep or look.lacks_range:
         look.brightest = int(decode_whole(image, channels=1).max(initial=0))

@@ -54,7 +54,8 @@ class DataSpec:
 
     Where `short_side` is set, samples are the middle of image files whose short side was scaled to it.
     Of segmentation, `mask_values` is how each class is written in mask files (one grey value, or a colour),
-    and `tile`, where set, the side of the tiles that training cuts out of images of any size.
+    `tile`, where set, the side of the tiles that training cuts out of images of any size, and `white_level`,
+    where set, the value of grey image files of 16 bits that is white.
     """
 
     channels: int
@@ -68,6 +69,7 @@ class DataSpec:
     task: TaskName = "classification"
     mask_values: tuple[tuple[int, ...], ...] = ()
     tile: int | None = None
+    white_level: int | None = None
 
     @property
     def image_bytes(self) -> int:

@@ -127,6 +127,7 @@ def _open_mask_folder(recipe: Recipe) -> DataSplits:
         channels=recipe.channels,
         num_classes=recipe.num_classes,
         on_bad_sample=recipe.on_bad_sample,
+        white_level=recipe.white_level,
     )
     return as_samples(folder, recipe=recipe)
 

@@ -6,6 +6,7 @@ from drivetrain.recipe.given import Given
 _ONLY = {
     "segmentation": (
         "tile_size",
+        "white_level",
         "rotate",
         "elastic",
         "gamma",
@@ -70,6 +71,11 @@ def check_segmentation(given: Given) -> None:
         raise BadInputError(
             f"{given.option('tile_size')} keeps the images' own resolution and {given.option('image_size')} "
             "changes it; leave one out."
+        )
+    if recipe.white_level is not None and recipe.dataset != "mask-folder":
+        raise BadInputError(
+            f"{given.option('white_level')} is for --dataset mask-folder, and this is --dataset "
+            f"{recipe.dataset}; leave it out."
         )
     if recipe.cross_entropy_weight == 0 and recipe.dice_weight == 0:
         raise BadInputError(

@@ -157,6 +157,13 @@ class Recipe(BaseModel):
         ge=1,
         description="segmentation: train on random tiles of this side, at the images' own resolution",
     )
+    white_level: Annotated[int | None, _in("data")] = Field(
+        default=None,
+        examples=[4095],
+        ge=1,
+        le=65535,
+        description="mask-folder: the value of grey images of 16 bits that is white (default: 65535)",
+    )
     limit_train_samples: Annotated[int | None, _in("data")] = Field(
         default=None, examples=[1000], ge=1, description="use only so many training samples"
     )

@@ -54,7 +54,7 @@ def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
     with _naming_input(path):
         for page in range(len(sizes)):
             image.seek(page)
-            pixels = decode_whole(image, channels=spec.channels)
+            pixels = decode_whole(image, channels=spec.channels, white_level=spec.white_level)
             yield pixels if spec.image_dtype == "uint8" else (pixels / np.float32(255)).astype(np.float32)
 
 
