@@ -63,6 +63,15 @@ def _remove(folder: Path, name: str) -> None:
         (folder / kind / name).unlink()
 
 
+def _copied(folder: Path, new: Path, *, images: int) -> Path:
+    """Another folder with some of the images under other names."""
+    for kind in ("images", "masks"):
+        (new / kind).mkdir(parents=True)
+        for index in range(images):
+            shutil.copy(folder / kind / f"im{index}.png", new / kind / f"x{index}.png")
+    return new
+
+
 def _files(run: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = json.loads((run / "data_files.json").read_text())
     return found
@@ -137,22 +146,14 @@ def test_equal_names_in_another_folder_are_only_said(folder: Path, tmp_path: Pat
 
 def test_other_validation_images_are_said(folder: Path, tmp_path: Path) -> None:
     _train(folder, tmp_path / "run")
-    new = tmp_path / "new"
-    for kind in ("images", "masks"):
-        (new / kind).mkdir(parents=True)
-        for index in range(6):
-            shutil.copy(folder / kind / f"im{index}.png", new / kind / f"x{index}.png")
+    new = _copied(folder, tmp_path / "new", images=6)
     (warning,) = _evaluate(tmp_path / "run", data_dir=str(new))
     assert "--split all measures every image" in warning
 
 
 def test_every_image_of_another_folder_can_be_measured(folder: Path, tmp_path: Path) -> None:
     _train(folder, tmp_path / "run")
-    new = tmp_path / "new"
-    for kind in ("images", "masks"):
-        (new / kind).mkdir(parents=True)
-        for index in range(3):
-            shutil.copy(folder / kind / f"im{index}.png", new / kind / f"x{index}.png")
+    new = _copied(folder, tmp_path / "new", images=3)
     assert _evaluate(tmp_path / "run", data_dir=str(new), split="all", flips=True) == []
     record = json.loads((tmp_path / "run" / "evaluation-all.json").read_text())
     assert record["evaluations"][0]["samples"] == 3
@@ -163,10 +164,8 @@ def test_every_image_of_another_folder_can_be_measured(folder: Path, tmp_path: P
 
 def test_one_image_is_enough_to_be_measured(folder: Path, tmp_path: Path) -> None:
     _train(folder, tmp_path / "run")
-    for kind in ("images", "masks"):
-        (tmp_path / "one" / kind).mkdir(parents=True)
-        shutil.copy(folder / kind / "im0.png", tmp_path / "one" / kind / "new.png")
-    assert _evaluate(tmp_path / "run", data_dir=str(tmp_path / "one"), split="all") == []
+    one = _copied(folder, tmp_path / "one", images=1)
+    assert _evaluate(tmp_path / "run", data_dir=str(one), split="all") == []
 
 
 def test_a_folder_that_is_divided_has_no_all(tmp_path: Path) -> None:
