@@ -16,9 +16,12 @@ from drivetrain.data.tile_source import UniformSource
 from drivetrain.errors import BadInputError
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
+from drivetrain.recipe.check_folds import require_one_training
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
+from drivetrain.recipe.params import CompileWord
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.crossval import CrossvalResult, crossval_resolved
+from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.evaluate import SPLITS, evaluate_run
 from drivetrain.run.mask_settings import MaskFormat, MaskSettings
@@ -28,7 +31,6 @@ from drivetrain.run.train import RunResult, train_resolved
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 
-Compiles = Literal["auto", "on", "off"]
 TableFormat = Literal["csv", "json", "both"]
 Dtype = Literal["float32", "float64", "both"]
 
@@ -55,8 +57,7 @@ def train(
     if own_model is not None and options.get("model_params"):
         raise BadInputError("model_params has no effect on a model that is built already; leave it out.")
     resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
-    if resolved.recipe.parallel_folds > 1:
-        raise BadInputError("parallel_folds is for crossval, and train trains one fold; leave it out.")
+    require_one_training(resolved.recipe)
     splits = (
         None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
     )
@@ -82,7 +83,7 @@ def crossval(
     """
     own_model = model if isinstance(model, nn.Module) else None
     resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
-    with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
+    with CrossvalReporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         return crossval_resolved(
             resolved,
             reporter=reporter,
@@ -100,7 +101,7 @@ def evaluate(
     data: Any = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
-    compiles: Compiles = "auto",
+    compiles: CompileWord = "auto",
     flips: bool | None = None,
     tile_overlap: float | None = None,
     overlay: bool | None = None,
@@ -112,7 +113,7 @@ def evaluate(
     evaluate` mean; `overlay` leaves pictures in the run's predictions/evaluation-<split>/.
     """
     _require_one_of("split", split, SPLITS)
-    _require_one_of("compiles", compiles, get_args(Compiles))
+    _require_one_of("compiles", compiles, get_args(CompileWord))
     if data is not None and data_dir is not None:
         raise BadInputError("data_dir has no effect beside data; leave one of them out.")
     own = None if data is None else _one_source(data)
@@ -142,7 +143,7 @@ def predict(
     checkpoint: str | int = "newest",
     model: nn.Module | None = None,
     device: str = "auto",
-    compiles: Compiles = "auto",
+    compiles: CompileWord = "auto",
     mask_format: MaskFormat | None = None,
     probabilities: bool | None = None,
     overlay: bool | None = None,
@@ -156,7 +157,7 @@ def predict(
     is for runs that predict masks, and means what the options of `drivetrain predict` mean.
     """
     _require_one_of("format", format, get_args(TableFormat))
-    _require_one_of("compiles", compiles, get_args(Compiles))
+    _require_one_of("compiles", compiles, get_args(CompileWord))
     masks = MaskSettings(
         mask_format=mask_format,
         probabilities=probabilities,

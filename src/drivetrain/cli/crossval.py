@@ -25,9 +25,9 @@ def run(args: argparse.Namespace) -> int:
     resolved = continued_recipe(args, stored_recipe=_stored_recipe)
     require_crossval(resolved.recipe)
     from drivetrain.run.crossval import crossval_resolved
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.run.crossval_reporter import CrossvalReporter
 
-    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
+    with CrossvalReporter(verbosity=resolved.recipe.verbosity) as reporter:
         return crossval_resolved(resolved, reporter=reporter).exit_status
 
 

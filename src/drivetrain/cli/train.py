@@ -11,7 +11,7 @@ from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.cluster.environment import find_place
 from drivetrain.cluster.launched_rank import launched_rank
 from drivetrain.cluster.rank_place import RankPlace
-from drivetrain.errors import BadInputError
+from drivetrain.recipe.check_folds import require_one_training
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.directory import RunDirectory
@@ -29,11 +29,7 @@ def run(args: argparse.Namespace) -> int:
     place = find_place(os.environ)
     resolve = partial(continued_recipe, stored_recipe=_stored_recipe)
     resolved = resolve_for_ranks(args, place, resolve=resolve)
-    if resolved.recipe.parallel_folds > 1:
-        raise BadInputError(
-            f"--parallel-folds {resolved.recipe.parallel_folds} is for crossval, and train trains one fold; "
-            "leave it out."
-        )
+    require_one_training(resolved.recipe)
     return _train(resolved) if place is None else _train_as_rank(resolved, place)
 
 

@@ -262,6 +262,11 @@ def is_external_dataset(name: str) -> bool:
     return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
 
+def is_folder_of_files(name: str) -> bool:
+    """Whether a data set is whatever a user's folder holds; others are known by their name."""
+    return not is_external_dataset(name) and dataset_info(name).origin == _OWN_FILES
+
+
 def dataset_task(name: str) -> TaskName | None:
     """What a data set is for; None of a user's own, which tells it when it is opened."""
     return None if is_external_dataset(name) else dataset_info(name).task

@@ -7,10 +7,7 @@ from drivetrain.data.image_source import ImageSource, ImageStore
 from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.tile_source import TileSource, UniformSource
 
-__all__ = ["DATASETS_OF_FILES", "split_names"]
-
-# Data sets that are whatever a user's folder holds; all others are known by their name.
-DATASETS_OF_FILES = ("mask-folder", "image-folder", "packed")
+__all__ = ["split_names"]
 
 
 def split_names(splits: DataSplits, *, data_dir: str) -> dict[str, list[str]]:

@@ -57,6 +57,15 @@ def require_fold(recipe: Recipe) -> None:
         )
 
 
+def require_one_training(recipe: Recipe) -> None:
+    """What `train` can do nothing with."""
+    if recipe.parallel_folds > 1:
+        raise BadInputError(
+            f"--parallel-folds {recipe.parallel_folds} is for crossval, and train trains one fold; leave it "
+            "out."
+        )
+
+
 def require_crossval(recipe: Recipe) -> None:
     """A cross-validation trains and validates every fold."""
     if recipe.folds is None:

@@ -19,7 +19,8 @@ PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeVali
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
 CaptureMode = Annotated[Literal["auto", "off"], BeforeValidator(lower_text)]
 LossScaling = Annotated[float | Literal["dynamic"], BeforeValidator(loss_scale)]
-CompileMode = Annotated[Literal["auto", "on", "off"], BeforeValidator(lower_text)]
+CompileWord = Literal["auto", "on", "off"]
+CompileMode = Annotated[CompileWord, BeforeValidator(lower_text)]
 Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
 PipelineScheduleName = Annotated[
     Literal["sequential", "grouped", "interleaved", "gpipe", "zero-bubble"], BeforeValidator(kebab_text)

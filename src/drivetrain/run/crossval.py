@@ -34,7 +34,6 @@ from drivetrain.run.metrics import read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
 from drivetrain.run.prepare import job_of
-from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest, listen_for_stop
 
 __all__ = ["CrossvalResult", "crossval_resolved"]
@@ -57,7 +56,7 @@ class CrossvalResult:
 def crossval_resolved(
     resolved: ResolvedRecipe,
     *,
-    reporter: Reporter,
+    reporter: CrossvalReporter,
     open_fold: OpenFold | None = None,
     make_model: MakeModel | None = None,
 ) -> CrossvalResult:
@@ -68,9 +67,8 @@ def crossval_resolved(
     batch = batch_of(recipe)
     directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
     made = make_directory(directory.path)
-    own_reporter = CrossvalReporter(verbosity=recipe.verbosity, quiet=reporter.is_silent)
-    with hold_lock(directory.path), listen_for_stop() as stop, own_reporter:
-        job = _Job(resolved, directory, identity, own_reporter, stop, open_fold, make_model)
+    with hold_lock(directory.path), listen_for_stop() as stop:
+        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model)
         try:
             return job.carry_out(is_fresh=is_fresh)
         except BadInputError:

@@ -8,7 +8,7 @@ __all__ = ["CrossvalReporter"]
 class CrossvalReporter(Reporter):
     """Can hold messages back until another one follows: of a request that is refused, none does."""
 
-    def __init__(self, *, verbosity: VerbosityName, quiet: bool) -> None:
+    def __init__(self, *, verbosity: VerbosityName, quiet: bool = False) -> None:
         super().__init__(verbosity=verbosity, quiet=quiet)
         self._held_back: list[str] = []
 

@@ -7,7 +7,8 @@ it was trained on.
 import os
 from dataclasses import dataclass
 
-from drivetrain.data.sample_names import DATASETS_OF_FILES, split_names
+from drivetrain.data.info import is_folder_of_files
+from drivetrain.data.sample_names import split_names
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
@@ -66,9 +67,9 @@ def write_files(directory: RunDirectory, files: DataFiles | None) -> None:
         write_json(directory.data_files, {"train": files.train, "validation": files.validation})
 
 
-def require_same_files(recipe: Recipe, data: DataSplits, *, directory: RunDirectory) -> None:
+def require_same_files(recipe: Recipe, now: DataFiles | None, *, directory: RunDirectory) -> None:
     """Refuses to continue a run on other files than it began with, or on the same ones in other roles."""
-    then, now = stored_files(directory), files_of(recipe, data)
+    then = stored_files(directory)
     if now is not None and then is not None and now != then:
         raise BadInputError(
             f"the files in --data-dir {recipe.data_dir} are not those that the run in {directory.path} was "
@@ -76,12 +77,12 @@ def require_same_files(recipe: Recipe, data: DataSplits, *, directory: RunDirect
         )
 
 
-def require_same_set(recipe: Recipe, data: DataSplits, *, directory: RunDirectory) -> None:
+def require_same_set(recipe: Recipe, now: DataFiles | None, *, directory: RunDirectory) -> None:
     """Refuses a fold whose images are not those that another fold of the same job is made of."""
     is_whole = recipe.limit_train_samples is None and recipe.limit_validation_samples is None
     if not is_whole or recipe.on_bad_sample != "error":
         return
-    then, now = stored_files(directory), files_of(recipe, data)
+    then = stored_files(directory)
     if now is not None and then is not None and now.all != then.all:
         raise BadInputError(
             f"the files in --data-dir {recipe.data_dir} are not those of {directory.path}: "
@@ -118,7 +119,7 @@ def warn_of_seen(
 
 
 def _names(recipe: Recipe, data: DataSplits) -> dict[str, list[str]] | None:
-    if recipe.dataset not in DATASETS_OF_FILES or recipe.data_dir is None:
+    if recipe.data_dir is None or not is_folder_of_files(recipe.dataset):
         return None
     return split_names(data, data_dir=recipe.data_dir)
 

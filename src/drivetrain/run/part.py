@@ -18,7 +18,7 @@ from drivetrain.run.assemble import Assembly
 from drivetrain.run.best import Best
 from drivetrain.run.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint, sweep_partial
 from drivetrain.run.clock import RunClock
-from drivetrain.run.data_files import files_of, write_files
+from drivetrain.run.data_files import write_files
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
 from drivetrain.run.evaluation_files import write_evaluation
@@ -156,7 +156,7 @@ class RunPart:
         write_json(self.directory.identity, self.request.identity)
         write_json(self.directory.plan, plan | chosen_before(self.directory.plan))
         write_json(self.directory.data, self.data.spec.to_json())
-        write_files(self.directory, files_of(self.recipe, self.data))
+        write_files(self.directory, self.request.files)
         # How this call was made is no part of what the run is: a continuation must not overwrite.
         lasting = self.recipe.model_copy(update={"overwrite": False, "training": True})
         write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())

@@ -20,7 +20,7 @@ from drivetrain.recipe.check_task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.data_files import require_same_files, require_same_set
+from drivetrain.run.data_files import DataFiles, files_of, require_same_files, require_same_set
 from drivetrain.run.directory import (
     RunDirectory,
     check_writable,
@@ -65,6 +65,7 @@ class Request:
     plan: TrainingPlan
     directory: RunDirectory
     identity: dict[str, Any]
+    files: DataFiles | None
     job: Job | None = None
 
     @property
@@ -93,7 +94,7 @@ class Request:
                 _stored_identity(self.directory),
                 self.identity,
                 path=path,
-                check_data=partial(require_same_files, self.recipe, self.data, directory=self.directory),
+                check_data=partial(require_same_files, self.recipe, self.files, directory=self.directory),
             )
             self._check_predictions()
         elif not self.directory.holds_run and foreign_entries(path):
@@ -136,8 +137,9 @@ def prepare_request(
     splits = open_data(recipe) if data is None else data
     check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)
     _check_data(recipe, splits)
+    files = files_of(recipe, splits)
     if sibling is not None:
-        require_same_set(recipe, splits, directory=sibling)
+        require_same_set(recipe, files, directory=sibling)
     check_goal(recipe, task=splits.spec.task, num_classes=splits.spec.num_classes)
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
@@ -145,7 +147,12 @@ def prepare_request(
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
     check_writable(path)
     request = Request(
-        resolved=resolved, data=splits, plan=plan, directory=RunDirectory(path), identity=identity
+        resolved=resolved,
+        data=splits,
+        plan=plan,
+        directory=RunDirectory(path),
+        identity=identity,
+        files=files,
     )
     request.check_directory()
     return request
