@@ -109,8 +109,11 @@ def _go_wrong(monkeypatch: pytest.MonkeyPatch, *, below_seed: int) -> None:
         if layout.accumulation == 1 or subject.recipe.seed >= below_seed:
             return part
         assert part.measurement is not None
-        gradients = {name: value * 1.001 for name, value in part.measurement.gradients.items()}
-        return replace(part, measurement=replace(part.measurement, gradients=gradients))
+        steps = tuple(
+            replace(step, gradients={name: value * 1.001 for name, value in step.gradients.items()})
+            for step in part.measurement.steps
+        )
+        return replace(part, measurement=replace(part.measurement, steps=steps))
 
     monkeypatch.setattr(measurer, "measure_rank", wrong)
 
@@ -135,7 +138,9 @@ def test_the_control_spoils_the_last_of_the_ranks(rank_pool: RankPool) -> None:
     subject = prepare_subject(resolve_recipe(overrides=options), updates=1)
     layout = Layout(replicas=2, micro=4)
     plain, spoilt = (
-        rank_pool.run(measure_rank, subject, layout, "float64", name, ranks=2)[0].measurement.gradients
+        rank_pool.run(measure_rank, subject, layout, "float64", name, ranks=2)[0]
+        .measurement.steps[0]
+        .gradients
         for name in (None, "conv.weight")
     )
     wrong = np.linalg.norm(spoilt["conv.weight"] - plain["conv.weight"])

@@ -1,12 +1,20 @@
 """The comparison: what it lets pass, and what it notices."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from drivetrain.verify.compare import TOLERANCES, Difference, compare, longest_tensor, worst_tensor
-from drivetrain.verify.measure import DtypeName, Measurement
+from drivetrain.verify.compare import (
+    TOLERANCES,
+    Difference,
+    compare,
+    longest_tensor,
+    own_rounding,
+    worst_tensor,
+)
+from drivetrain.verify.measure import DtypeName, Measurement, Step
 
 DTYPES: tuple[DtypeName, ...] = ("float32", "float64")
 
@@ -15,13 +23,15 @@ def _measurement(dtype: DtypeName = "float64", *, updates: int = 10) -> Measurem
     generator = np.random.default_rng(0)
     shapes = {"first.weight": (4, 3), "first.bias": (4,), "last.weight": (2, 4)}
     tensors = {name: generator.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
-    return Measurement(
-        gradients=tensors,
-        statistics={"norm.running_mean": tensors["first.bias"]},
-        losses=np.linspace(2.0, 1.0, updates),
-        weights=tensors,
-        draws_from_torch=False,
-    )
+    step = Step(gradients=tensors, statistics={"norm.running_mean": tensors["first.bias"]}, weights=tensors)
+    return Measurement(steps=(step, step), losses=np.linspace(2.0, 1.0, updates), draws_from_torch=False)
+
+
+def _with(measured: Measurement, *, step: int = 0, **changes: Any) -> Measurement:
+    """The measurement with another first or last step."""
+    steps = list(measured.steps)
+    steps[step] = replace(steps[step], **changes)
+    return replace(measured, steps=tuple(steps))
 
 
 def _compared(found: Measurement, dtype: DtypeName = "float64") -> Difference:
@@ -29,21 +39,23 @@ def _compared(found: Measurement, dtype: DtypeName = "float64") -> Difference:
     return compare(expected, found, tolerance=TOLERANCES[dtype])
 
 
-def _with_gradient(name: str, factor: float, dtype: DtypeName = "float64") -> Measurement:
+def _with_gradient(name: str, factor: float, dtype: DtypeName = "float64", *, step: int = 0) -> Measurement:
     measured = _measurement(dtype)
-    return replace(measured, gradients={**measured.gradients, name: measured.gradients[name] * factor})
+    gradients = measured.steps[0].gradients
+    return _with(measured, step=step, gradients={**gradients, name: gradients[name] * factor})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_measurements_differ_by_nothing(dtype: DtypeName) -> None:
     difference = _compared(_measurement(dtype), dtype)
     assert difference.ok
-    assert (difference.gradients.error, difference.loss, difference.weights) == (0, 0, 0)
+    assert (difference.gradients.error, difference.loss, difference.weights.error) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("step", [0, 1], ids=["first", "last"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_gradient_a_thousandth_too_long_is_noticed_and_named(dtype: DtypeName) -> None:
-    difference = _compared(_with_gradient("first.bias", 1.001, dtype), dtype)
+def test_a_gradient_a_thousandth_too_long_is_noticed_and_named(dtype: DtypeName, step: int) -> None:
+    difference = _compared(_with_gradient("first.bias", 1.001, dtype, step=step), dtype)
     assert not difference.ok
     assert difference.gradients.name == "first.bias"
     assert difference.failures[0].startswith("the gradient of first.bias differs by 9.8e-04 (")
@@ -69,19 +81,31 @@ def test_losses_are_compared(error: float, is_equal: bool) -> None:
     assert difference.ok is is_equal
 
 
-def test_late_losses_in_float32_are_not_judged() -> None:
+def test_the_losses_of_all_updates_count() -> None:
     measured = _measurement("float32", updates=12)
-    drifted = replace(measured, losses=measured.losses + np.where(np.arange(12) < 10, 0.0, 1.0))
-    assert _compared(drifted, "float32").ok
-    assert not _compared(replace(drifted, losses=drifted.losses[::-1].copy()), "float32").ok
+    late = replace(measured, losses=measured.losses + np.where(np.arange(12) < 11, 0.0, 1e-3))
+    assert not _compared(late, "float32").ok
 
 
-def test_statistics_and_ranks_count() -> None:
+def test_statistics_weights_and_ranks_count() -> None:
     measured = _measurement()
-    moved = replace(measured, statistics={name: 1.01 * v for name, v in measured.statistics.items()})
+    step = measured.steps[1]
+    moved = _with(measured, step=1, statistics={name: 1.01 * v for name, v in step.statistics.items()})
     assert _compared(moved).failures[0].startswith("the statistics norm.running_mean differs by ")
+    wrong = _with(measured, step=1, weights={**step.weights, "first.bias": step.weights["first.bias"] * 1.01})
+    assert _compared(wrong).failures[0].startswith("the updated first.bias differs by ")
     apart = compare(measured, measured, tolerance=TOLERANCES["float64"], ranks_agree=False)
     assert apart.failures == ["the ranks ended with different weights or statistics"]
+
+
+@pytest.mark.parametrize(("rounding", "tensor"), [(1e-7, 1e-5), (1e-5, 4e-5), (1e-3, 1e-4)])
+def test_a_computation_that_rounds_more_is_given_more_room_up_to_a_limit(
+    rounding: float, tensor: float
+) -> None:
+    rounded = _with_gradient("last.weight", 1 + rounding, "float64")
+    own = compare(_measurement("float64"), rounded, tolerance=TOLERANCES["float32"])
+    assert own_rounding(own).tensor == pytest.approx(tensor, rel=0.05)
+    assert own_rounding(own).loss == TOLERANCES["float32"].loss
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -79,7 +79,9 @@ def test_the_control_spoils_the_stage_of_the_last_replica(
     )
     layout = Layout(replicas=2, accumulation=2, micro=2, stages=2, schedule=schedule)
     plain, spoilt = (
-        rank_pool.run(measure_rank, subject, layout, "float64", spoilt, ranks=4)[0].measurement.gradients
+        rank_pool.run(measure_rank, subject, layout, "float64", spoilt, ranks=4)[0]
+        .measurement.steps[0]
+        .gradients
         for spoilt in (None, name)
     )
     wrong = np.linalg.norm(spoilt[name] - plain[name])

@@ -7,40 +7,63 @@ import numpy as np
 import pytest
 
 from drivetrain.verify.cuts import Layout
-from drivetrain.verify.measure import DtypeName, Measurement
+from drivetrain.verify.measure import DtypeName, Measurement, Step
 from drivetrain.verify.measurer import Measurer
 from drivetrain.verify.points import Row, compare_at_points
 
 EQUAL, JUMP, WRONG, APART = 1.0, 1.002, 2.0, 0.0
+ONES = np.ones(4)
 
 
 class _Points:
     """Measures a gradient that is this many times as long as it should be, point by point."""
 
-    def __init__(self, factors: Sequence[float]) -> None:
-        self.factors = factors
+    def __init__(self, factors: Sequence[float], *, exact: float | None) -> None:
+        self.factors, self.in_float64 = factors, exact
 
     def alone(self, _layout: Layout, _dtype: DtypeName, *, point: int) -> Measurement:
-        return self._measurement(EQUAL)
+        return _measurement(EQUAL)
 
-    def measured(self, _layout: Layout, _dtype: DtypeName, *, point: int) -> tuple[Measurement, bool]:
+    def exact(self, _layout: Layout, *, point: int) -> Measurement | None:
+        return None if self.in_float64 is None else _measurement(self.in_float64)
+
+    def measured(
+        self, _layout: Layout, _dtype: DtypeName, *, reference: Layout, point: int
+    ) -> tuple[Measurement, bool]:
         factor = self.factors[point]
-        return self._measurement(factor or EQUAL), factor != APART
-
-    def _measurement(self, factor: float) -> Measurement:
-        gradients = {"line.weight": np.full(4, factor)}
-        return Measurement(
-            gradients=gradients,
-            statistics={},
-            losses=np.ones(1),
-            weights=gradients,
-            draws_from_torch=False,
-        )
+        return _measurement(factor or EQUAL), factor != APART
 
 
-def _row(*factors: float, dtype: DtypeName = "float32") -> Row:
-    measurer = cast(Measurer, _Points(factors))
+def _measurement(factor: float) -> Measurement:
+    step = Step(gradients={"line.weight": np.full(4, factor)}, statistics={}, weights={"line.weight": ONES})
+    return Measurement(steps=(step,), losses=np.ones(1), draws_from_torch=False)
+
+
+def _row(*factors: float, dtype: DtypeName = "float32", exact: float | None = None) -> Row:
+    measurer = cast(Measurer, _Points(factors, exact=exact))
     return compare_at_points(measurer, Layout(replicas=2, micro=4), reference=Layout(micro=8), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("factor", "exact", "is_ok"),
+    [
+        (1 + 3e-5, 1 + 1.5e-5, True),
+        (1 + 3e-5, 1 - 0.9e-5, False),
+        (1 + 3e-5, EQUAL, False),
+        (1 + 3e-5, None, False),
+        (1.001, 1.0005, False),
+    ],
+    ids=["both round so", "further off", "one process is exact", "no float64", "a limit"],
+)
+def test_float32_is_judged_by_the_rounding_of_one_process(
+    factor: float, exact: float | None, is_ok: bool
+) -> None:
+    row = _row(*[factor] * 8, exact=exact)
+    assert row.ok is is_ok
+    assert row.points_tried == (1 if is_ok else 4)
+    looked = row.to_json(has_batch_norm=False)["from_float64"]
+    assert [entry["equal"] for entry in looked] == ([] if exact is None else [is_ok] * row.points_tried)
+    assert not _row(factor, dtype="float64", exact=exact).ok
 
 
 @pytest.mark.parametrize(
@@ -77,6 +100,6 @@ def test_what_is_shown_is_the_worst_of_all_points() -> None:
     found: dict[str, Any] = row.to_json(has_batch_norm=False)
     assert (found["points_equal"], found["points_tried"], found["ok"]) == (5, 7, True)
     assert found["max_relative_gradient_error"] == pytest.approx(0.003 / 1.01)
-    assert found["weight_error"] == pytest.approx(0.003)
+    assert found["weight_error"] == 0
     assert found["batch_norm_error"] is None
     assert len(found["failures"]) == 1

@@ -20,6 +20,7 @@ __all__ = [
     "copied_to_host",
     "in_one_piece",
     "load_average",
+    "load_state",
     "optimiser_states",
     "share_parts",
     "with_whole_model",
@@ -61,7 +62,7 @@ def collect_state(program: TrainingProgram) -> ProgramState:
 
 
 @torch.no_grad()
-def _load_state(program: TrainingProgram, state: ProgramState) -> None:
+def load_state(program: TrainingProgram, state: ProgramState) -> None:
     """Takes over this rank's part of a whole state, in place; without an optimiser's state its own stays."""
     if program.average is not None:
         with program.average.in_place():
@@ -85,7 +86,7 @@ def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
     dist.broadcast_object_list(sent, src=0, group=group.process_group)
     assert sent[0] is not None
     whole, columns = sent[0]
-    _load_state(program, whole)
+    load_state(program, whole)
     for name, column in columns.items():
         program.records.columns[name].copy_(column)
 

@@ -4,6 +4,7 @@ Two tensors agree when ||g - g'|| <= tolerance * ||g|| + tolerance / 100 * ||all
 its ||g - g'|| divided by (||g|| + ||all|| / 100), so that it is the error that the tolerance bounds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
@@ -12,28 +13,41 @@ from numpy.typing import NDArray
 
 from drivetrain.verify.measure import Arrays, DtypeName, Measurement
 
-__all__ = ["TOLERANCES", "Difference", "Tolerance", "Worst", "compare", "longest_tensor", "worst_tensor"]
+__all__ = [
+    "TOLERANCES",
+    "Difference",
+    "Tolerance",
+    "Worst",
+    "compare",
+    "longest_tensor",
+    "own_rounding",
+    "worst_tensor",
+]
 
 # Rounding past a kink moves a gradient by a part of it; what is further off is something else.
 _LARGEST_JUMP = 0.1
 _SHARE_OF_ALL = 0.01
+# How many times as far from the float64 result as one process a layout may be: two computations that round
+# independently are seldom further apart, as far as their worst tensors go.
+_OWN_ROUNDINGS = 4.0
+# A computation that rounds more than this would hide a gradient that is wrong by a thousandth.
+_MOST_ROUNDING = 1e-4
+# Adam makes a step of full length out of a gradient that is nothing but rounding.
+_MOST_ROUNDING_OF_WEIGHTS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """The largest errors that are rounding: of tensors, and of the losses of the first updates.
-
-    A loss above 1 counts in proportion. Later losses in float32 have drifted apart by rounding alone.
-    """
+    """The largest errors that count as rounding; a loss above 1 counts in proportion."""
 
     tensor: float
     loss: float
-    judged_updates: int | None
+    weights: float
 
 
 TOLERANCES: dict[DtypeName, Tolerance] = {
-    "float32": Tolerance(tensor=1e-5, loss=1e-5, judged_updates=10),
-    "float64": Tolerance(tensor=1e-10, loss=1e-8, judged_updates=None),
+    "float32": Tolerance(tensor=1e-5, loss=1e-5, weights=1e-5),
+    "float64": Tolerance(tensor=1e-10, loss=1e-8, weights=1e-8),
 }
 
 
@@ -47,26 +61,27 @@ class Worst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How far a layout lies from what it should agree with; `weights` is not judged."""
+    """How far a layout is from what it should agree with, in the worst of the updates compared."""
 
     gradients: Worst
     statistics: Worst | None
+    weights: Worst
     loss: float
-    weights: float
     ranks_agree: bool
     tolerance: Tolerance
 
     @property
     def failures(self) -> list[str]:
         """What is more than rounding, in words."""
-        most = self.tolerance.tensor
-        found = []
-        if not self.gradients.error <= most:
-            found.append(_words(f"the gradient of {self.gradients.name}", self.gradients.error, most))
-        if not self.loss <= self.tolerance.loss:
-            found.append(_words("the loss", self.loss, self.tolerance.loss))
-        if self.statistics is not None and not self.statistics.error <= most:
-            found.append(_words(f"the statistics {self.statistics.name}", self.statistics.error, most))
+        judged = [
+            (f"the gradient of {self.gradients.name}", self.gradients.error, self.tolerance.tensor),
+            ("the loss", self.loss, self.tolerance.loss),
+            (f"the updated {self.weights.name}", self.weights.error, self.tolerance.weights),
+        ]
+        if self.statistics is not None:
+            name, error = self.statistics.name, self.statistics.error
+            judged.append((f"the statistics {name}", error, self.tolerance.tensor))
+        found = [_words(what, error, most) for what, error, most in judged if not error <= most]
         return found if self.ranks_agree else [*found, "the ranks ended with different weights or statistics"]
 
     @property
@@ -82,16 +97,36 @@ class Difference:
 def compare(
     expected: Measurement, found: Measurement, *, tolerance: Tolerance, ranks_agree: bool = True
 ) -> Difference:
-    """Holds a layout's measurement against its reference's."""
-    last = tolerance.judged_updates
+    """Compares a layout's measurement with its reference's."""
+    pairs = list(zip(expected.steps, found.steps, strict=True))
+    statistics = [worst_tensor(one.statistics, other.statistics) for one, other in pairs if one.statistics]
     return Difference(
-        gradients=worst_tensor(expected.gradients, found.gradients),
-        statistics=worst_tensor(expected.statistics, found.statistics) if expected.statistics else None,
-        loss=_loss_error(expected.losses[:last], found.losses[:last]),
-        weights=_error_of_all(expected.weights, found.weights),
+        gradients=_worst([worst_tensor(one.gradients, other.gradients) for one, other in pairs]),
+        statistics=_worst(statistics) if statistics else None,
+        weights=_worst([worst_tensor(one.weights, other.weights) for one, other in pairs]),
+        loss=_loss_error(expected.losses, found.losses),
         ranks_agree=ranks_agree,
         tolerance=tolerance,
     )
+
+
+def own_rounding(difference: Difference) -> Tolerance:
+    """How far a layout may be from the float64 result, given how far one process is from it in float32."""
+    statistics = 0.0 if difference.statistics is None else difference.statistics.error
+    least = difference.tolerance
+    return Tolerance(
+        tensor=_widened(least.tensor, max(difference.gradients.error, statistics), most=_MOST_ROUNDING),
+        loss=_widened(least.loss, difference.loss, most=_MOST_ROUNDING),
+        weights=_widened(least.weights, difference.weights.error, most=_MOST_ROUNDING_OF_WEIGHTS),
+    )
+
+
+def _widened(tolerance: float, rounding: float, *, most: float) -> float:
+    return max(tolerance, min(_OWN_ROUNDINGS * rounding, most))
+
+
+def _worst(tensors: Sequence[Worst]) -> Worst:
+    return max(tensors, key=lambda worst: worst.error)
 
 
 def worst_tensor(expected: Arrays, found: Arrays) -> Worst:
@@ -125,11 +160,6 @@ def _ratio(distance: float, length: float) -> float:
 def _loss_error(expected: NDArray[np.float64], found: NDArray[np.float64]) -> float:
     error = float((np.abs(found - expected) / np.maximum(1.0, np.abs(expected))).max())
     return error if isfinite(error) else inf
-
-
-def _error_of_all(expected: Arrays, found: Arrays) -> float:
-    distance = _norm(*(found[name] - value for name, value in expected.items()))
-    return _ratio(distance, _norm(*expected.values()))
 
 
 def _words(what: str, error: float, most: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drivetrain.verify.compare import TOLERANCES, longest_tensor, worst_tensor
+from drivetrain.verify.compare import longest_tensor, worst_tensor
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.measure import CONTROL_FACTOR, DtypeName
 from drivetrain.verify.measurer import Measurer
@@ -21,10 +21,12 @@ class Control:
     dtype: DtypeName
     gradient: str
     error: float
+    tolerance: float
 
     @property
     def is_caught(self) -> bool:
-        return self.error > TOLERANCES[self.dtype].tensor
+        """Whether the error is more than what passed as rounding in that layout."""
+        return self.error > self.tolerance
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -49,11 +51,15 @@ def run_control(measurer: Measurer, rows: Sequence[Row]) -> Control | None:
         return None
     row = max(equal, key=lambda one: _reach(one.layout))
     assert row.equal_point is not None
-    expected = measurer.alone(row.reference, row.dtype, point=row.equal_point).gradients
+    expected = measurer.alone(row.reference, row.dtype, point=row.equal_point).steps[0].gradients
     longest = longest_tensor(expected)
-    found = measurer.spoilt(row.layout, row.dtype, point=row.equal_point, gradient=longest).gradients
+    found = measurer.spoilt(row.layout, row.dtype, point=row.equal_point, gradient=longest)
     return Control(
-        layout=row.layout, dtype=row.dtype, gradient=longest, error=worst_tensor(expected, found).error
+        layout=row.layout,
+        dtype=row.dtype,
+        gradient=longest,
+        error=worst_tensor(expected, found.steps[0].gradients).error,
+        tolerance=row.tolerance,
     )
 
 

@@ -1,4 +1,4 @@
-"""What one layout computes, as plain numbers: its first gradient, its losses, its statistics, its weights."""
+"""What one layout computes, as plain numbers: gradients, losses, statistics and weights of single updates."""
 
 import copy
 import hashlib
@@ -19,9 +19,10 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import assemble
 from drivetrain.verify.cuts import Layout
+from drivetrain.verify.starts import Starts
 from drivetrain.verify.subject import Subject
 
-__all__ = ["CONTROL_FACTOR", "DtypeName", "Measurement", "RankPart", "measure_rank"]
+__all__ = ["CONTROL_FACTOR", "DtypeName", "Measurement", "RankPart", "Step", "measure_rank"]
 
 CONTROL_FACTOR = 1.001
 
@@ -30,16 +31,23 @@ Arrays = dict[str, NDArray[np.floating[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One update: its gradients, and the batch-norm statistics and weights after it."""
+
+    gradients: Arrays
+    statistics: Arrays
+    weights: Arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Gradients and batch-norm statistics after the first update, losses of all, weights after the last.
+    """The first update and the last, and the losses of all.
 
     `draws_from_torch` tells that the model used torch's own generator.
     """
 
-    gradients: Arrays
-    statistics: Arrays
+    steps: tuple[Step, ...]
     losses: NDArray[np.float64]
-    weights: Arrays
     draws_from_torch: bool
 
 
@@ -55,19 +63,15 @@ class RankPart:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What was found of the stages of one device, or of the whole model."""
-
-    gradients: Arrays
-    statistics: Arrays
-    weights: Arrays
-
-
 def measure_rank(
-    group: ReplicaGroup, subject: Subject, layout: Layout, dtype: DtypeName, spoilt: str | None = None
+    group: ReplicaGroup,
+    subject: Subject,
+    layout: Layout,
+    dtype: DtypeName,
+    spoilt: str | None = None,
+    starts: Starts | None = None,
 ) -> RankPart:
-    """Trains the subject's few updates as one rank of a layout.
+    """Computes the subject's few updates as one rank of a layout, each from its noted start if there are any.
 
     The gradient of the parameter `spoilt` leaves the last replica's backward passes a thousandth too long.
     """
@@ -77,28 +81,42 @@ def measure_rank(
         _spoil(program, spoilt)
     assert recipe.max_updates is not None
     try:
-        program.model.train()
-        program.run_update(0)
-        gradients = _copied(program.parameters.named_views(program.parameters.gradients))
-        statistics = _copied(_own_statistics(program))
-        for update in range(1, recipe.max_updates):
-            program.run_update(update)
+        own = _run_updates(program, recipe.max_updates, starts=starts)
     finally:
         program.feed.close()
-    weights = _copied(program.parameters.named_views(program.parameters.values))
-    digest = _digest(*weights.values(), *_copied(_own_statistics(program)).values())
-    whole = _collected(program, _Found(gradients=gradients, statistics=statistics, weights=weights))
+    digest = _digest(*own[-1].weights.values(), *own[-1].statistics.values())
+    steps = tuple(_collected(program, step) for step in own)
     device = program.groups.devices.rank
     if not group.is_first:
         return RankPart(measurement=None, device=device, digest=digest)
     measurement = Measurement(
-        gradients=whole.gradients,
-        statistics=whole.statistics,
+        steps=steps,
         losses=program.records.read("loss", 0, recipe.max_updates),
-        weights=whole.weights,
         draws_from_torch=_has_drawn(),
     )
     return RankPart(measurement=measurement, device=device, digest=digest)
+
+
+def _run_updates(program: TrainingProgram, updates: int, *, starts: Starts | None) -> list[Step]:
+    """What this rank has of the first update and of the last."""
+    program.model.train()
+    steps = []
+    for update in range(updates):
+        if starts is not None:
+            starts.begin(program, update)
+        program.run_update(update)
+        if update in (0, updates - 1):
+            steps.append(_own_step(program))
+    return steps
+
+
+def _own_step(program: TrainingProgram) -> Step:
+    parameters = program.parameters
+    return Step(
+        gradients=_copied(parameters.named_views(parameters.gradients)),
+        statistics=_copied(_own_statistics(program)),
+        weights=_copied(parameters.named_views(parameters.values)),
+    )
 
 
 def _spoil(program: TrainingProgram, name: str) -> None:
@@ -109,16 +127,16 @@ def _spoil(program: TrainingProgram, name: str) -> None:
         program.model.get_parameter(name).register_hook(_lengthen)  # type: ignore[no-untyped-call]
 
 
-def _collected(program: TrainingProgram, own: _Found) -> _Found:
+def _collected(program: TrainingProgram, own: Step) -> Step:
     """The whole of it, on the first rank; where a replica has several ranks, those of the first one meet."""
     groups = program.groups
     if groups.devices.size == 1 or groups.replicas.rank > 0:
         return own
-    parts: list[_Found] = groups.devices.gather(own)
+    parts: list[Step] = groups.devices.gather(own)
     parameters = [name for name, _ in program.model.named_parameters()]
     # What no stage uses stays as every rank has it.
     statistics = _copied(_statistics(program.model))
-    return _Found(
+    return Step(
         gradients=_merged([part.gradients for part in parts], names=parameters),
         statistics=_merged([statistics, *(part.statistics for part in parts)], names=statistics),
         weights=_merged([part.weights for part in parts], names=parameters),

@@ -1,8 +1,10 @@
 """Measures layouts, each one-process layout once, and shows how far it has come."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -13,6 +15,7 @@ from drivetrain.factories import describe_failure
 from drivetrain.run.reporter import Reporter
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.measure import DtypeName, Measurement, measure_rank
+from drivetrain.verify.starts import Starts
 from drivetrain.verify.subject import Subject
 
 __all__ = ["Measurer"]
@@ -40,13 +43,17 @@ class Measurer:
         self._threads = subject.recipe.num_threads or 1
         self._pool, self._is_borrowed = pool, pool is not None
         self._alone: dict[tuple[Layout, DtypeName, int], Measurement] = {}
+        self._exact: dict[tuple[Layout, int], Measurement | None] = {}
+        self._noted: dict[tuple[Layout, DtypeName, int], int] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="drivetrain-verify-")
         self._done = 0
         self._longest_s = 0.0
         reporter.start_progress("verify", done=0, total=total)
 
     def close(self) -> None:
-        """Ends the ranks and the bar."""
+        """Ends the ranks and the bar, and removes the noted states."""
         self._reporter.stop_progress()
+        self._folder.cleanup()
         if self._pool is not None and not self._is_borrowed:
             self._pool.close()
 
@@ -55,21 +62,32 @@ class Measurer:
         key = (layout, dtype, point)
         if key not in self._alone:
             started_s = time.perf_counter()
-            with self._shown(layout, dtype, point), _threads(self._threads):
-                self._alone[key] = self._measured_here(layout, dtype, point)
+            with self._shown(layout, dtype, point):
+                starts = self._starts(layout, dtype, point, leads=True)
+                self._alone[key] = self._measured_here(layout, dtype, point, starts)
             self._longest_s = max(self._longest_s, time.perf_counter() - started_s)
             if self._done == 1:
                 self._announce_length()
         return self._alone[key]
 
-    def measured(self, layout: Layout, dtype: DtypeName, *, point: int = 0) -> tuple[Measurement, bool]:
-        """What a layout computes, and whether all ranks of the same stages ended with the same."""
-        if layout.ranks == 1:
-            return self.alone(layout, dtype, point=point), True
+    def exact(self, layout: Layout, *, point: int = 0) -> Measurement | None:
+        """What one process computes in float64 from its states in float32; None where that says nothing."""
+        key = (layout, point)
+        if key not in self._exact:
+            self._exact[key] = self._measured_exactly(layout, point)
+        return self._exact[key]
+
+    def measured(
+        self, layout: Layout, dtype: DtypeName, *, reference: Layout, point: int = 0
+    ) -> tuple[Measurement, bool]:
+        """What a layout computes from the reference's states, and whether ranks of the same stages agree."""
+        self.alone(reference, dtype, point=point)
+        starts = self._starts(reference, dtype, point, leads=False)
         with self._shown(layout, dtype, point):
-            parts = self._started_pool().run(
-                measure_rank, self._subject.at_point(point), layout, dtype, ranks=layout.ranks
-            )
+            if layout.ranks == 1:
+                return self._measured_here(layout, dtype, point, starts), True
+            work = (self._subject.at_point(point), layout, dtype, None, starts)
+            parts = self._started_pool().run(measure_rank, *work, ranks=layout.ranks)
         ends = {(part.device, part.digest) for part in parts}
         return parts[0].measurement, len(ends) == layout.devices
 
@@ -85,23 +103,41 @@ class Measurer:
         assert measurement is not None
         return measurement
 
+    def _starts(self, layout: Layout, dtype: DtypeName, point: int, *, leads: bool) -> Starts:
+        """Where the states of a one-process layout are noted."""
+        number = self._noted.setdefault((layout, dtype, point), len(self._noted))
+        folder = Path(self._folder.name) / str(number)
+        folder.mkdir(exist_ok=True)
+        return Starts(folder=str(folder), leads=leads)
+
+    def _measured_exactly(self, layout: Layout, point: int) -> Measurement | None:
+        if self.alone(layout, "float32", point=point).draws_from_torch:
+            return None
+        starts = self._starts(layout, "float32", point, leads=False)
+        try:
+            with self._shown(layout, "float64", point):
+                return self._measured_here(layout, "float64", point, starts)
+        except BadInputError:
+            return None
+
     def _started_pool(self) -> RankPool:
         if self._pool is None:
             timeout_s = _START_S + _MOST_PATIENCE * self._longest_s
             self._pool = RankPool(self._ranks, threads=self._threads, timeout_s=timeout_s)
         return self._pool
 
-    def _measured_here(self, layout: Layout, dtype: DtypeName, point: int) -> Measurement:
+    def _measured_here(self, layout: Layout, dtype: DtypeName, point: int, starts: Starts) -> Measurement:
         try:
-            measurement = measure_rank(ALONE, self._subject.at_point(point), layout, dtype).measurement
+            with _threads(self._threads):
+                part = measure_rank(ALONE, self._subject.at_point(point), layout, dtype, None, starts)
         except Exception as error:
             if dtype == "float32":
                 raise
             raise BadInputError(
                 f"--model does not run in float64 ({describe_failure(error)}); --dtype float32 does without."
             ) from error
-        assert measurement is not None
-        return measurement
+        assert part.measurement is not None
+        return part.measurement
 
     @contextmanager
     def _shown(self, layout: Layout, dtype: DtypeName, point: int) -> Iterator[None]:

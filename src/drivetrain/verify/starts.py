@@ -1,0 +1,48 @@
+"""The states in which one process began its updates, and from which every layout begins the same ones.
+
+Rounding grows from update to update at a pace that depends on the processor. So single updates are compared,
+each from equal states, and never two trainings.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run.program_state import ProgramState, collect_state, load_state
+
+__all__ = ["Starts"]
+
+_MODEL, _OPTIMISER = "model/", "optimiser/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """A folder with a file for each update; the one process that leads writes them, all others follow."""
+
+    folder: str
+    leads: bool
+
+    def begin(self, program: TrainingProgram, update: int) -> None:
+        """Notes the state before an update, or takes it over."""
+        path = Path(self.folder) / f"{update}.safetensors"
+        if self.leads:
+            save_file(_named(collect_state(program)), path)
+        else:
+            load_state(program, _state_of(load_file(path)))
+
+
+def _named(state: ProgramState) -> dict[str, Tensor]:
+    tensors = {f"{_MODEL}{name}": value for name, value in state.model.items()}
+    tensors |= {f"{_OPTIMISER}{name}": value for name, value in state.optimiser.items()}
+    return {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+
+
+def _state_of(tensors: dict[str, Tensor]) -> ProgramState:
+    return ProgramState(model=_below(tensors, _MODEL), optimiser=_below(tensors, _OPTIMISER), averaged={})
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
