@@ -1,8 +1,9 @@
 """What ranks of a pool do in the tests of pipelines; they import it by name."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from drivetrain.run.checkpoint import newest_checkpoint
 from drivetrain.run.checkpoint_writer import CheckpointWriter
 from drivetrain.run.program_state import collect_state, share_parts
 from drivetrain.run.saver import copy_sound_state, restore_program, stored_state
+from drivetrain.verify.starts import Starts
 from tests.pipeline.staged import KINDS, narrow_model
 
 Arrays = dict[str, NDArray[Any]]
@@ -33,9 +35,10 @@ GLOBAL_BATCH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a rank has of the first gradient, of the state after the last update, and all losses."""
+    """What a rank has: gradients of the first update and the last, the state after that, all losses."""
 
     gradients: Arrays
+    last_gradients: Arrays
     state: Arrays
     averaged: Arrays
     losses: NDArray[np.float64]
@@ -44,7 +47,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A small training; `options` are those of a recipe, `samples` the length of an epoch."""
+    """A small training; `options` are those of a recipe, `samples` the length of an epoch.
+
+    With `starts` each update begins in the state that another program had before it.
+    """
 
     kind: str
     options: dict[str, Any]
@@ -52,6 +58,7 @@ class Job:
     updates: int = 2
     samples: int = GLOBAL_BATCH
     micro: int = 2
+    starts: Starts | None = None
 
     def recipe(self) -> Recipe:
         given = {
@@ -97,14 +104,17 @@ def measure(group: ReplicaGroup, job: Job) -> Measured:
     """Trains the job's few updates."""
     program = program_of(group, job)
     program.model.train()
-    program.run_update(0)
-    gradients = _copied(program.parameters.named_views(program.parameters.gradients))
-    for update in range(1, job.updates):
+    gradients = []
+    for update in range(job.updates):
+        if job.starts is not None:
+            job.starts.begin(program, update)
         program.run_update(update)
+        gradients.append(_copied(program.parameters.named_views(program.parameters.gradients)))
     own = collect_state(program)
     channel = getattr(getattr(program.passes, "executor", None), "channel", None)
     return Measured(
-        gradients=gradients,
+        gradients=gradients[0],
+        last_gradients=gradients[-1],
         state=_copied(own.model.items()),
         averaged=_copied(own.averaged.items()),
         losses=program.records.read("loss", 0, job.updates),
@@ -120,9 +130,9 @@ def measure_over_ranks(pool: RankPool, job: Job) -> Measured:
     for rank, part in enumerate(found):
         assert part.losses.tobytes() == found[0].losses.tobytes()
         _check_equal(part.gradients, found[rank % devices].gradients)
-    gradients = {name: value for part in found[:devices] for name, value in part.gradients.items()}
     return Measured(
-        gradients=gradients,
+        gradients=_merged([part.gradients for part in found[:devices]]),
+        last_gradients=_merged([part.last_gradients for part in found[:devices]]),
         state=found[0].state,
         averaged=found[0].averaged,
         losses=found[0].losses,
@@ -133,6 +143,17 @@ def measure_over_ranks(pool: RankPool, job: Job) -> Measured:
 def measure_alone(job: Job) -> Measured:
     """What one process has."""
     return measure(ALONE, job)
+
+
+def measure_both(pool: RankPool, *, alone: Job, cut: Job) -> tuple[Measured, Measured]:
+    """What one process and a cut have, which begins each update in the state that the one process had.
+
+    Two trainings would measure the processor, as rounding grows from update to update.
+    """
+    with TemporaryDirectory() as folder:
+        expected = measure_alone(replace(alone, starts=Starts(folder=folder, leads=True)))
+        found = measure_over_ranks(pool, replace(cut, starts=Starts(folder=folder, leads=False)))
+    return expected, found
 
 
 def poison(group: ReplicaGroup, job: Job, parameter: str) -> tuple[str, bool]:
@@ -213,6 +234,10 @@ def _samples(kind_name: str, samples: int, *, seed: int) -> tuple[NDArray[Any], 
     masks = generator.integers(0, 2, (samples, side, side), dtype=np.uint8)
     masks[:, 0, 0] = 1
     return images, masks
+
+
+def _merged(parts: Iterable[Arrays]) -> Arrays:
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _copied(tensors: Iterable[tuple[str, Tensor]]) -> Arrays:

@@ -1,5 +1,7 @@
 """Replicas compute what one process computes: the worked cases and promise 1, on real processes."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -11,13 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.models.create import create_model
 from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.verify.starts import Starts
 
 from .harness import GivenFeed, SquaredError, make_program, worst_error
 
 Arrays = dict[str, NDArray[Any]]
+UPDATES = 4
 
 
 def _line(weight: float) -> nn.Linear:
@@ -106,57 +110,81 @@ def _program(
     return make_program(model, feed, rate=0.05, rules=rules, norm_group_size=norm_group_size)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """Gradients and losses of all updates, and the weights and statistics after the last."""
+
+    gradients: list[Arrays]
+    losses: NDArray[Any]
+    state: Arrays
+
+
 def _measured(
-    group: ReplicaGroup, name: str, dtype: torch.dtype, micro: int, norm_group_size: int = 1
-) -> tuple[Arrays, NDArray[Any], Arrays]:
-    """Gradients of the first update, losses of ten, and the statistics and weights after them."""
+    group: ReplicaGroup,
+    name: str,
+    dtype: torch.dtype,
+    micro: int,
+    norm_group_size: int = 1,
+    starts: Starts | None = None,
+) -> _Measured:
+    """A few updates, each from the state that another program had before it where `starts` says so."""
     program = _program(group, name=name, dtype=dtype, micro=micro, norm_group_size=norm_group_size)
     program.model.train()
-    program.run_update(0)
-    views = program.parameters.named_views(program.parameters.gradients)
-    gradients = {key: value.double().numpy().copy() for key, value in views}
-    for update in range(1, 10):
+    gradients = []
+    for update in range(UPDATES):
+        if starts is not None:
+            starts.begin(program, update)
         program.run_update(update)
+        views = program.parameters.named_views(program.parameters.gradients)
+        gradients.append({key: value.double().numpy().copy() for key, value in views})
     state = {key: value.double().numpy().copy() for key, value in program.model.state_dict().items()}
-    return gradients, program.records.read("loss", 0, 10), state
+    return _Measured(gradients=gradients, losses=program.records.read("loss", 0, UPDATES), state=state)
+
+
+def _check(expected: _Measured, found: _Measured, *, tolerance: float) -> None:
+    for one, other in zip(expected.gradients, found.gradients, strict=True):
+        assert worst_error(one, other) <= tolerance
+    assert np.abs(expected.losses - found.losses).max() <= tolerance
+    assert worst_error(expected.state, found.state) <= tolerance
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize(("replicas", "micro"), [(2, 4), (4, 4), (4, 2)])
 def test_replicas_give_the_gradients_and_losses_of_one_process(
-    rank_pool: RankPool, replicas: int, micro: int, dtype: torch.dtype, tolerance: float
+    rank_pool: RankPool, tmp_path: Path, replicas: int, micro: int, dtype: torch.dtype, tolerance: float
 ) -> None:
-    gradients, losses, state = _measured(ALONE, "cifar_resnet8", dtype, micro)
-    for others in rank_pool.run(_measured, "cifar_resnet8", dtype, micro, ranks=replicas):
-        assert worst_error(gradients, others[0]) <= tolerance
-        assert np.abs(losses - others[1]).max() <= tolerance
-        assert worst_error(state, others[2]) <= 100 * tolerance
-    spoilt = {key: value * 1.001 for key, value in gradients.items()}
-    assert worst_error(gradients, spoilt) > tolerance
+    lead, follow = (Starts(folder=str(tmp_path), leads=leads) for leads in (True, False))
+    work = ("cifar_resnet8", dtype, micro, 1)
+    alone = rank_pool.run(_measured, *work, lead, ranks=1)[0]
+    for found in rank_pool.run(_measured, *work, follow, ranks=replicas):
+        _check(alone, found, tolerance=tolerance)
+    first = alone.gradients[0]
+    spoilt = {key: value * 1.001 for key, value in first.items()}
+    assert worst_error(first, spoilt) > tolerance
 
 
 @pytest.mark.parametrize(("replicas", "group_size", "micro"), [(2, 2, 2), (4, 2, 2), (4, 4, 1)])
 def test_a_group_normalises_like_one_process_with_all_its_samples(
-    rank_pool: RankPool, replicas: int, group_size: int, micro: int
+    rank_pool: RankPool, tmp_path: Path, replicas: int, group_size: int, micro: int
 ) -> None:
-    expected = _measured(ALONE, "cifar_resnet8", torch.float64, micro * group_size)
-    found = rank_pool.run(_measured, "cifar_resnet8", torch.float64, micro, group_size, ranks=replicas)
-    for gradients, losses, _ in found:
-        assert worst_error(expected[0], gradients) <= 1e-10
-        assert np.abs(expected[1] - losses).max() <= 1e-8
+    lead, follow = (Starts(folder=str(tmp_path), leads=leads) for leads in (True, False))
+    work = ("cifar_resnet8", torch.float64)
+    expected = rank_pool.run(_measured, *work, micro * group_size, 1, lead, ranks=1)[0]
+    for found in rank_pool.run(_measured, *work, micro, group_size, follow, ranks=replicas):
+        _check(expected, found, tolerance=1e-10)
 
 
 def test_case_85_a_group_of_two_differs_from_no_group(rank_pool: RankPool) -> None:
     grouped = rank_pool.run(_measured, "cifar_resnet8", torch.float64, 2, 2, ranks=2)[0]
     local = rank_pool.run(_measured, "cifar_resnet8", torch.float64, 2, 1, ranks=2)[0]
-    assert worst_error(grouped[0], local[0]) > 1e-3
+    assert worst_error(grouped.gradients[0], local.gradients[0]) > 1e-3
 
 
 def test_all_replicas_are_equal_bit_for_bit(rank_pool: RankPool) -> None:
     found = rank_pool.run(_measured, "cifar_resnet8", torch.float32, 2, ranks=4)
-    for _, losses, state in found[1:]:
-        assert losses.tobytes() == found[0][1].tobytes()
-        assert all(value.tobytes() == found[0][2][key].tobytes() for key, value in state.items())
+    for other in found[1:]:
+        assert other.losses.tobytes() == found[0].losses.tobytes()
+        assert all(value.tobytes() == found[0].state[key].tobytes() for key, value in other.state.items())
 
 
 def _bytes_per_update(group: ReplicaGroup) -> tuple[int, list[int]]:

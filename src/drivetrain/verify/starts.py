@@ -15,7 +15,7 @@ from drivetrain.run.program_state import ProgramState, collect_state, load_state
 
 __all__ = ["Starts"]
 
-_MODEL, _OPTIMISER = "model/", "optimiser/"
+_PARTS = ("model", "optimiser", "averaged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,15 @@ class Starts:
 
 
 def _named(state: ProgramState) -> dict[str, Tensor]:
-    tensors = {f"{_MODEL}{name}": value for name, value in state.model.items()}
-    tensors |= {f"{_OPTIMISER}{name}": value for name, value in state.optimiser.items()}
-    return {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    return {
+        f"{part}/{name}": value.detach().cpu().contiguous().clone()
+        for part in _PARTS
+        for name, value in getattr(state, part).items()
+    }
 
 
 def _state_of(tensors: dict[str, Tensor]) -> ProgramState:
-    return ProgramState(model=_below(tensors, _MODEL), optimiser=_below(tensors, _OPTIMISER), averaged={})
+    return ProgramState(**{part: _below(tensors, f"{part}/") for part in _PARTS})
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
