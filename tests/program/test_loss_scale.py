@@ -189,4 +189,6 @@ def test_replicas_and_stages_agree_on_what_is_skipped(rank_pool: RankPool) -> No
         job = Job(kind="cifar_resnet8", options={**options, **cut}, dtype=torch.float32, updates=8)
         for found in rank_pool.run(_overflowing, job, ranks=2):
             assert (found[0], found[2], found[3]) == (skipped, scale, True)
-            assert np.abs(np.subtract(found[1], losses)).max() < 0.02
+            # Skipped updates move nothing, so that all up to the one after the first that counts start alike.
+            first = skipped.index(0) + 2
+            assert np.abs(np.subtract(found[1], losses))[:first].max() < 0.02

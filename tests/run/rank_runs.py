@@ -1,6 +1,7 @@
 """Small runs inside the ranks of a pool, which cost no start of processes."""
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -53,6 +54,23 @@ def train_in_ranks(pool: RankPool, path: Path, *, ranks: int, **options: Any) ->
     endings: list[Ending] = pool.run(train_rank, str(path), options, ranks=ranks)
     assert len(set(endings)) == 1, endings
     return endings[0]
+
+
+def train_next_update(
+    pool: RankPool, path: Path, *, first: int, layouts: dict[str, dict[str, Any]], **options: Any
+) -> list[Path]:
+    """Runs in which each layout (`ranks`, and options of its own) did the same update from an equal state.
+
+    Two trainings would measure the processor: rounding grows from update to update.
+    """
+    options = {"lr_schedule": "const", **options}
+    start = path / "start"
+    first_layout = {"ranks": 1, **next(iter(layouts.values()))}
+    train_in_ranks(pool, start, max_updates=first, **{**options, **first_layout})
+    for name, layout in layouts.items():
+        shutil.copytree(start, path / name)
+        train_in_ranks(pool, path / name, max_updates=first + 1, **{**options, "ranks": 1, **layout})
+    return [path / name for name in layouts]
 
 
 def losses(path: Path) -> NDArray[np.float64]:

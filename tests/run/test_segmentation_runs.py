@@ -51,7 +51,7 @@ def _first_losses(path: Path, *, micro: int, **options: Any) -> Any:
         path,
         micro_batch_size=micro,
         gradient_accumulation_count=4 // micro,
-        max_updates=5,
+        max_updates=2,
         validation=False,
         checkpoints=False,
         **ALL_AUGMENTATIONS,
@@ -168,7 +168,7 @@ def test_compiled_folds_give_the_same_losses_after_one_compilation(
     from torch._inductor import config
 
     monkeypatch.setattr(config, "compile_threads", 1)
-    options = {"max_updates": 4, "validation": False, "checkpoints": False, "augment": True, "folds": 2}
+    options = {"max_updates": 2, "validation": False, "checkpoints": False, "augment": True, "folds": 2}
     counters.clear()
     graphs = []
     for fold in (0, 1):
