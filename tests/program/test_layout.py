@@ -68,15 +68,18 @@ CASES = pytest.mark.parametrize("case", [UNET, CIFAR_RESNET, RESNET], ids=lambda
 
 @CASES
 def test_an_update_copies_no_more_than_it_must(case: Case) -> None:
-    """oneDNN gives the gradient of a convolution's weights in an order of its own: those are copied once."""
+    """What a convolution does inside is the library's choice, which depends on the processor.
+
+    oneDNN gives the gradient of a convolution's weights in an order of its own: those are copied once.
+    """
     program = _program(case)
-    events = _events_of_an_update(program)
+    events = [event for event in _events_of_an_update(program) if not _is_inside_a_convolution(event)]
     assert len(_batch_copies(events)) == sum(case.copies.values())
     assert not [event for event in events if event.name == "aten::contiguous" and _copies(event)]
     convolutions = nn.Conv2d, nn.ConvTranspose2d
     weights = [layer.weight for layer in program.model.modules() if isinstance(layer, convolutions)]
     copied = Counter(tuple(_shape(event)) for event in events if _copies_weights(event))
-    assert copied == Counter(tuple(weight.shape) for weight in weights)
+    assert copied <= Counter(tuple(weight.shape) for weight in weights)
 
 
 @CASES
@@ -134,6 +137,11 @@ def _batch_copies(events: list[FunctionEvent]) -> list[FunctionEvent]:
 
 def _is_batch(shape: list[int]) -> bool:
     return len(shape) > 1 and shape[0] == BATCH and math.prod(shape[1:]) > 10
+
+
+def _is_inside_a_convolution(event: FunctionEvent) -> bool:
+    parent = event.cpu_parent
+    return parent is not None and ("convolution" in parent.name or _is_inside_a_convolution(parent))
 
 
 def _copies(event: FunctionEvent) -> bool:
