@@ -84,7 +84,7 @@ def test_compiling_is_timed_for_every_batch_size(monkeypatch: pytest.MonkeyPatch
         resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
     )
     for entry in found.entries:
-        assert entry.figures["compile_seconds"] >= 0.2 > entry.figures["p99_seconds"]
+        assert entry.figures["compile_seconds"] >= 0.2
     (note,) = [note for note in found.notes if note.startswith("compiling took")]
     assert "s for batch 1, " in note
     assert note.endswith("s for batch 2")

@@ -139,7 +139,7 @@ def test_predictions_after_the_training_are_those_of_one_process(rank_pool: Rank
     files = [tmp_path / f"{index}.png" for index in range(3)]
     for file, image in zip(files, pixels, strict=True):
         Image.fromarray(image).save(file)
-    runs = _trained(rank_pool, tmp_path, predict_after=[str(file) for file in files])
+    runs = _trained(rank_pool, tmp_path, max_updates=1, predict_after=[str(file) for file in files])
     expected, found = (_probabilities(run / "predictions" / "predictions.csv") for run in runs)
     assert np.abs(expected - found).max() <= TOLERANCE
     assert np.abs(found[0] - found[1]).max() > 100 * TOLERANCE
