@@ -1,11 +1,19 @@
-"""Searched-for examples are the same in every run, so that a check that is green stays green."""
+"""Searched-for examples are the same in every run, so that a check that is green stays green.
 
+The session has a cache folder of its own, which the processes that it starts inherit: what the user's holds
+must not decide what a test finds, and tests leave nothing there.
+"""
+
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from drivetrain.cluster.code_folder import CACHE_VARIABLE, TRITON_VARIABLE
 from drivetrain.cluster.cpu_half import make_half_safe, usable_half_names
 from drivetrain.cluster.processor import read_processor
 
@@ -14,6 +22,18 @@ if TYPE_CHECKING:
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+_CACHE = tempfile.mkdtemp(prefix="drivetrain-tests-cache-")
+os.environ["XDG_CACHE_HOME"] = _CACHE
+# Tests with a cache of their own share compiled code all the same: compiling takes most of their time.
+os.environ[CACHE_VARIABLE] = os.path.join(_CACHE, "compiled")
+os.environ.pop(TRITON_VARIABLE, None)
+
+
+def pytest_unconfigure() -> None:
+    """The session's cache goes with it."""
+    shutil.rmtree(_CACHE, ignore_errors=True)
+
 
 # Before the first test computes anything, where the processor may forbid what it advertises.
 if "amx_bf16" in read_processor().features and "bfloat16" in usable_half_names():

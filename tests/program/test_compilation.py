@@ -1,6 +1,9 @@
 """Parts that are compiled, and go on as they are where that fails."""
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,10 +11,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from drivetrain.program.compilation import CACHE_VARIABLE, Compilable, CompiledParts, keep_compiled_code
+from drivetrain.cluster.code_folder import CACHE_VARIABLE, code_key, cpp_compiler
+from drivetrain.program.compilation import Compilable, CompiledParts, keep_compiled_code
+from drivetrain.program.forward import Precision
+from drivetrain.program.inference import build_inference
 
 from .stand_in_compiler import CompilerError, compile_by
+
+# What tests of a session compile, all of them find.
+SESSIONS_CODE = os.environ[CACHE_VARIABLE]
 
 
 def double(number: int) -> int:
@@ -135,11 +145,62 @@ def test_some_parts_are_compiled_in_one_piece_or_not_at_all(monkeypatch: pytest.
     assert asked == [False, True]
 
 
-def test_compiled_code_is_kept_in_the_cache_folder_unless_a_user_says_where(
+def test_compiled_code_is_kept_where_only_processes_like_this_one_look(tmp_path: Path) -> None:
+    keep_compiled_code()
+    assert os.environ[CACHE_VARIABLE] == str(tmp_path / "drivetrain" / "compiled" / code_key())
+
+
+def test_a_first_call_removes_what_an_interrupted_process_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    left = tmp_path / "drivetrain" / "compiled" / code_key() / "ab" / "cab.so"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    compile_by(monkeypatch, lambda function, number: function(number) + left.exists())
+    assert Compilable(double, what="it").switched_on()(3) == 6
+
+
+def test_a_call_that_fails_of_a_damaged_file_is_compiled_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file came after the folder had been looked through, from a process that was killed since."""
     keep_compiled_code()
-    assert os.environ[CACHE_VARIABLE] == str(tmp_path / "drivetrain" / "compiled")
-    monkeypatch.setenv(CACHE_VARIABLE, "elsewhere")
-    keep_compiled_code()
-    assert os.environ[CACHE_VARIABLE] == "elsewhere"
+    library = Path(os.environ[CACHE_VARIABLE], "ab", "cab.so")
+    library.parent.mkdir(parents=True)
+    library.touch()
+
+    def run(function: Callable[..., Any], number: int) -> Any:
+        if library.exists():
+            raise CompilerError(f"OSError: {library}: file too short")
+        return -function(number)
+
+    compile_by(monkeypatch, run)
+    part = Compilable(double, what="it").switched_on()
+    assert (part(3), part.is_on, part.problem) == (-6, True, None)
+
+
+@pytest.mark.skipif(shutil.which(cpp_compiler()) is None, reason="the compiler needs one of C++")
+def test_a_library_that_a_kill_cut_short_is_built_again() -> None:
+    """Without it every later compilation of the same model fails, and the model runs as it is written."""
+
+    def compile_once(*paths: str) -> list[str]:
+        command = [sys.executable, "-m", "tests.program.compiles_once", *paths]
+        variables = {**os.environ, CACHE_VARIABLE: SESSIONS_CODE}
+        ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        return ended.stdout.split("\n")[:-1]
+
+    said, library = compile_once()
+    assert said == "compiled"
+    assert compile_once(library) == ["compiled"]
+    assert Path(library).stat().st_size > 0
+
+
+def test_a_model_compiled_for_inference_keeps_its_code_there_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda forward, **_: forward)
+    run = build_inference(
+        nn.Identity(), precision=Precision(compute_dtype=torch.float32, device_type="cpu"), compiles=True
+    )
+    run(torch.zeros(1, 1, 2, 2))
+    assert os.environ[CACHE_VARIABLE] == str(tmp_path / "drivetrain" / "compiled" / code_key())

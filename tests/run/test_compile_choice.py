@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.run import compile_gains
+from drivetrain.run import compile_choice, compile_gains
 from drivetrain.run.compile_choice import FEWEST_UPDATES, CompileChoice, decide
 from drivetrain.run.compile_gains import Gain, recall_gain, remember_gain
 
@@ -120,3 +120,13 @@ def test_a_compiler_that_fails_is_the_reason_and_is_asked_again_next_time() -> N
     choice = choose(GivenTimes(failure="the model runs uncompiled"))
     assert choice.sentence == "compile off: the model runs uncompiled"
     assert choose(GivenTimes()).is_on
+
+
+def test_an_earlier_choice_holds_for_the_processor_that_it_was_made_on() -> None:
+    marks = {**MARKS, "code": "avx2"}
+    stored = {"asked": "auto", "on": True, "reason": "it pays", "marks": marks}
+    assert compile_choice._kept(stored, marks) is not None
+    assert compile_choice._kept(stored, {**marks, "code": "avx512"}) is None
+    of_an_older_version = {**stored, "marks": MARKS}
+    assert compile_choice._kept(of_an_older_version, marks) is not None
+    assert compile_choice._kept({"asked": "auto", "on": True, "reason": ""}, marks) is None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain.cluster.code_folder import code_key
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run import compile_choice, compile_gains
 from drivetrain.run.compile_timer import ProgramTimer
@@ -200,3 +201,13 @@ def test_speed_does_not_count_the_first_update(tmp_path: Path, train_small: Trai
     spent = result.metrics["seconds"]
     updates = spent["step"] + spent["data"] + spent["transfer"] - result.metrics["compile_seconds"]
     assert result.metrics["images_per_second"] == pytest.approx(5 * 16 / updates, rel=0.05)
+
+
+def test_times_are_remembered_for_the_processor_that_they_were_taken_on(
+    tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch, measured: list[str]
+) -> None:
+    """The same key as the one that compiled code is kept by."""
+    compile_by(monkeypatch)
+    train_small(tmp_path / "run", **OPTIONS)
+    plan = read_json(tmp_path / "run" / "plan.json")
+    assert plan["compile"]["marks"]["code"] == code_key()

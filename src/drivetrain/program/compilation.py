@@ -4,18 +4,19 @@ Which part runs how is decided after the program is built: a measurement compare
 files lie in the user's cache folder, so that the next process finds them.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import torch
 
-from drivetrain.cluster.kept_answers import cache_folder
+from drivetrain.cluster.code_folder import use_code_folder
+from drivetrain.program.damaged_code import remove_blamed_code, remove_damaged_code
 
-__all__ = ["Compilable", "CompiledParts", "keep_compiled_code"]
+__all__ = ["Compilable", "CompiledParts", "keep_compiled_code", "repaired_once"]
 
-CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _COMPILER_MODULES = ("torch._dynamo", "torch._inductor", "torch._functorch")
 
 Arguments = ParamSpec("Arguments")
@@ -62,7 +63,6 @@ class Compilable(Generic[Arguments, Result]):
         self._has_run = False
         if not on or self.problem is not None:
             return
-        keep_compiled_code()
         try:
             self._compiled = torch.compile(self._function, dynamic=False, fullgraph=self._whole)
         except Exception as error:
@@ -72,8 +72,9 @@ class Compilable(Generic[Arguments, Result]):
         if self._compiled is None:
             return self._function(*args, **kwargs)
         try:
-            with self._around():
-                result = self._compiled(*args, **kwargs)
+            if not self._has_run:
+                keep_compiled_code()
+            result = repaired_once(partial(self._run, self._compiled, *args, **kwargs))
             self._has_run = True
             return result
         except Exception as error:
@@ -82,6 +83,16 @@ class Compilable(Generic[Arguments, Result]):
                 raise
             self._give_up(error)
         return self._function(*args, **kwargs)
+
+    def _run(
+        self,
+        compiled: Callable[Arguments, Result],
+        /,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        with self._around():
+            return compiled(*args, **kwargs)
 
     def _give_up(self, error: Exception) -> None:
         self._compiled = None
@@ -115,11 +126,29 @@ class CompiledParts:
             part.switch(on)
 
 
+_looked_through: set[Path] = set()
+
+
 def keep_compiled_code() -> None:
-    """Has the compiler keep its work with the user's other caches, unless it was told where."""
-    folder = cache_folder()
-    if folder is not None:
-        os.environ.setdefault(CACHE_VARIABLE, str(folder / "compiled"))
+    """Has the compiler, before it works, keep its files where only processes like this one find them.
+
+    What an interrupted process left unfinished there is removed first.
+    """
+    folder = use_code_folder()
+    if folder not in _looked_through:
+        _looked_through.add(folder)
+        remove_damaged_code(folder)
+
+
+def repaired_once(call: Callable[[], Result]) -> Result:
+    """What a call of compiled code gives; where it fails of a damaged file, that is compiled once more."""
+    try:
+        return call()
+    except Exception as error:
+        # Another process may have been killed since this one looked through the folder.
+        if not remove_blamed_code(use_code_folder(), str(error)):
+            raise
+    return call()
 
 
 def _is_of_compiler(error: Exception) -> bool:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from drivetrain.program.compilation import keep_compiled_code, repaired_once
 from drivetrain.program.forward import Forward, Precision, in_precision
 from drivetrain.program.fused_layers import fuse_layers
 
@@ -61,8 +62,9 @@ def _with_constant_weights(forward: Forward) -> Callable[[Tensor], Tensor]:
         with torch.no_grad():
             if images.shape in compiled_shapes:
                 return forward(images)
+            keep_compiled_code()
             with _freezing():
-                logits = forward(images)
+                logits = repaired_once(partial(forward, images))
             compiled_shapes.add(images.shape)
             return logits
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import torch
 
+from drivetrain.cluster.code_folder import code_key
 from drivetrain.program.capturing import pieces_of
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
@@ -25,6 +26,8 @@ _WORK_FIELDS = (
     *("model_params", "model_width", "model_edit", "tile_size", "eight_bit_transfer", "precision_list"),
     *("accelerator_side_preprocess", "optimizer", "optimizer_params", "weight_decay"),
 )
+# The mark of the processor, compiler and threads that compiled code is for.
+_CODE = "code"
 # What is won must be more than what two measurements of the same differ by.
 _LEAST_SHARE_WON = 0.05
 
@@ -189,7 +192,11 @@ def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
 
 def _kept(stored: Mapping[str, Any] | None, marks: Mapping[str, Any]) -> CompileChoice | None:
     """An earlier choice for the same work on the same device."""
-    if stored is None or stored.get("asked") != "auto" or stored.get("marks") != dict(marks):
+    if stored is None or stored.get("asked") != "auto":
+        return None
+    before = stored.get("marks", {})
+    # Plans of older versions do not say what code was made for.
+    if {_CODE: marks.get(_CODE), **before} != dict(marks):
         return None
     return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks, is_kept=True)
 
@@ -199,6 +206,7 @@ def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, 
     batches = program.batches
     return {
         "device": program.device.description,
+        _CODE: code_key(),
         "torch": torch.__version__,
         "model": recipe.model,
         "parameters": len(program.parameters.values),
