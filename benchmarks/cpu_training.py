@@ -5,7 +5,7 @@
 Ours is the command `drivetrain bench train` on generated data; reading, augmentation and records count.
 The peers train the same module at the same batch size with the same optimiser: a loop written by hand, in
 channels_last, over one batch that lies ready in memory, without any data; and Lightning with its default
-Trainer and memory format, over a DataLoader of a TensorDataset (`pip install drivetrain[peers]`). All take
+Trainer and memory format, over a DataLoader of a TensorDataset (`pip install lightning`). All take
 turns, each repeat in a process of its own; the median over all counted steps of all repeats is compared.
 """
 

@@ -1,5 +1,6 @@
 """A user's own model and data, in a few lines of Python."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch import nn
 
 import drivetrain
 from drivetrain.errors import BadInputError
+
+from .run.conftest import signal_after
 
 
 def _data(samples: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -48,6 +51,44 @@ def test_own_module_and_arrays(tmp_path: Path) -> None:
     assert isinstance(model.features[1], nn.BatchNorm2d)
     assert not torch.equal(model.head.weight, before["head.weight"])
     assert model(torch.zeros(1, 1, 9, 9)).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("number", "raised", "code"),
+    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143)],
+)
+def test_a_signal_does_not_let_the_caller_go_on(
+    number: int, raised: type[BaseException], code: int | None, tmp_path: Path
+) -> None:
+    model = Net()
+    options: dict[str, Any] = {
+        "data": _data(),
+        "output_dir": str(tmp_path / "run"),
+        "quiet": True,
+        "micro_batch_size": 10,
+        "max_updates": 4,
+    }
+    with signal_after(1, number), pytest.raises(raised) as caught:
+        drivetrain.train(model=model, **options)
+    assert getattr(caught.value, "code", None) == code
+    result = caught.value.result  # type: ignore[attr-defined]
+    assert (result.status, result.updates, result.exit_status) == ("stopped", 2, 128 + number)
+    assert torch.equal(model.head.weight, result.model.head.weight)
+    assert drivetrain.train(model=model, **options).status == "finished"
+
+
+def test_a_signal_does_not_let_the_caller_of_a_cross_validation_go_on(tmp_path: Path) -> None:
+    with signal_after(1, signal.SIGINT), pytest.raises(KeyboardInterrupt) as caught:
+        drivetrain.crossval(
+            model=Net(),
+            data=_data(),
+            folds=2,
+            output_dir=str(tmp_path / "job"),
+            micro_batch_size=10,
+            max_updates=4,
+            quiet=True,
+        )
+    assert caught.value.result.status == "stopped"  # type: ignore[attr-defined]
 
 
 def test_tensors_and_a_torch_dataset_give_the_same_run(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drivetrain.recipe.schema import Recipe
     from drivetrain.run.crossval import CrossvalResult
     from drivetrain.run.train import RunResult
+    from drivetrain.stopped import TrainingInterrupted, TrainingTerminated
 
 _HOMES = {
     "BadInputError": "drivetrain.errors",
@@ -22,6 +23,8 @@ _HOMES = {
     "RunFailedError": "drivetrain.errors",
     "RunResult": "drivetrain.run.train",
     "CrossvalResult": "drivetrain.run.crossval",
+    "TrainingInterrupted": "drivetrain.stopped",
+    "TrainingTerminated": "drivetrain.stopped",
     "assign_stages": "drivetrain.pipeline.marks",
     "certify": "drivetrain.api",
     "create_model": "drivetrain.models.create",
@@ -41,6 +44,8 @@ __all__ = [
     "Recipe",
     "RunFailedError",
     "RunResult",
+    "TrainingInterrupted",
+    "TrainingTerminated",
     "assign_stages",
     "certify",
     "create_model",

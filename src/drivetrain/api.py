@@ -1,6 +1,7 @@
 """What the command line does, as Python: a recipe or its options, and optionally your own model and data."""
 
 import copy
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
+from drivetrain.stopped import raise_if_signalled
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 
@@ -50,7 +52,12 @@ def train(
     `model` is a name, or your own module, which ends up trained; `data` and `validation_data` are (images,
     labels) or, for segmentation, (images, masks) arrays or tensors, or a torch Dataset of images with a label
     each. Samples for validation are held out of `data` where `validation_fraction` says so.
+
+    Ctrl-C writes a checkpoint and raises KeyboardInterrupt, SIGTERM likewise SystemExit(143); the exception's
+    `result` tells how far the training came. When the time of `max_time` is up, the result's status is
+    "stopped" and its exit_status 75.
     """
+    began_s = time.time()
     own_model = model if isinstance(model, nn.Module) else None
     if validation_data is not None and data is None:
         raise BadInputError("validation_data has no effect without data; give both.")
@@ -62,9 +69,12 @@ def train(
         None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
     )
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
-        result = train_resolved(resolved, reporter=reporter, data=splits, model=copy.deepcopy(own_model))
+        result = train_resolved(
+            resolved, reporter=reporter, data=splits, model=copy.deepcopy(own_model), began_s=began_s
+        )
     if own_model is not None:
         own_model.load_state_dict(result.model.state_dict())
+    raise_if_signalled(result)
     return result
 
 
@@ -79,17 +89,20 @@ def crossval(
 ) -> CrossvalResult:
     """Trains every fold of a recipe, `folds=5` for example, and gives means and deviations over them.
 
-    Every fold begins with your module as it is now, which itself stays untrained.
+    Every fold begins with your module as it is now, which itself stays untrained. Signals raise as in
+    `train`.
     """
     own_model = model if isinstance(model, nn.Module) else None
     resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
     with CrossvalReporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
-        return crossval_resolved(
+        result = crossval_resolved(
             resolved,
             reporter=reporter,
             open_fold=None if data is None else partial(split_user_data, train=data),
             make_model=None if own_model is None else partial(copy.deepcopy, own_model),
         )
+    raise_if_signalled(result)
+    return result
 
 
 def evaluate(

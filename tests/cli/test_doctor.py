@@ -22,6 +22,12 @@ def test_a_fit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None
     assert lines[-1] == ["This", "machine", "is", "fit", "for", "training."]
 
 
+def test_a_busy_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    _find([*SOUND, note("load", "7.0 on 2 cores.")], monkeypatch)
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "This machine is fit for training, but busy now."
+
+
 def test_an_unfit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     _find([*SOUND, problem("torch", "none.")], monkeypatch)
     assert main(["doctor"]) == 1
@@ -33,5 +39,6 @@ def test_json(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {
         "fit": False,
+        "busy": False,
         "findings": [{"topic": "torch", "status": "problem", "sentence": "none."}],
     }

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.doctor import examine as examination
-from drivetrain.doctor.examine import examine, is_fit
+from drivetrain.doctor.examine import examine, is_busy, is_fit
 from drivetrain.doctor.finding import Finding, gibibytes, note, ok, problem
 
 
@@ -14,6 +14,13 @@ def _never() -> list[Finding]:
 def test_only_problems_make_a_machine_unfit() -> None:
     assert is_fit([ok("a", "."), note("b", ".")])
     assert not is_fit([ok("a", "."), problem("b", ".")])
+
+
+def test_a_load_makes_a_machine_busy_and_not_unfit() -> None:
+    loaded = [ok("a", "."), note("load", ".")]
+    assert is_fit(loaded)
+    assert is_busy(loaded)
+    assert not is_busy([note("a", "."), ok("load", ".")])
 
 
 def test_without_torch_the_rest_is_still_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from drivetrain.doctor import machine
 from drivetrain.doctor.machine import (
     check_cores,
     check_disk,
+    check_load,
     check_memory,
     check_open_files,
     check_shared_memory,
@@ -46,6 +47,15 @@ def test_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = check_cores(tmp_path)
     assert found.status == "note"
     assert "may use 2.5 of them at a time; --num-threads 2 fits" in found.sentence
+
+
+@pytest.mark.parametrize(("load", "status"), [(0.1, "ok"), (2.0, "ok"), (7.0, "note")])
+def test_load(load: float, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(psutil, "getloadavg", lambda: (load, 0.0, 0.0))
+    found = check_load()
+    assert found.status == status
+    assert found.sentence.startswith(f"{load:.1f} on 2 cores")
 
 
 @pytest.mark.parametrize(("used", "status"), [(1 * GIB, "ok"), (7 * GIB, "note"), (8 * GIB - 1, "problem")])

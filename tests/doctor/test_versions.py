@@ -2,10 +2,12 @@ import builtins
 import sys
 import sysconfig
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from drivetrain.doctor import versions
 from drivetrain.doctor.versions import check_compiler, check_optional_packages, check_python, check_torch
@@ -16,6 +18,16 @@ def test_python_and_torch_of_this_machine() -> None:
     found = check_torch()
     assert found.status == "ok"
     assert ">=2.11,<2.14" in found.sentence
+
+
+def test_without_metadata_of_the_package_there_is_no_range_to_speak_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(versions, "requires", fail)
+    assert check_torch().sentence == f"torch {torch.__version__}."
 
 
 def test_a_torch_outside_the_range_is_untried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +80,15 @@ def test_packages_are_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "version", lambda name: "1.0")
     found = {finding.topic: finding for finding in check_optional_packages()}
     assert {finding.status for finding in found.values()} == {"ok"}
-    assert "pip install 'drivetrain[wandb]'" in found["wandb"].sentence
+    assert found["wandb"].sentence.endswith("(pip install wandb).")
     assert found["tensorboard"].sentence == "tensorboard 1.0: --tensorboard writes its logs."
+
+
+def test_what_a_format_needs_beside_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "find_spec", lambda name: None if name.startswith("onnx") else object())
+    monkeypatch.setattr(versions, "version", lambda name: "1.0")
+    found = {finding.topic: finding.sentence for finding in check_optional_packages()}
+    assert found["onnx"].endswith("(pip install onnx onnxruntime onnxscript).")
+    monkeypatch.setattr(versions, "find_spec", lambda name: None if name == "onnxscript" else object())
+    found = {finding.topic: finding.sentence for finding in check_optional_packages()}
+    assert found["onnx"].startswith("onnxscript not installed; with them")

@@ -12,6 +12,8 @@ import pytest
 import drivetrain
 from drivetrain.program.training import TrainingProgram
 
+from .stopping import result_of
+
 SMALL: dict[str, Any] = {
     "dataset": "digits",
     "model": "cifar_resnet8",
@@ -38,7 +40,7 @@ def train_small() -> TrainSmall:
     """Trains the small recipe into a directory, quietly; options replace its values."""
 
     def train(path: Path, **options: Any) -> drivetrain.RunResult:
-        return drivetrain.train(quiet=True, output_dir=str(path), **{**SMALL, **options})
+        return result_of(drivetrain.train, quiet=True, output_dir=str(path), **{**SMALL, **options})
 
     return train
 

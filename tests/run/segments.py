@@ -10,6 +10,8 @@ import drivetrain
 from drivetrain.run.history import load_history
 from tests.data.masks import save
 
+from .stopping import result_of
+
 SEGMENT: dict[str, Any] = {
     "dataset": "synthetic-em",
     "dataset_size": 12,
@@ -37,7 +39,7 @@ ODD_SIZES = ((37, 45), (41, 33), (50, 29), (33, 61), (45, 37), (39, 40))
 
 def segment(path: Path, **options: Any) -> drivetrain.RunResult:
     """Trains the small segmentation into a directory, quietly; options replace its values."""
-    return drivetrain.train(quiet=True, output_dir=str(path), **{**SEGMENT, **options})
+    return result_of(drivetrain.train, quiet=True, output_dir=str(path), **{**SEGMENT, **options})
 
 
 def losses_of(run: Path) -> NDArray[np.float64]:

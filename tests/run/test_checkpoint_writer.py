@@ -18,12 +18,15 @@ from drivetrain.run.checkpoint import checkpoint_paths, load_checkpoint, save_ch
 from drivetrain.run.checkpoint_writer import CheckpointWriter
 from drivetrain.run.program_state import ProgramState, copied_to_host
 
+from .stopping import result_of
+
 STATE = ProgramState(model={"w": torch.arange(6.0)}, optimiser={"m/w": torch.ones(6)}, averaged={})
 WAIT_S = 30.0
 
 
 def _train(folder: Path, *, updates: int = 6, **options: Any) -> None:
-    drivetrain.train(
+    result_of(
+        drivetrain.train,
         dataset="digits",
         limit_train_samples=48,
         micro_batch_size=8,

@@ -19,6 +19,7 @@ from drivetrain.run.lock import hold_lock
 from drivetrain.run.train import train_resolved
 
 from .conftest import SMALL, final_files, signal_after
+from .stopping import result_of
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -31,7 +32,7 @@ def cross() -> Crossval:
 
     def run(path: Path, **options: Any) -> drivetrain.CrossvalResult:
         small = {**SMALL, "folds": 2, "num_epochs": 2, **options}
-        return drivetrain.crossval(quiet=True, output_dir=str(path), **small)
+        return result_of(drivetrain.crossval, quiet=True, output_dir=str(path), **small)
 
     return run
 

@@ -16,6 +16,7 @@ from drivetrain.run.evaluation_files import write_evaluation
 
 from .conftest import final_files, signal_after
 from .segments import SEGMENT
+from .stopping import result_of
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def tables_alone(no_pictures: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _cross(path: Path, **options: Any) -> drivetrain.CrossvalResult:
     small = {**SEGMENT, "folds": 3, "num_epochs": 2, **options}
-    return drivetrain.crossval(quiet=True, output_dir=str(path), **small)
+    return result_of(drivetrain.crossval, quiet=True, output_dir=str(path), **small)
 
 
 def _validated(job: Path, fold: int) -> list[str]:

@@ -97,7 +97,7 @@ def test_a_file_that_does_not_agree_is_not_written(
     ("options", "said"),
     [
         ({"formats": ("tflite",)}, "--format pt2 or onnx works"),
-        ({"formats": ("onnx",)}, "drivetrain\\[onnx\\]"),
+        ({"formats": ("onnx",)}, "pip install a_package_that_is_not_there brings"),
         ({"checkpoint": "all"}, "--checkpoint newest"),
         (
             {"checkpoint": "77", "formats": ("pt2",)},

@@ -26,9 +26,10 @@ def run(args: argparse.Namespace) -> int:
     require_crossval(resolved.recipe)
     from drivetrain.run.crossval import crossval_resolved
     from drivetrain.run.crossval_reporter import CrossvalReporter
+    from drivetrain.run.time_limit import process_began_s
 
     with CrossvalReporter(verbosity=resolved.recipe.verbosity) as reporter:
-        return crossval_resolved(resolved, reporter=reporter).exit_status
+        return crossval_resolved(resolved, reporter=reporter, began_s=process_began_s()).exit_status
 
 
 def _stored_recipe(path: Path) -> Path | None:

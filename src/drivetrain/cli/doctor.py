@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _WIDTH_OF_A_PIPE = 160
 _FIT = "This machine is fit for training."
+_BUSY = "This machine is fit for training, but busy now."
 _UNFIT = "No training runs here before the problems are solved."
 _STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
@@ -24,19 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examines and explains; the status is 1 where something would keep a training from running."""
-    from drivetrain.doctor.examine import examine, is_fit
+    from drivetrain.doctor.examine import examine, is_busy, is_fit
 
     findings = examine(Path.cwd())
-    fit = is_fit(findings)
+    fit, busy = is_fit(findings), is_busy(findings)
     if args.json:
-        report = {"fit": fit, "findings": [finding.as_json() for finding in findings]}
+        report = {"fit": fit, "busy": busy, "findings": [finding.as_json() for finding in findings]}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     else:
-        _print_table(findings, fit=fit)
+        _print_table(findings, verdict=_UNFIT if not fit else _BUSY if busy else _FIT)
     return 0 if fit else DrivetrainError.exit_status
 
 
-def _print_table(findings: "list[Finding]", *, fit: bool) -> None:
+def _print_table(findings: "list[Finding]", *, verdict: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -46,7 +47,7 @@ def _print_table(findings: "list[Finding]", *, fit: bool) -> None:
         status = f"[{_STYLES[finding.status]}]{finding.status}[/]"
         table.add_row(finding.topic, status, _unmarked(finding.sentence))
     console.print(table)
-    console.print(_FIT if fit else _UNFIT, highlight=False)
+    console.print(verdict, highlight=False)
 
 
 def _unmarked(sentence: str) -> str:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.tolerance >= 0:
         raise BadInputError(f"--tolerance {args.tolerance:g} must be at least 0; --tolerance 1e-4 works.")
     from drivetrain.run.export import export_run
-    from drivetrain.run.export_formats import available_formats
+    from drivetrain.run.export_formats import available_formats, missing_packages
     from drivetrain.run.reporter import Reporter
 
     formats = None if args.format is None else tuple(args.format)
@@ -64,6 +64,6 @@ def run(args: argparse.Namespace) -> int:
         for file, difference in result.differences.items():
             reporter.say(f"{result.folder / file}: largest difference from the run {difference:.3g}")
         if formats is None and "onnx" not in available_formats():
-            reporter.say("model.onnx was left out; pip install 'drivetrain[onnx]' brings what it needs.")
+            reporter.say(f"model.onnx was left out; it needs: pip install {' '.join(missing_packages())}")
         reporter.say(f"{result.folder / 'export.json'} describes input, output and classes")
     return 0

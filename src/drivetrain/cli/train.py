@@ -16,6 +16,7 @@ from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.prepare import prepare_request
+from drivetrain.run.time_limit import process_began_s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +36,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(resolved: ResolvedRecipe) -> int:
     # Whatever is wrong with a request is said before torch is imported.
-    request = prepare_request(resolved)
+    request = prepare_request(resolved, began_s=process_began_s())
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training
 
-        spec = request.data.spec
+        spec, began_s = request.data.spec, request.began_s
         # Ranks open the data by themselves.
         del request
-        return launch_training(resolved, spec=spec).exit_status
+        return launch_training(resolved, spec=spec, began_s=began_s).exit_status
     from drivetrain.run.reporter import Reporter
     from drivetrain.run.train import train_request
 
@@ -52,7 +53,7 @@ def _train(resolved: ResolvedRecipe) -> int:
 
 def _train_as_rank(resolved: ResolvedRecipe, place: RankPlace) -> int:
     with launched_rank(place):
-        request = prepare_request(resolved)
+        request = prepare_request(resolved, began_s=process_began_s())
         from drivetrain.run.ranks import train_as_rank
 
         return train_as_rank(place, request).exit_status

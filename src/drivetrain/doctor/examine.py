@@ -6,8 +6,10 @@ from drivetrain.doctor.accelerators import check_accelerators
 from drivetrain.doctor.finding import Finding
 from drivetrain.doctor.half import check_half_types, check_processor
 from drivetrain.doctor.machine import (
+    LOAD,
     check_cores,
     check_disk,
+    check_load,
     check_memory,
     check_open_files,
     check_shared_memory,
@@ -15,7 +17,7 @@ from drivetrain.doctor.machine import (
 from drivetrain.doctor.ranks import check_ranks
 from drivetrain.doctor.versions import check_compiler, check_optional_packages, check_python, check_torch
 
-__all__ = ["examine", "is_fit"]
+__all__ = ["examine", "is_busy", "is_fit"]
 
 
 def examine(folder: Path) -> list[Finding]:
@@ -27,6 +29,7 @@ def examine(folder: Path) -> list[Finding]:
         torch,
         check_processor(),
         check_cores(),
+        check_load(),
         check_memory(),
         check_disk(folder),
         check_shared_memory(),
@@ -42,3 +45,8 @@ def examine(folder: Path) -> list[Finding]:
 def is_fit(findings: list[Finding]) -> bool:
     """Whether a training would run."""
     return all(finding.status != "problem" for finding in findings)
+
+
+def is_busy(findings: list[Finding]) -> bool:
+    """Whether a training would have to share the cores with what runs already."""
+    return any(finding.topic == LOAD and finding.status != "ok" for finding in findings)

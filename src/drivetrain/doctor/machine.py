@@ -12,7 +12,17 @@ import psutil
 from drivetrain.cluster.threads import cores
 from drivetrain.doctor.finding import Finding, gibibytes, note, ok, problem
 
-__all__ = ["check_cores", "check_disk", "check_memory", "check_open_files", "check_shared_memory"]
+__all__ = [
+    "LOAD",
+    "check_cores",
+    "check_disk",
+    "check_load",
+    "check_memory",
+    "check_open_files",
+    "check_shared_memory",
+]
+
+LOAD = "load"
 
 _LEAST_MEMORY_BYTES = 512 << 20
 _EASY_MEMORY_BYTES = 2 << 30
@@ -39,6 +49,19 @@ def check_cores(group: Path = _CONTROL_GROUP) -> Finding:
     if named is not None and named.isdigit() and int(named) != usable:
         return note("cores", f"{text}, but OMP_NUM_THREADS={named}; --num-threads {usable} uses all.")
     return ok("cores", f"{text}, all used unless --num-threads says otherwise.")
+
+
+def check_load() -> Finding:
+    """What else runs now: a training would share the cores with it, and times would mislead."""
+    load, there = psutil.getloadavg()[0], os.cpu_count() or 1
+    text = f"{load:.1f} on {there} cores in the last minute"
+    if load <= there:
+        return ok(LOAD, f"{text}.")
+    return note(
+        LOAD,
+        f"{text}: other programs use the cores, so a training runs slower until they end; what `bench` and "
+        "--compile auto measure now is too slow.",
+    )
 
 
 def check_memory(group: Path = _CONTROL_GROUP) -> Finding:

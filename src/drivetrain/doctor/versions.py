@@ -17,12 +17,12 @@ __all__ = ["check_compiler", "check_optional_packages", "check_python", "check_t
 # What torch.compile looks for, in its order.
 _COMPILERS = ("g++", "clang++", "c++", "cl")
 _PART = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
-# Of a package: what works with it, and how it comes.
+# What works with a package, and what else that needs.
 _OPTIONAL = {
-    "tensorboard": ("--tensorboard writes its logs", "pip install tensorboard"),
-    "wandb": ("--wandb reports to Weights & Biases", "pip install 'drivetrain[wandb]'"),
-    "timm": ("--model takes a function of yours that makes one of its models", "pip install timm"),
-    "onnx": ("`drivetrain export` writes ONNX files", "pip install 'drivetrain[onnx]'"),
+    "tensorboard": ("--tensorboard writes its logs", ()),
+    "wandb": ("--wandb reports to Weights & Biases", ()),
+    "timm": ("--model takes a function of yours that makes one of its models", ()),
+    "onnx": ("`drivetrain export` writes ONNX files", ("onnxruntime", "onnxscript")),
 }
 
 
@@ -41,7 +41,7 @@ def check_torch() -> Finding:
     found = str(torch.__version__)
     if not _is_within(found, _wanted_torch()):
         return note("torch", f"torch {found} is untried; torch{_wanted_torch()} is what Drivetrain is for.")
-    return ok("torch", f"torch {found}, within {_wanted_torch()}.")
+    return ok("torch", f"torch {found}, within {_wanted_torch()}." if _wanted_torch() else f"torch {found}.")
 
 
 def check_compiler() -> Finding:
@@ -66,9 +66,13 @@ def check_optional_packages() -> list[Finding]:
 
 
 def _check_package(name: str) -> Finding:
-    enables, command = _OPTIONAL[name]
-    if find_spec(name) is None:
-        return ok(name, f"not installed; with it {enables} ({command}).")
+    enables, others = _OPTIONAL[name]
+    missing = [package for package in (name, *others) if find_spec(package) is None]
+    if missing:
+        what = (
+            "not installed; with it" if name in missing else f"{', '.join(missing)} not installed; with them"
+        )
+        return ok(name, f"{what} {enables} (pip install {' '.join(missing)}).")
     try:
         return ok(name, f"{name} {version(name)}: {enables}.")
     except PackageNotFoundError:

@@ -393,7 +393,8 @@ class Recipe(BaseModel):
     max_time: Annotated[str | None, BeforeValidator(number_as_text), _free("length")] = Field(
         default=None,
         examples=["2h"],
-        description="90, 30m, 2h: checkpoint and exit with status 75 when so much time is used up",
+        description="90, 30m, 2h: longest time since the start of the command (in Python: of the call); "
+        "before it is up, the run writes a checkpoint and exits with status 75",
     )
 
     # optimisation
@@ -588,7 +589,7 @@ class Recipe(BaseModel):
         default=1, ge=1, description="crossval: folds that train at the same time"
     )
     wandb: Annotated[bool, _free("run")] = Field(
-        default=False, description="also log to Weights & Biases (pip install drivetrain[wandb])"
+        default=False, description="also log to Weights & Biases (pip install wandb)"
     )
     verbosity: Annotated[Verbosity, _free("run")] = Field(
         default="normal", description="how much is printed: quiet, normal, or verbose"

@@ -1,5 +1,6 @@
 """Writes checkpoints while the training goes on: checksums and the disk keep no device waiting."""
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ class CheckpointWriter:
         self._thread: ThreadPoolExecutor | None = None
         self._copied: ProgramState | None = None
         self._begun: Future[None] | None = None
+        self.longest_write_s = 0.0
 
     def start(
         self, copied: ProgramState, *, update: int, state: Mapping[str, Any], best_update: int | None
@@ -77,6 +79,7 @@ class CheckpointWriter:
     def _write(
         self, copied: ProgramState, *, update: int, state: dict[str, Any], best_update: int | None
     ) -> None:
+        begin_s = time.perf_counter()
         save_checkpoint(
             self._parent,
             update=update,
@@ -87,3 +90,4 @@ class CheckpointWriter:
         )
         kept = set() if best_update is None else {best_update}
         prune_checkpoints(self._parent, keep_last=self._keep_last, keep_updates=kept)
+        self.longest_write_s = max(self.longest_write_s, time.perf_counter() - begin_s)

@@ -59,16 +59,21 @@ def crossval_resolved(
     reporter: CrossvalReporter,
     open_fold: OpenFold | None = None,
     make_model: MakeModel | None = None,
+    began_s: float | None = None,
 ) -> CrossvalResult:
     """Trains every fold of a recipe, or those that are not finished; for data and models given in Python,
-    `open_fold` gives the splits of a fold's recipe and `make_model` a fresh model."""
+    `open_fold` gives the splits of a fold's recipe and `make_model` a fresh model.
+
+    The time of --max-time counts from `began_s` on, in seconds since 1970, or from now.
+    """
+    began_s = time.time() if began_s is None else began_s
     recipe = resolved.recipe
     require_crossval(recipe)
     batch = batch_of(recipe)
     directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
     made = make_directory(directory.path)
     with hold_lock(directory.path), listen_for_stop() as stop:
-        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model)
+        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model, began_s)
         try:
             return job.carry_out(is_fresh=is_fresh)
         except BadInputError:
@@ -89,6 +94,7 @@ class _Job:
         stop: StopRequest,
         open_fold: OpenFold | None,
         make_model: MakeModel | None,
+        began_s: float,
     ) -> None:
         self.resolved, self.recipe, self.directory = resolved, resolved.recipe, directory
         self.identity, self.reporter, self.stop = identity, reporter, stop
@@ -97,7 +103,7 @@ class _Job:
         self.folds: int = self.recipe.folds or 0
         self.results: list[FoldResult] = []
         self.trained = 0
-        self._begin_s = time.perf_counter()
+        self._began_s = began_s
 
     def carry_out(self, *, is_fresh: bool) -> CrossvalResult:
         if is_fresh:
@@ -187,7 +193,7 @@ class _Job:
         begun = (self.directory.fold(fold) for fold in range(self.folds))
         sibling = next((run for run in begun if run.data_files.is_file()), None)
         resolved = replace(self.resolved, recipe=recipe)
-        return FoldRequest(resolved, self.open_fold, self.make_model, sibling)
+        return FoldRequest(resolved, self.open_fold, self.make_model, sibling, began_s=time.time())
 
     def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
         """Trains one fold; True when it was stopped."""
@@ -260,7 +266,7 @@ class _Job:
         return parse_duration_s(self.recipe.max_time) - self._spent_s()
 
     def _spent_s(self) -> float:
-        return time.perf_counter() - self._begin_s
+        return time.time() - self._began_s
 
     def _stopped(self) -> CrossvalResult:
         write_json(self.directory.record, self._record("unfinished"))

@@ -16,7 +16,7 @@ from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.factories import describe_failure
 from drivetrain.run.export_module import ExportModule
 
-__all__ = ["FILE_OF", "Runner", "available_formats", "check_formats", "write_format"]
+__all__ = ["FILE_OF", "Runner", "available_formats", "check_formats", "missing_packages", "write_format"]
 
 FILE_OF = {"pt2": "model.pt2", "onnx": "model.onnx"}
 _ONNX_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -27,7 +27,7 @@ Runner = Callable[[Tensor], Tensor]
 
 def available_formats() -> tuple[str, ...]:
     """What can be written with the packages that are here."""
-    return ("pt2",) if _missing_packages() else ("pt2", "onnx")
+    return ("pt2",) if missing_packages() else ("pt2", "onnx")
 
 
 def check_formats(formats: tuple[str, ...]) -> None:
@@ -35,15 +35,16 @@ def check_formats(formats: tuple[str, ...]) -> None:
     for name in formats:
         if name not in FILE_OF:
             raise BadInputError(f"--format {name} is not known; --format {' or '.join(FILE_OF)} works.")
-    missing = _missing_packages()
+    missing = missing_packages()
     if "onnx" in formats and missing:
         raise BadInputError(
-            f"--format onnx needs the package {missing[0]}; pip install 'drivetrain[onnx]' brings it, and "
-            "--format pt2 does without."
+            f"--format onnx needs packages that are not installed; pip install {' '.join(missing)} brings them, "
+            "and --format pt2 does without."
         )
 
 
-def _missing_packages() -> list[str]:
+def missing_packages() -> list[str]:
+    """What ONNX files need and is not installed."""
     return [name for name in _ONNX_PACKAGES if importlib.util.find_spec(name) is None]
 
 

@@ -1,7 +1,7 @@
 """One fold of a cross-validation, for whichever process trains it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from torch import nn
 
@@ -24,12 +24,14 @@ MakeModel = Callable[[], nn.Module]
 
 @dataclass(frozen=True, slots=True)
 class FoldRequest:
-    """What a fold's own process gets; it travels by pickle."""
+    """What a fold's own process gets; it travels by pickle. Its time counts from `began_s` on."""
 
     resolved: ResolvedRecipe
     open_fold: OpenFold | None
     make_model: MakeModel | None
     sibling: RunDirectory | None
+    _: KW_ONLY
+    began_s: float
 
     def train(
         self,
@@ -49,6 +51,7 @@ class FoldRequest:
             job=job,
             sibling=self.sibling,
             on_prepared=on_prepared,
+            began_s=self.began_s,
         )
 
     def _data(self) -> DataSplits | None:

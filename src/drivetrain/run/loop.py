@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,8 +31,15 @@ from drivetrain.run.scale_report import scale_values
 from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.sound_losses import require_sound
+from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.watch import noted, watch_run
 from drivetrain.tasks.task import Evaluation
+
+# Until a checkpoint has been written: weights, two states of the optimiser and an average, at the speed of a
+# slow disk in bytes per second.
+_STATE_COPIES, _GUESSED_WRITING = 4, 100e6
+# Accelerators count votes to stop a few updates later (`program/stop_votes.py`).
+_VOTED_AHEAD = 5
 
 
 class _ValidationStoppedError(Exception):
@@ -54,7 +62,7 @@ class RunLoop:
     evaluate: Evaluator | None
     best: Best
     early_end: EarlyEnd
-    max_time_s: float | None = None
+    limit: TimeLimit | None = None
     compile_s: float = math.nan
     choice: CompileChoice | None = None
     last_evaluation: Evaluation | None = None
@@ -75,10 +83,15 @@ class RunLoop:
     writer: CheckpointWriter = field(init=False)
     _sums: SumSeconds = field(default_factory=SumSeconds)
     _compiling: ReplicaTimes | None = None
+    _longest_validation_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.patience = Patience(self.program.group.set_timeout)
         self.writer = CheckpointWriter(self.directory.checkpoints, keep_last=self.recipe.keep_checkpoints)
+        if self.limit is not None and self.recipe.checkpoints:
+            values = self.program.parameters.values
+            guess_s = _STATE_COPIES * values.numel() * values.element_size() / _GUESSED_WRITING
+            self.limit.reserve("writing", guess_s)
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
@@ -100,6 +113,8 @@ class RunLoop:
                 first = max(self._first, self._previous_log(update))
                 require_sound(self.program, first=first, update=update)
                 self._handle_events(update)
+                if update < self.events.total_updates:
+                    self._look_at_time(update)
             with noted(Doing.CHECKPOINT, update=update), self.clock.measure("checkpoint"):
                 self.writer.wait()
         self.reporter.stop_progress()
@@ -222,11 +237,30 @@ class RunLoop:
 
     def _goes_on(self, finished: int) -> bool:
         self.patience.end_update()
-        if self.max_time_s is not None and self.clock.own_s >= self.max_time_s:
-            self.stop.make(TIME_IS_UP_STATUS)
+        self._look_at_time(finished)
         if self.reporter.progress_due():
             self.reporter.progress(finished, self._progress_detail(finished))
         return not self.stops
+
+    def _look_at_time(self, finished: int) -> None:
+        """Stops the run while what must come before its end still fits into the time it has."""
+        if self.limit is None:
+            return
+        self.limit.reserve("writing", self.writer.longest_write_s)
+        next_s = self.patience.longest_update_s
+        # Several replicas decide before an event whether there is time for it: they cannot break it off.
+        if self.program.group.size > 1:
+            next_s += self._seconds_of_events_after(finished)
+        if self.limit.is_up(beside=next_s):
+            self.stop.make(TIME_IS_UP_STATUS)
+
+    def _seconds_of_events_after(self, finished: int) -> float:
+        """What the events cost that would begin before a vote to stop is counted."""
+        assert self.limit is not None
+        soon = range(finished + 1, finished + _VOTED_AHEAD + 1)
+        validates = self.evaluate is not None and any(map(self.events.is_evaluation, soon))
+        saves = self.recipe.checkpoints and any(map(self.events.is_checkpoint, soon))
+        return validates * self._longest_validation_s + saves * self.limit.longest("copying")
 
     def _progress_detail(self, finished: int) -> str:
         """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""
@@ -295,6 +329,7 @@ class RunLoop:
         """Measures the weights; True when they are the best so far. A request to stop breaks it off."""
         if self.evaluate is None:
             return False
+        begin_s = time.perf_counter()
         with (
             noted(Doing.VALIDATION, update=update),
             self.clock.measure("validation"),
@@ -309,6 +344,7 @@ class RunLoop:
                     found = self._measured(regions=True)
             except _ValidationStoppedError:
                 return False
+        self._longest_validation_s = max(self._longest_validation_s, time.perf_counter() - begin_s)
         self.last_evaluation = found
         self.owes_validation = False
         self.log.validation(update, **self._position(update), **found.as_metrics())
@@ -320,7 +356,12 @@ class RunLoop:
 
     def _check_stop(self, _samples: int) -> None:
         # Several replicas measure to the end: they could not agree on where to break off.
-        if self.program.group.size == 1 and self.stop.made:
+        if self.program.group.size > 1:
+            return
+        # A validation that an earlier part of the run owes is done, however long: else it never would be.
+        if self.limit is not None and self._updates_run and self.limit.is_up():
+            self.stop.make(TIME_IS_UP_STATUS)
+        if self.stop.made:
             raise _ValidationStoppedError
 
     def _checkpoint(self, update: int) -> None:
@@ -330,7 +371,8 @@ class RunLoop:
         """
         with noted(Doing.CHECKPOINT, update=update):
             room, failure = self.writer.settle()
-            copied = copy_sound_state(self.program, update=update, room=room)
+            with nullcontext() if self.limit is None else self.limit.timing("copying"):
+                copied = copy_sound_state(self.program, update=update, room=room)
             if copied is None:
                 return
             save_history(self.directory.updates, self.program.records, updates=update)

@@ -35,6 +35,7 @@ from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import restore_program, stored_state
 from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.time_spent import time_spent
 
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
@@ -42,7 +43,8 @@ _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to: "finished", "stopped" by a signal, or only "validated"."""
+    """What a run came to: "finished", "stopped" by a signal or by --max-time (exit status 75), or only
+    "validated"."""
 
     directory: Path
     status: str
@@ -262,8 +264,11 @@ class RunPart:
             best=task.best or Best(self._metric),
             early_end=early_end_of(self.recipe, without_progress=task.without_progress),
             owes_validation=task.owes_validation,
-            max_time_s=parse_duration_s(str(self.recipe.max_time)) if is_timed else None,
+            limit=self._time_limit() if is_timed else None,
         )
+
+    def _time_limit(self) -> TimeLimit:
+        return TimeLimit(parse_duration_s(str(self.recipe.max_time)), began_s=self.request.began_s)
 
     def _owes_validation(self, update: int, validated: list[int]) -> bool:
         """Whether the run broke off between an update and the validation that belongs to it."""

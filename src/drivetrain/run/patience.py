@@ -37,6 +37,11 @@ class Patience:
         self._longest_update_s = 0.0
         self._longest_event_s = {True: 0.0, False: 0.0}
 
+    @property
+    def longest_update_s(self) -> float:
+        """Seconds of the longest update so far; 0 as long as there is only the first, which may compile."""
+        return self._longest_update_s
+
     def begin_run(self) -> None:
         """The first update is to come; it may compile."""
         self._began_s = self._clock()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,7 @@ def job_of(recipe: Recipe, *, trainings: int = 1) -> Job:
 class Request:
     """A recipe with its data, its plan, and the directory it goes to.
 
-    `job` is what it is a part of, where it is not all there is to do.
+    `job` is what it is a part of, where it is not all there is to do; `began_s` is when --max-time begins.
     """
 
     resolved: ResolvedRecipe
@@ -67,6 +68,7 @@ class Request:
     identity: dict[str, Any]
     files: DataFiles | None
     job: Job | None = None
+    began_s: float
 
     @property
     def recipe(self) -> Recipe:
@@ -125,11 +127,14 @@ def prepare_request(
     data: DataSplits | None = None,
     own_model: list[str] | None = None,
     sibling: RunDirectory | None = None,
+    began_s: float | None = None,
 ) -> Request:
     """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done.
 
-    `sibling` is a run of the same job, which must have been made of the same files.
+    `sibling` is a run of the same job, which must have been made of the same files. The time of --max-time
+    counts from `began_s` on, in seconds since 1970, or from now.
     """
+    began_s = time.time() if began_s is None else began_s
     recipe = resolved.recipe
     _check_machine(recipe)
     prepare_half_precision(recipe)
@@ -153,6 +158,7 @@ def prepare_request(
         directory=RunDirectory(path),
         identity=identity,
         files=files,
+        began_s=began_s,
     )
     request.check_directory()
     return request

@@ -59,6 +59,7 @@ class _Job:
     model: nn.Module | None
     quiet: bool
     outcome: Path
+    began_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +78,24 @@ def launch_training(
     data: DataSplits | None = None,
     model: nn.Module | None = None,
     quiet: bool = False,
+    began_s: float,
 ) -> RunResult:
-    """Trains on as many ranks of this machine as the recipe's replicas have devices."""
+    """Trains on as many ranks of this machine as the recipe's replicas have devices; the time of --max-time
+    counts from `began_s` on."""
     recipe = resolved.recipe
     if stage_count(recipe) > 1:
         check_cut(recipe, model or rebuild_model(recipe, spec))
     check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica(recipe))
     _say(f"starting {_ranks_in_words(recipe)}", recipe, quiet=quiet)
     with tempfile.TemporaryDirectory() as folder:
-        job = _Job(resolved=resolved, data=data, model=model, quiet=quiet, outcome=Path(folder) / "outcome")
+        job = _Job(
+            resolved=resolved,
+            data=data,
+            model=model,
+            quiet=quiet,
+            outcome=Path(folder) / "outcome",
+            began_s=began_s,
+        )
         result = launch(
             _run_job,
             args=(job,),
@@ -175,7 +185,9 @@ def _run_job(job: _Job) -> int:
     if place.restart and claimed.exists():
         # What failed has begun afresh already, and goes on from there.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
-    request = prepare_request(resolved, data=job.data, own_model=architecture_of(job.model))
+    request = prepare_request(
+        resolved, data=job.data, own_model=architecture_of(job.model), began_s=job.began_s
+    )
     result = train_as_rank(place, request, model=job.model, quiet=job.quiet, on_claimed=claimed.touch)
     if place.rank == 0:
         job.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec)))

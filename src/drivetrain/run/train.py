@@ -45,21 +45,27 @@ def train_resolved(
     job: Job | None = None,
     sibling: RunDirectory | None = None,
     on_prepared: Callable[[], None] | None = None,
+    began_s: float | None = None,
 ) -> RunResult:
     """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job.
 
-    `sibling` is another run of the job; `on_prepared` is called once nothing is wrong with the request.
+    `sibling` is another run of the job; `on_prepared` is called once nothing is wrong with the request. The
+    time of --max-time counts from `began_s` on, in seconds since 1970, or from now.
     """
-    request = prepare_request(resolved, data=data, own_model=architecture_of(model), sibling=sibling)
+    request = prepare_request(
+        resolved, data=data, own_model=architecture_of(model), sibling=sibling, began_s=began_s
+    )
     if on_prepared is not None:
         on_prepared()
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training  # which itself needs this module
 
-        spec = request.data.spec
+        spec, began_s = request.data.spec, request.began_s
         # Ranks open the data by themselves.
         del request
-        return launch_training(resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent)
+        return launch_training(
+            resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent, began_s=began_s
+        )
     request = replace(request, job=job)
     return train_request(request, reporter=reporter, model=model, stop=stop)
 

@@ -24,8 +24,7 @@ def require_wandb() -> None:
     """Refuses --wandb without the package or a login, before anything is written."""
     if find_spec("wandb") is None:
         raise BadInputError(
-            "--wandb needs a package that is not installed; run pip install drivetrain[wandb], or leave "
-            "--wandb out."
+            "--wandb needs a package that is not installed; run pip install wandb, or leave --wandb out."
         )
     if os.environ.get("WANDB_MODE", "online") == "online" and not _is_logged_in():
         raise BadInputError(

@@ -1,0 +1,117 @@
+"""`--max-time` by a clock that the test turns: it counts from the start, and leaves room to save."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run import loop as loop_module
+from drivetrain.run import part as part_module
+from drivetrain.run.checkpoint import checkpoint_paths
+from drivetrain.run.evaluator import Evaluator
+from drivetrain.run.patience import Patience
+from drivetrain.run.saver import copy_sound_state
+from drivetrain.run.time_limit import TimeLimit, process_began_s
+
+from .conftest import TrainSmall
+from .test_patience import _Clock
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+UPDATE_S, FIRST_UPDATE_S, COPY_S, VALIDATION_S = 5.0, 100.0, 30.0, 200.0
+BEFORE_S = 60.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    """A run whose process has spent 60 s before its loop, and whose parts take what is said above."""
+    clock = _Clock()
+    run_update, evaluate = TrainingProgram.run_update, Evaluator.__call__
+
+    def slow_update(program: TrainingProgram, update: int) -> None:
+        clock.pass_by(UPDATE_S if update else FIRST_UPDATE_S)
+        run_update(program, update)
+
+    def slow_evaluation(evaluator: Evaluator, *, on_batch: Any, **options: Any) -> Any:
+        def slow_batch(samples: int) -> None:
+            clock.pass_by(VALIDATION_S / 5)
+            on_batch(samples)
+
+        return evaluate(evaluator, on_batch=slow_batch, **options)
+
+    def slow_copy(*args: Any, **options: Any) -> Any:
+        clock.pass_by(COPY_S)
+        return copy_sound_state(*args, **options)
+
+    def limit(seconds: float, *, began_s: float) -> TimeLimit:
+        assert began_s <= time.time()
+        return TimeLimit(seconds, began_s=-BEFORE_S, clock=clock)
+
+    monkeypatch.setattr(TrainingProgram, "run_update", slow_update)
+    monkeypatch.setattr(Evaluator, "__call__", slow_evaluation)
+    monkeypatch.setattr(loop_module, "copy_sound_state", slow_copy)
+    monkeypatch.setattr(loop_module, "Patience", lambda set_timeout: Patience(set_timeout, clock=clock))
+    monkeypatch.setattr(part_module, "TimeLimit", limit)
+    return clock
+
+
+@pytest.mark.parametrize("max_time", [200, 240, 270, 299, 300, 331])
+@pytest.mark.parametrize("checkpoint_every", [2, 100])
+def test_a_run_ends_with_its_checkpoint_before_the_time_is_up(
+    max_time: int, checkpoint_every: int, clock: _Clock, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    options: dict[str, Any] = {
+        "evaluate_every": 10**6,
+        "checkpoint_every": checkpoint_every,
+        "num_epochs": 30,
+        "lr_schedule": "const",
+    }
+    result = train_small(tmp_path / "run", max_time=max_time, **options)
+    assert (result.status, result.exit_status) == ("stopped", 75)
+    assert result.updates > 1
+    newest = checkpoint_paths(tmp_path / "run" / "checkpoints")[-1]
+    assert newest.name == str(result.updates)
+    if checkpoint_every == 2:
+        # What copying takes is known from the second update on.
+        assert clock.now_s + BEFORE_S <= max_time
+        assert clock.now_s + BEFORE_S + COPY_S + 2 * UPDATE_S + COPY_S >= max_time
+
+
+def test_a_validation_for_which_there_is_no_time_is_broken_off_and_owed(
+    clock: _Clock, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    options: dict[str, Any] = {"evaluate_every": 4, "checkpoint_every": 2, "validation_micro_batch_size": 8}
+    result = train_small(tmp_path / "run", max_time=300, **options)
+    assert (result.status, result.exit_status, result.updates) == ("stopped", 75, 4)
+    assert clock.now_s + BEFORE_S <= 300 + VALIDATION_S / 5
+    assert not any("validation" in line for line in (tmp_path / "run" / "metrics.jsonl").open())
+
+
+def test_every_start_gets_further_however_little_time_there_is(
+    clock: _Clock, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    for updates in (1, 2):
+        result = train_small(tmp_path / "run", max_time=1)
+        assert (result.status, result.exit_status, result.updates) == ("stopped", 75, updates)
+
+
+def test_the_longest_time_of_each_step_is_reserved() -> None:
+    clock = _Clock()
+    limit = TimeLimit(100.0, began_s=0.0, clock=clock)
+    for lasted_s in (10.0, 20.0, 5.0):
+        with limit.timing("copying"):
+            clock.pass_by(lasted_s)
+    limit.reserve("writing", 15.0)
+    assert (limit.longest("copying"), limit.longest("another")) == (20.0, 0.0)
+    clock.pass_by(29.0)
+    assert not limit.is_up()
+    assert limit.is_up(beside=1.0)
+    clock.pass_by(1.0)
+    assert limit.is_up()
+
+
+def test_a_command_counts_from_the_start_of_its_process() -> None:
+    assert process_began_s() == psutil.Process().create_time() < time.time()
