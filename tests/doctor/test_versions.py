@@ -91,4 +91,4 @@ def test_what_a_format_needs_beside_its_package_is_named(monkeypatch: pytest.Mon
     assert found["onnx"].endswith("(pip install onnx onnxruntime onnxscript).")
     monkeypatch.setattr(versions, "find_spec", lambda name: None if name == "onnxscript" else object())
     found = {finding.topic: finding.sentence for finding in check_optional_packages()}
-    assert found["onnx"].startswith("onnxscript not installed; with them")
+    assert found["onnx"].startswith("onnxscript not installed; with it")

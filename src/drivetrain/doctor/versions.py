@@ -69,10 +69,9 @@ def _check_package(name: str) -> Finding:
     enables, others = _OPTIONAL[name]
     missing = [package for package in (name, *others) if find_spec(package) is None]
     if missing:
-        what = (
-            "not installed; with it" if name in missing else f"{', '.join(missing)} not installed; with them"
-        )
-        return ok(name, f"{what} {enables} (pip install {' '.join(missing)}).")
+        names = " ".join(missing)
+        what = "not installed" if name in missing else f"{names} not installed"
+        return ok(name, f"{what}; with it {enables} (pip install {names}).")
     try:
         return ok(name, f"{name} {version(name)}: {enables}.")
     except PackageNotFoundError:

@@ -38,8 +38,8 @@ def check_formats(formats: tuple[str, ...]) -> None:
     missing = missing_packages()
     if "onnx" in formats and missing:
         raise BadInputError(
-            f"--format onnx needs packages that are not installed; pip install {' '.join(missing)} brings them, "
-            "and --format pt2 does without."
+            f"--format onnx needs packages that are not installed; pip install {' '.join(missing)} brings "
+            "them, and --format pt2 does without."
         )
 
 
