@@ -76,7 +76,7 @@ def test_case_12_neither_accumulates_once() -> None:
 
 @pytest.mark.parametrize("asked", [1, 8, 16])
 def test_accumulation_of_zero_names_the_smallest_batch(asked: int) -> None:
-    with pytest.raises(BadInputError, match=r"--global-batch-size 32\."):
+    with pytest.raises(BadInputError, match=r"--global-batch-size 32(\.|, or --micro-batch-size)"):
         _batch(16, 2, global_batch=asked)
     assert _batch(16, 2, global_batch=32).accumulation == 1
 

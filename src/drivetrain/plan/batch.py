@@ -57,13 +57,19 @@ def _from_global_batch(*, micro: int, replicas: int, asked: int) -> BatchArithme
     if accumulation == 0:
         raise BadInputError(
             f"--global-batch-size {asked} is too small for --micro-batch-size {micro} and --replicas "
-            f"{replicas}; the smallest that works is --global-batch-size {micro * replicas}."
+            f"{replicas}; the smallest that works is --global-batch-size {micro * replicas}"
+            f"{_smaller_micro(asked, replicas=replicas)}."
         )
     used = micro * replicas * accumulation
     warnings = (
         () if used == asked else (_rounding_warning(micro=micro, replicas=replicas, asked=asked, used=used),)
     )
     return BatchArithmetic(micro=micro, replicas=replicas, accumulation=accumulation, warnings=warnings)
+
+
+def _smaller_micro(asked: int, *, replicas: int) -> str:
+    """The micro-batch that makes a small global batch possible."""
+    return "" if asked % replicas else f", or --micro-batch-size {asked // replicas} keeps {asked}"
 
 
 def _rounding_warning(*, micro: int, replicas: int, asked: int, used: int) -> str:

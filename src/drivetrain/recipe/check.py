@@ -17,7 +17,7 @@ from drivetrain.recipe.check_optimisation import (
 )
 from drivetrain.recipe.check_pipeline import check_pipeline
 from drivetrain.recipe.check_precision import check_precision
-from drivetrain.recipe.check_replicas import check_parallel_folds, check_replicas
+from drivetrain.recipe.check_replicas import check_parallel_folds, check_replicas, warn_of_larger_batch
 from drivetrain.recipe.check_task import check_segmentation, check_task
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import rank_count
@@ -67,6 +67,7 @@ def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
         warn_of_idle_staircase(given),
         warn_of_long_warmup(given),
         warn_of_idle_fraction(given),
+        warn_of_larger_batch(given),
     ]
     return [warning for warning in warnings if warning]
 

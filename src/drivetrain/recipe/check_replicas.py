@@ -7,7 +7,13 @@ from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import devices_per_replica, rank_count
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["PartialReplicaError", "check_parallel_folds", "check_replicas", "derive_replicas"]
+__all__ = [
+    "PartialReplicaError",
+    "check_parallel_folds",
+    "check_replicas",
+    "derive_replicas",
+    "warn_of_larger_batch",
+]
 
 
 class PartialReplicaError(BadInputError):
@@ -42,6 +48,47 @@ def check_replicas(given: Given) -> None:
             f"{given.option('validation_replicas')} is more than the {recipe.replicas} replicas there are; "
             f"--validation-replicas {recipe.replicas} works."
         )
+
+
+def warn_of_larger_batch(given: Given) -> str | None:
+    """Replicas multiply the global batch unless the recipe sets it; one place that sets both knows that."""
+    recipe = given.recipe
+    counted_by = "replicas" if recipe.devices is None else "devices"
+    is_written_so = not given.is_typed(counted_by) and given.same_source(counted_by, "micro_batch_size")
+    if recipe.replicas == 1 or recipe.global_batch_size is not None or is_written_so:
+        return None
+    alone = recipe.micro_batch_size * (recipe.gradient_accumulation_count or 1)
+    return (
+        f"{given.option(counted_by)} makes the global batch {recipe.replicas} times as large: each weight "
+        f"update takes {alone * recipe.replicas} samples instead of {alone}, and an epoch has fewer updates; "
+        f"{_batch_advice(recipe, alone=alone)}."
+    )
+
+
+def _batch_advice(recipe: Recipe, *, alone: int) -> str:
+    """The options that keep the global batch of one replica, or come nearest to it."""
+    micro, replicas, count = recipe.micro_batch_size, recipe.replicas, recipe.gradient_accumulation_count
+    instead = "" if count is None else f" in place of --gradient-accumulation-count {count}"
+    if alone % (micro * replicas) == 0:
+        return f"--global-batch-size {alone}{instead} keeps it at {alone}"
+    smaller = _share_of_replica(micro, replicas=replicas, alone=alone)
+    kept = max(1, round(alone / (smaller * replicas))) * smaller * replicas
+    if kept > alone:
+        return "a smaller one is impossible, as each replica needs a sample"
+    options = f"--micro-batch-size {smaller} --global-batch-size {kept}{instead}"
+    if kept < alone:
+        return f"{options} comes nearest with {kept}"
+    together = micro // smaller
+    keeps_set = smaller * together == micro and replicas % together == 0
+    group = f" (add --dbn-replica-group-size {together} where the model has batch norm)" if keeps_set else ""
+    return f"{options} keeps it at {alone}{group}"
+
+
+def _share_of_replica(micro: int, *, replicas: int, alone: int) -> int:
+    """A micro-batch with which replicas share a batch: one whose group normalises as before, if there is."""
+    if micro % replicas == 0 or alone % replicas:
+        return max(1, micro // replicas)
+    return max(size for size in range(1, micro + 1) if alone // replicas % size == 0)
 
 
 def check_parallel_folds(given: Given) -> None:

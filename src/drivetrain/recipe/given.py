@@ -30,7 +30,11 @@ class Given:
 
     def is_overruled(self, field: str, *, by: str) -> bool:
         """Whether `by` was set in a later place than `field`, as far as origins tell."""
-        return not self.is_typed(field) and self._source(field) != self._source(by)
+        return not self.is_typed(field) and not self.same_source(field, by)
+
+    def same_source(self, one: str, other: str) -> bool:
+        """Whether two fields were set in one place, such as one file."""
+        return self._source(one) == self._source(other)
 
     def option(self, field: str) -> str:
         """An option with its value and, when it stands in a file, its file and line."""
