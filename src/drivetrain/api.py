@@ -9,11 +9,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from drivetrain.data.arrays import as_source, spec_of
-from drivetrain.data.masked_arrays import is_masked, masked_splits_of
-from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import split_user_data
-from drivetrain.data.tile_source import UniformSource
 from drivetrain.errors import BadInputError
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
@@ -108,7 +104,7 @@ def crossval(
 def evaluate(
     run: str | Path,
     *,
-    split: str = "validation",
+    split: str | None = None,
     checkpoint: str | int = "newest",
     model: nn.Module | None = None,
     data: Any = None,
@@ -122,14 +118,16 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python.
 
+    `split` is "validation" unless you say "train", "test" or "all". Of the `data` that the run was trained
+    with, the samples that it held out are measured; other data are measured whole, as "all" (or "test").
     `flips`, `tile_overlap` and `overlay` are for segmentation, and mean what the options of `drivetrain
     evaluate` mean; `overlay` leaves pictures in the run's predictions/evaluation-<split>/.
     """
-    _require_one_of("split", split, SPLITS)
+    if split is not None:
+        _require_one_of("split", split, SPLITS)
     _require_one_of("compiles", compiles, get_args(CompileWord))
     if data is not None and data_dir is not None:
         raise BadInputError("data_dir has no effect beside data; leave one of them out.")
-    own = None if data is None else _one_source(data)
     with Reporter(quiet=quiet) as reporter:
         return evaluate_run(
             run,
@@ -137,7 +135,7 @@ def evaluate(
             split=split,
             checkpoint=str(checkpoint),
             model=model,
-            data=own,
+            data=data,
             data_dir=None if data_dir is None else str(data_dir),
             device=device,
             compiles=compiles,
@@ -236,16 +234,6 @@ def certify(
             model=own_model,
         )
     return certificate.to_json()
-
-
-def _one_source(data: Any) -> DataSplits:
-    """One data set in the place of every split, so that any of them can be measured on it."""
-    if is_masked(data):
-        splits = masked_splits_of(data)
-        masked = UniformSource(splits.train)
-        return DataSplits(train=masked, validation=masked, test=masked, spec=splits.spec)
-    source = as_source(data)
-    return DataSplits(train=source, validation=source, test=source, spec=spec_of(source))
 
 
 def _require_one_of(keyword: str, value: str, choices: Sequence[str]) -> None:

@@ -59,5 +59,7 @@ def test_a_run_on_data_from_python_wants_them_again(tmp_path: Path) -> None:
     drivetrain.train(quiet=True, data=(images, labels), output_dir=path, micro_batch_size=8, max_updates=2)
     with pytest.raises(BadInputError, match="data given in Python"):
         drivetrain.evaluate(path)
-    (row,) = drivetrain.evaluate(path, data=(images, labels))
-    assert row["samples"] == 40
+    with pytest.raises(BadInputError, match="held none out for validation; split='train' measures them"):
+        drivetrain.evaluate(path, data=(images, labels))
+    (row,) = drivetrain.evaluate(path, data=(images, labels), split="train")
+    assert (row["samples"], row["split"]) == (40, "train")

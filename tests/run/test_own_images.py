@@ -145,7 +145,10 @@ def test_arrays_and_tensors_in_python_give_the_same_run(tmp_path: Path, kind: st
         assert result.metrics["validation"]["validation_samples"] == 2
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     (row,) = drivetrain.evaluate(tmp_path / "0", data=(pixels, masks), device="cpu")
-    assert (row["samples"], [entry["class"] for entry in row["per_class"]]) == (8, ["0", "1", "2"])
+    assert (row["split"], row["samples"]) == ("validation", 2)
+    assert row["dice"] == pytest.approx(result.metrics["validation"]["dice"], abs=1e-6)
+    (row,) = drivetrain.evaluate(tmp_path / "0", data=(pixels, masks), split="all", device="cpu")
+    assert (row["samples"], {entry["class"] for entry in row["per_class"]}) == (8, {"0", "1", "2"})
     Image.fromarray(images[0]).save(tmp_path / "one.png")
     drivetrain.predict(tmp_path / "0", [tmp_path / "one.png"], output=tmp_path / "out", device="cpu")
     assert set(np.unique(np.asarray(Image.open(tmp_path / "out" / "one-mask.png")))) <= {0, 1, 2}

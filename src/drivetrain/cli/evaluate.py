@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--split",
         default="validation",
         choices=("validation", "test", "train", "all"),
-        help="samples to measure on; all: every one of a --data-dir that is not divided",
+        help="samples to measure on, as the run divided them; all: every one, of data that come undivided",
     )
     parser.add_argument(
         "--checkpoint",

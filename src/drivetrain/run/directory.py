@@ -22,6 +22,7 @@ _OWN_NAMES = (
     "plan.json",
     "data.json",
     "data_files.json",
+    "own_data.json",
     "metrics.jsonl",
     "updates.npz",
     "checkpoints",
@@ -53,6 +54,7 @@ class RunDirectory:
         self.plan = path / "plan.json"
         self.data = path / "data.json"
         self.data_files = path / "data_files.json"
+        self.own_data = path / "own_data.json"
         self.metrics = path / "metrics.jsonl"
         self.updates = path / "updates.npz"
         self.checkpoints = path / "checkpoints"

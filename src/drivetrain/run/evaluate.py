@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from drivetrain.data.bad_samples import without_bad
+from drivetrain.data.info import is_external_dataset
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, DataSplits, Source
@@ -25,9 +26,11 @@ from drivetrain.run.evaluation_files import write_evaluation
 from drivetrain.run.evaluation_overlays import painting
 from drivetrain.run.evaluator import build_evaluator
 from drivetrain.run.files import write_json
+from drivetrain.run.given_data import divide_given
 from drivetrain.run.mask_settings import MaskSettings
+from drivetrain.run.own_data import warn_of_other_data
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import find_checkpoints, open_trained_run
+from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
 from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
@@ -40,7 +43,7 @@ def evaluate_run(
     path: str | Path,
     *,
     reporter: Reporter,
-    split: str = "validation",
+    split: str | None = None,
     checkpoint: str = "newest",
     data_dir: str | None = None,
     device: str = "auto",
@@ -48,26 +51,28 @@ def evaluate_run(
     tile_overlap: float | None = None,
     overlay: bool | None = None,
     compiles: CompileMode = "auto",
-    data: DataSplits | None = None,
+    data: Any = None,
     model: nn.Module | None = None,
 ) -> list[dict[str, Any]]:
     """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run.
 
+    Without a `split` the validation samples are measured; of `data` given in Python that are not the run's
+    own, all are, and called so.
     `overlay` paints what the last of them makes of each image, in `overlay_folder`.
     """
     run = open_trained_run(path, device=device, model=model)
     MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
-    splits = _open(_undivided(recipe) if split == "all" else recipe, run.spec) if data is None else data
+    if data is None:
+        split = split or "validation"
+        splits = _open(recipe, run, split=split)
+    else:
+        splits, split = divide_given(data, recipe=recipe, directory=run.directory, split=split)
     _require_same_kind(splits.spec, run.spec)
     source = _choose_split(splits, split, recipe)
     if data is None:
-        trained_in = run.recipe.data_dir
-        for warning in warn_of_seen(
-            recipe, splits, split=split, trained_in=trained_in, directory=run.directory
-        ):
-            reporter.warn(warning)
+        _say_what_was_seen(recipe, splits, run, split=split, reporter=reporter)
     forward = TrainedForward(run, reporter=reporter, compiles=compiles, exact=True)
     evaluate = build_evaluator(
         recipe,
@@ -120,12 +125,30 @@ def _note(reporter: Reporter, forward: TrainedForward, total: int, done: int) ->
         reporter.progress(done, "samples")
 
 
-def _open(recipe: Recipe, spec: DataSpec) -> DataSplits:
+def _say_what_was_seen(
+    recipe: Recipe, data: DataSplits, run: TrainedRun, *, split: str, reporter: Reporter
+) -> None:
+    """Refuses, or warns of, samples that are measured as new ones though the run was trained on them."""
+    trained_in = run.recipe.data_dir
+    warnings = warn_of_seen(recipe, data, split=split, trained_in=trained_in, directory=run.directory)
+    if is_external_dataset(recipe.dataset) and split in ("validation", "train"):
+        warnings += warn_of_other_data(recipe, data, trained_in=trained_in, directory=run.directory)
+    for warning in warnings:
+        reporter.warn(warning)
+
+
+def _open(recipe: Recipe, run: TrainedRun, *, split: str) -> DataSplits:
+    spec = run.spec
     if recipe.dataset == PYTHON_DATA:
         raise BadInputError(
             "this run was trained on data given in Python; evaluate it there: "
             "drivetrain.evaluate(RUN, data=...)."
         )
+    if split == "all":
+        recipe = _undivided(recipe)
+    elif is_external_dataset(recipe.dataset):
+        # Divided and cut as in the training, by which they are known again.
+        return open_data(recipe)
     if spec.task == "segmentation" and recipe.image_size is None:
         # Whole images are measured, of whatever sizes; no sample is to be made of them that the model takes.
         tile = spec.tile or nearest_image_size(recipe.model, min(spec.height, spec.width))

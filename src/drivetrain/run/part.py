@@ -29,6 +29,7 @@ from drivetrain.run.kept_choice import choose_and_keep, chosen_before
 from drivetrain.run.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.loop import RunLoop
 from drivetrain.run.metrics import MetricsLog, read_metrics
+from drivetrain.run.own_data import write_own_data
 from drivetrain.run.prepare import Request
 from drivetrain.run.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
 from drivetrain.run.reporter import Reporter
@@ -159,6 +160,7 @@ class RunPart:
         write_json(self.directory.plan, plan | chosen_before(self.directory.plan))
         write_json(self.directory.data, self.data.spec.to_json())
         write_files(self.directory, self.request.files)
+        write_own_data(self.directory, self.request.own_data)
         # How this call was made is no part of what the run is: a continuation must not overwrite.
         lasting = self.recipe.model_copy(update={"overwrite": False, "training": True})
         write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())

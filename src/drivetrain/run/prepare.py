@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.info import is_external_dataset
-from drivetrain.data.source import DataSplits, Source
+from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
 from drivetrain.plan.build import TrainingPlan, plan_training
@@ -34,9 +32,9 @@ from drivetrain.run.files import read_json
 from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.identity import check_same_identity, identity_of
 from drivetrain.run.inputs import expand_inputs
+from drivetrain.run.own_data import OwnData, own_data_of
 from drivetrain.run.prediction_note import changed_file
 
-_HASHED_SAMPLES = 256
 _MOST_THREADS_PER_CORE = 8
 
 
@@ -67,6 +65,7 @@ class Request:
     directory: RunDirectory
     identity: dict[str, Any]
     files: DataFiles | None
+    own_data: OwnData | None = None
     job: Job | None = None
     began_s: float
 
@@ -148,7 +147,8 @@ def prepare_request(
     check_goal(recipe, task=splits.spec.task, num_classes=splits.spec.num_classes)
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
-    identity = _identity(recipe, plan, splits, is_own_data=is_own_data, own_model=own_model)
+    own_data = own_data_of(splits) if is_own_data else None
+    identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model)
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
     check_writable(path)
     request = Request(
@@ -159,6 +159,7 @@ def prepare_request(
         identity=identity,
         files=files,
         began_s=began_s,
+        own_data=own_data,
     )
     request.check_directory()
     return request
@@ -195,7 +196,7 @@ def _identity(
     plan: TrainingPlan,
     data: DataSplits,
     *,
-    is_own_data: bool,
+    own_data: OwnData | None,
     own_model: list[str] | None,
 ) -> dict[str, Any]:
     identity = {
@@ -203,18 +204,11 @@ def _identity(
         "training_samples": len(data.train),
         "class_names": list(data.spec.class_names),
     }
-    if is_own_data:
-        identity["own_data"] = _fingerprint(data.train)
+    if own_data is not None:
+        identity["own_data"] = own_data.train
     if own_model is not None:
         identity["own_model"] = hashlib.sha256(json.dumps(own_model).encode()).hexdigest()[:16]
     return identity
-
-
-def _fingerprint(source: Source) -> str:
-    """Tells a user's data sets apart by evenly spaced samples."""
-    indices = np.unique(np.linspace(0, len(source) - 1, _HASHED_SAMPLES).astype(np.int64))
-    images, labels = source.fetch(indices)
-    return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()[:16]
 
 
 def _stored_identity(directory: RunDirectory) -> dict[str, Any]:
