@@ -131,3 +131,15 @@ def test_both_placements_feed_the_same() -> None:
             eight_bit_transfer=eight_bit,
         )
         assert same_batches(collect(streamed, range(9)), expected)
+
+
+def test_transfers_that_a_cpu_never_makes_are_said() -> None:
+    _, warnings = choose(accelerator_side_preprocess=True, eight_bit_transfer=True)
+    assert [warning.split(" has no effect on resident data")[0] for warning in warnings] == [
+        "--accelerator-side-preprocess True",
+        "--eight-bit-transfer True",
+    ]
+    assert choose(accelerator_side_preprocess=False)[1] == []
+    streamed = choose(accelerator_side_preprocess=True, eight_bit_transfer=True, data_placement="stream")
+    assert streamed[1] == []
+    assert choose(accelerator_side_preprocess=True, device=ACCELERATOR)[1] == []

@@ -218,3 +218,65 @@ def test_a_cumulative_average_is_refused_by_name() -> None:
     with pytest.raises(BadInputError, match=r"batch norm 0 .*--bn-momentum 0\.97"):
         install_batch_norm_owner(model, kept_share=None)
     assert len(install_batch_norm_owner(model, kept_share=0.9).layers) == 1
+
+
+def test_a_layer_without_running_statistics_is_replaced_only_where_that_changes_something() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False))
+    install_batch_norm_owner(model, kept_share=None)
+    assert type(model[0]) is nn.BatchNorm2d
+    owner = install_batch_norm_owner(model, kept_share=None, stable=True)
+    assert type(model[0]) is ReportingBatchNorm
+    assert owner.batch_norms == [model[0]]
+
+
+def test_a_layer_without_running_statistics_evaluates_by_those_of_the_batch() -> None:
+    images = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    plain = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)).eval()
+    model = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False))
+    install_batch_norm_owner(model, kept_share=None, stable=True)
+    assert torch.equal(model.eval()(images), plain(images))
+
+
+def test_repeating_a_pass_takes_the_kept_moments_of_untracked_layers_too() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False))
+    owner = install_batch_norm_owner(model, kept_share=None, stable=True)
+    images = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    with owner.to_be_recomputed("a"):
+        first = model(images)
+    with owner.recomputing("a"):
+        again = model(images)
+    assert torch.equal(first, again)
+    assert not model[0].kept_moments
+
+
+def _instance_net() -> nn.Sequential:
+    return nn.Sequential(nn.InstanceNorm2d(3, affine=True, track_running_stats=True, momentum=0.25))
+
+
+def test_instance_norm_computes_what_torch_does() -> None:
+    images = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(2))
+    plain, model = _instance_net(), _instance_net()
+    install_batch_norm_owner(model, kept_share=None)
+    assert torch.equal(model(images), plain(images))
+    plain.load_state_dict(model.state_dict())
+    assert torch.allclose(model.eval()(images), plain.eval()(images), rtol=0, atol=1e-6)
+
+
+def test_statistics_of_instance_norm_move_once_by_the_average_over_micro_batches() -> None:
+    images = torch.randn(6, 3, 5, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    model = _instance_net().double()
+    owner = install_batch_norm_owner(model, kept_share=0.5)
+    for part in images.split(2):
+        model(part)
+    owner.commit()
+    mean, variance = images.mean((2, 3)).mean(0), images.var((2, 3), correction=0).mean(0)
+    state = model.state_dict()
+    assert torch.allclose(state["0.running_mean"], 0.25 * mean, rtol=1e-12)
+    assert torch.allclose(state["0.running_var"], 0.75 + 0.25 * variance, rtol=1e-12)
+    assert state["0.num_batches_tracked"] == 1
+
+
+def test_an_own_kind_without_statistics_is_named_where_a_group_would_be_shared() -> None:
+    model = nn.Sequential(_Subclass(3, track_running_stats=False))
+    assert install_batch_norm_owner(model, kept_share=None).unowned == ()
+    assert install_batch_norm_owner(model, kept_share=None, group=ReplicaGroup(size=2)).unowned == ("0",)

@@ -254,3 +254,22 @@ def test_stable_statistics_keep_digits_of_large_channels_last_images() -> None:
     ]
     assert errors[0] > 1e-5
     assert errors[1] < 3e-6
+
+
+def _untracked_pass(group: ReplicaGroup, images: Tensor, stable: bool) -> dict[str, Tensor]:
+    model = nn.Sequential(nn.BatchNorm2d(6, eps=1e-3, track_running_stats=False, dtype=images.dtype))
+    owner = install_batch_norm_owner(model, kept_share=None, group=group, stable=stable)
+    found = _pass(model, _own_part(group, images), _own_part(group, _weights(images)))
+    assert owner.layers == []
+    assert list(model.state_dict()) == ["0.weight", "0.bias"]
+    return found
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_group_shares_moments_where_no_statistics_are_tracked(rank_pool: RankPool, stable: bool) -> None:
+    images = _images(torch.float64)
+    found = _joined(rank_pool.run(_untracked_pass, images, stable, ranks=2))
+    plain = nn.Sequential(nn.BatchNorm2d(6, eps=1e-3, track_running_stats=False, dtype=torch.float64))
+    expected = _pass(plain, images, _weights(images))
+    errors = {name: _error(found[name], expected[name]) for name in expected}
+    assert max(errors.values()) <= 1e-12, errors

@@ -78,7 +78,10 @@ def make_feed(
             replicas=group.size,
             group=group,
         )
-        return resident, _resident_warnings(num_workers, repeatable=repeatable)
+        warnings = _resident_warnings(num_workers, repeatable=repeatable)
+        if device.type == "cpu":
+            warnings += _idle_transfer(accelerator_side_preprocess, eight_bit_transfer=eight_bit_transfer)
+        return resident, warnings
     stream = StreamFeed(
         source,
         order=order,
@@ -158,6 +161,20 @@ def _resident_warnings(num_workers: int | None, *, repeatable: bool) -> list[str
             "--data-placement resident asks once; --data-placement stream asks every time."
         )
     return warnings
+
+
+def _idle_transfer(accelerator_side_preprocess: bool | None, *, eight_bit_transfer: bool) -> list[str]:
+    """A CPU's resident samples are moved nowhere, and preprocessed where they lie in any case."""
+    asked = {
+        "--accelerator-side-preprocess True": accelerator_side_preprocess is True,
+        "--eight-bit-transfer True": eight_bit_transfer,
+    }
+    return [
+        f"{option} has no effect on resident data of a CPU, which are moved nowhere; --data-placement stream "
+        "uses it."
+        for option, is_asked in asked.items()
+        if is_asked
+    ]
 
 
 def _stream_warnings(*, repeatable: bool) -> list[str]:

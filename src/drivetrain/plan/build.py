@@ -219,12 +219,14 @@ def _outlined_model(
     from drivetrain.models.prepare import outline_model
     from drivetrain.models.registry import output_margin_of
     from drivetrain.models.summary import summarise_model
+    from drivetrain.program.norm_options import idle_norm_options
 
     model = outline_model(recipe, **asdict(shape))
     input_size = shape.image_size + 2 * output_margin_of(recipe.model)
     totals = summarise_model(model, channels=shape.channels, image_size=input_size)
+    warnings = idle_norm_options(recipe, model)
     if not _looks_into_stages(recipe):
-        return totals, None, ()
+        return totals, None, warnings
     from drivetrain.pipeline.outline import outline_run
     from drivetrain.pipeline.stage_plan import plan_stages
 
@@ -233,9 +235,8 @@ def _outlined_model(
     stages = plan_stages(
         planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
     )
-    warnings: tuple[str, ...] = ()
     if recipe.split_by == "time":
-        warnings = ("--split-by time measures when the training starts; here it is by cost.",)
+        warnings.append("--split-by time measures when the training starts; here it is by cost.")
     return totals, outline_run(recipe, model, plan=stages, images=(batch.micro, *images)), warnings
 
 

@@ -11,33 +11,44 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.errors import BadInputError
 from drivetrain.program.modules import replace_modules
 from drivetrain.program.reporting_batch_norm import ReportingBatchNorm
+from drivetrain.program.reporting_instance_norm import ReportingInstanceNorm
 
-__all__ = ["BatchNormOwner", "check_normalised_values", "install_batch_norm_owner"]
+__all__ = [
+    "OWNED_BATCH_NORMS",
+    "BatchNormOwner",
+    "check_normalised_values",
+    "install_batch_norm_owner",
+]
 
-_OWNED_TYPES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+OWNED_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_OWNED_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
 class BatchNormOwner:
-    """Moves the running statistics of all batch norms of a model.
+    """Moves the running statistics of all batch norms of a model, and of instance norms that have some.
 
-    `unowned` are batch norms of a user's own kind, which keep moving theirs at every micro-batch.
+    `untracked` are batch norms without running statistics that a group of replicas shares; `unowned` are
+    norms of a user's own kind, which keep moving theirs at every micro-batch.
     """
 
     def __init__(
         self,
         layers: list[ReportingBatchNorm],
         *,
+        untracked: Sequence[ReportingBatchNorm] = (),
         unowned: Sequence[str] = (),
         wide_dtype: torch.dtype = torch.float64,
         device: torch.device | None = None,
     ) -> None:
         self.layers = layers
+        self.all_layers = (*layers, *untracked)
         self.unowned = tuple(unowned)
         self._wide_dtype = wide_dtype
         self._device = device
@@ -60,6 +71,11 @@ class BatchNormOwner:
         self._moved_share = moved_share.to(self._means.dtype)
         layer_of_channel = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
         self._layer_of_channel = layer_of_channel.to(self._means.device)
+
+    @property
+    def batch_norms(self) -> list[ReportingBatchNorm]:
+        """The layers that normalise samples together, of one replica or of a group."""
+        return [layer for layer in self.all_layers if not isinstance(layer, ReportingInstanceNorm)]
 
     @property
     def statistics(self) -> list[Tensor]:
@@ -137,7 +153,7 @@ class BatchNormOwner:
 
     def forget(self) -> None:
         """Drops what was reported, for a pass that must leave no trace."""
-        for layer in self.layers:
+        for layer in self.all_layers:
             layer.reported.clear()
             layer.kept_moments.clear()
 
@@ -177,13 +193,13 @@ class BatchNormOwner:
 
     @contextmanager
     def _in_pass(self, key: Hashable | None, *, recomputing: bool) -> Iterator[None]:
-        before = [(layer.pass_key, layer.recomputing) for layer in self.layers]
-        for layer in self.layers:
+        before = [(layer.pass_key, layer.recomputing) for layer in self.all_layers]
+        for layer in self.all_layers:
             layer.pass_key, layer.recomputing = key, recomputing
         try:
             yield
         finally:
-            for layer, state in zip(self.layers, before, strict=True):
+            for layer, state in zip(self.all_layers, before, strict=True):
                 layer.pass_key, layer.recomputing = state
 
     def _stacked(self, num_reports: int) -> tuple[Tensor, Tensor]:
@@ -233,37 +249,50 @@ def install_batch_norm_owner(
     stable: bool = False,
     only: Container[str] | None = None,
 ) -> BatchNormOwner:
-    """Takes over a model's batch norms, or those named in `only`.
+    """Takes over a model's batch norms and tracking instance norms, or those named in `only`.
 
-    `kept_share` None keeps each layer's own momentum.
+    `kept_share` None keeps each batch norm's own momentum; instance norms always keep theirs.
 
     `group` are the replicas whose samples are normalised together, all of which must run the same
     micro-batches; `stable` takes the statistics in two passes, in float32 at least.
     """
     layers: list[ReportingBatchNorm] = []
+    untracked: list[ReportingBatchNorm] = []
     unowned: list[str] = []
+    changes_untracked = group.size > 1 or stable
 
     def replacement(name: str, module: nn.Module) -> nn.Module | None:
         is_other = only is not None and name not in only
-        if is_other or not isinstance(module, _BatchNorm) or module.running_mean is None:
+        if is_other or not isinstance(module, _BatchNorm | _InstanceNorm):
             return None
-        if type(module) not in _OWNED_TYPES:
-            unowned.append(name)
+        tracks = module.running_mean is not None
+        if type(module) in _OWNED_INSTANCE_NORMS and tracks:
+            layers.append(ReportingInstanceNorm(module))
+            return layers[-1]
+        if type(module) not in OWNED_BATCH_NORMS:
+            unowned.extend([name] if tracks or _misses_group(module, group) else [])
             return None
-        share = _kept_share(name, module, kept_share)
-        layers.append(
-            ReportingBatchNorm(module, kept_share=share, wide_dtype=wide_dtype, group=group, stable=stable)
+        if not tracks and not changes_untracked:
+            return None
+        share = _kept_share(name, module, kept_share) if tracks else 1.0
+        layer = ReportingBatchNorm(
+            module, kept_share=share, wide_dtype=wide_dtype, group=group, stable=stable
         )
-        return layers[-1]
+        (layers if tracks else untracked).append(layer)
+        return layer
 
     replace_modules(model, replacement)
     device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
-    return BatchNormOwner(layers, unowned=unowned, wide_dtype=wide_dtype, device=device)
+    return BatchNormOwner(layers, untracked=untracked, unowned=unowned, wide_dtype=wide_dtype, device=device)
+
+
+def _misses_group(module: nn.Module, group: ReplicaGroup) -> bool:
+    return isinstance(module, _BatchNorm) and group.size > 1
 
 
 def check_normalised_values(owner: BatchNormOwner, *, micro_batch_size: int) -> None:
     """Refuses a batch norm that would normalise a single value per channel; call after an evaluation pass."""
-    for layer in owner.layers:
+    for layer in owner.batch_norms:
         samples = micro_batch_size * layer.group.size
         if layer.values_per_image is not None and layer.values_per_image * samples < 2:
             raise BadInputError(
@@ -272,7 +301,7 @@ def check_normalised_values(owner: BatchNormOwner, *, micro_batch_size: int) -> 
             )
 
 
-def _kept_share(name: str, module: _BatchNorm, asked: float | None) -> float:
+def _kept_share(name: str, module: _NormBase, asked: float | None) -> float:
     if asked is not None:
         return asked
     if module.momentum is None:

@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.program.group_batch_norm import Moments, group_moments, normalise
-from drivetrain.program.half_weights import widened_like
+from drivetrain.program.half_weights import widened, widened_like
 
 __all__ = ["ReportingBatchNorm"]
 
@@ -16,10 +16,12 @@ __all__ = ["ReportingBatchNorm"]
 class ReportingBatchNorm(nn.Module):
     """Stands in for a torch batch norm; normalises as it does, and leaves the statistics to the owner.
 
+    A layer without running statistics normalises by those of the batch in evaluation too, as torch's does.
     While `recomputing` nothing is reported. Where a group normalises together, a pass that has a
     `pass_key` keeps the group's moments for the recomputation of that key, which then needs no sum.
     """
 
+    # None in layers that track nothing; no owner moves theirs.
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -49,33 +51,53 @@ class ReportingBatchNorm(nn.Module):
         self.pass_key: Hashable | None = None
         self.kept_moments: dict[Hashable, list[Moments]] = {}
 
+    @property
+    def tracks_statistics(self) -> bool:
+        return self.running_mean is not None
+
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
-            self.values_per_image = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
-            return nn.functional.batch_norm(
-                inputs, self.running_mean, self.running_var, *self._scale_and_shift(), False, 0.0, self.eps
-            )
+            return self._evaluated(inputs)
         if self.group.size > 1 or self.stable:
             return self._normalised_by_group(inputs)
         outputs, mean, inverse_deviation = torch.native_batch_norm(
             inputs, *self._scale_and_shift(), None, None, True, 0.0, self.eps
         )
-        if not self.recomputing:
-            self.reported.append((mean.detach(), inverse_deviation.detach()))
+        self._report(mean.detach(), inverse_deviation.detach())
         return outputs
 
+    def _evaluated(self, inputs: Tensor) -> Tensor:
+        self.values_per_image = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
+        weight, bias = self._scale_and_shift()
+        return nn.functional.batch_norm(
+            inputs,
+            self.running_mean,
+            self.running_var,
+            weight,
+            bias,
+            training=not self.tracks_statistics,
+            momentum=0.0,
+            eps=self.eps,
+        )
+
+    def _report(self, mean: Tensor, inverse_deviation: Tensor) -> None:
+        if self.tracks_statistics and not self.recomputing:
+            self.reported.append((mean, inverse_deviation))
+
     def _scale_and_shift(self) -> tuple[Tensor | None, Tensor | None]:
-        weight, bias = widened_like(self.running_mean, self.weight, self.bias)
+        if self.tracks_statistics:
+            weight, bias = widened_like(self.running_mean, self.weight, self.bias)
+        else:
+            weight, bias = (None if part is None else widened(part) for part in (self.weight, self.bias))
         return weight, bias
 
     def _normalised_by_group(self, inputs: Tensor) -> Tensor:
         moments = self._kept_moments() if self.recomputing else None
         if moments is None:
             moments = group_moments(inputs, group=self.group, stable=self.stable, wide_dtype=self.wide_dtype)
-        if not self.recomputing:
-            self.reported.append((moments.mean, (moments.variance + self.eps).rsqrt()))
-            if self.pass_key is not None:
-                self.kept_moments.setdefault(self.pass_key, []).append(moments)
+        self._report(moments.mean, (moments.variance + self.eps).rsqrt())
+        if not self.recomputing and self.pass_key is not None:
+            self.kept_moments.setdefault(self.pass_key, []).append(moments)
         weight, bias = self._scale_and_shift()
         return normalise(inputs, weight, bias, moments=moments, group=self.group, eps=self.eps)
 
@@ -88,4 +110,5 @@ class ReportingBatchNorm(nn.Module):
         return moments
 
     def extra_repr(self) -> str:
-        return f"{self.running_mean.numel()}, eps={self.eps}, kept_share={self.kept_share}"
+        channels = self.running_mean.numel() if self.tracks_statistics else "no running statistics"
+        return f"{channels}, eps={self.eps}, kept_share={self.kept_share}"

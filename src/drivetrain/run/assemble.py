@@ -1,6 +1,6 @@
 """Puts the parts of a run together: data, model, feed, program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ from drivetrain.pipeline.stage_plan import plan_stages
 from drivetrain.plan.build import TrainingPlan
 from drivetrain.program.batch_norm import check_normalised_values
 from drivetrain.program.build import build_program, probe_output
+from drivetrain.program.moving_buffers import moving_buffers
+from drivetrain.program.norm_options import idle_norm_options, norm_options
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.layout import devices_per_replica, stage_count
@@ -70,6 +72,7 @@ def assemble(
         built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
     )
     image_shape = (preprocess.channels, preprocess.height, preprocess.width)
+    warnings += _norm_warnings(recipe, built, plan=plan, image_shape=image_shape)
     stage_plan = plan_stages(
         recipe,
         built,
@@ -122,7 +125,7 @@ def assemble(
             *warnings,
             *feed_warnings,
             *_unused_marks(recipe, built),
-            *_model_warnings(program),
+            *_unowned_warnings(recipe, program),
             *_precision_warnings(recipe, program),
             *_data_warnings(recipe, data),
             *_size_warnings(recipe, preprocess),
@@ -145,11 +148,44 @@ def _from_first(
     return chosen
 
 
-def _model_warnings(program: TrainingProgram) -> list[str]:
-    apart = ", and on each replica by its own samples alone" if program.groups.replicas.size > 1 else ""
+def _norm_warnings(
+    recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, image_shape: tuple[int, int, int]
+) -> list[str]:
+    """Says what about batch norm has no effect, and which statistics of the user's own depend on the cut."""
+    batch = plan.batch
+    idle = idle_norm_options(recipe, model)
+    if batch.replicas == batch.accumulation == 1:
+        return idle
+    moving = moving_buffers(model, image_shape=image_shape)
+    by_samples = [name for name, depends in moving.items() if depends]
+    by_calls = [name for name in moving if name not in by_samples] if batch.accumulation > 1 else []
+    return [*idle, *_moving_warnings(by_samples, plan=plan), *_moving_warnings(by_calls, plan=plan)]
+
+
+def _moving_warnings(buffers: Sequence[str], *, plan: TrainingPlan) -> list[str]:
+    if not buffers:
+        return []
+    more = f" and {len(buffers) - 1} more" if len(buffers) > 1 else ""
+    apart = " of the first replica" if plan.batch.replicas > 1 else ""
+    counts = {"--replicas": plan.batch.replicas, "--gradient-accumulation-count": plan.batch.accumulation}
+    cuts = " and ".join(f"{option} {count}" for option, count in counts.items() if count > 1)
     return [
-        f"--model's batch norm {name} is of a kind of its own, so its statistics move at every "
-        f"micro-batch{apart}."
+        f"--model changes its buffer {buffers[0]}{more} by itself, at every micro-batch{apart}, so that "
+        f"{'they depend' if more else 'it depends'} on {cuts}; statistics of torch's batch norms do not."
+    ]
+
+
+def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
+    apart = ", and on each replica by its own samples alone" if program.groups.replicas.size > 1 else ""
+    options = norm_options(recipe)
+    idle = (
+        f"; {' and '.join(options)} {'have' if len(options) > 1 else 'has'} no effect on it"
+        if options
+        else ""
+    )
+    return [
+        f"--model's norm {name} is of a kind of its own, so its statistics move at every micro-batch{apart}"
+        f"{idle}."
         for name in program.batch_norms.unowned
     ]
 

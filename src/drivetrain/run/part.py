@@ -201,7 +201,7 @@ class RunPart:
         stages = self.assembly.program.stages
         if stages is not None and stage_count(self.recipe) > 1:
             self.reporter.say(_stages_in_words(stages.plan))
-        if self.recipe.replicas > 1 and self.assembly.program.batch_norms.layers:
+        if self.recipe.replicas > 1 and self.assembly.program.batch_norms.batch_norms:
             together = batch.micro * self.recipe.dbn_replica_group_size
             self.reporter.say(
                 f"batch norm normalises {together} samples together (micro-batch x group); "

@@ -28,7 +28,7 @@ class SumSeconds(NamedTuple):
 
 def read_sums(program: TrainingProgram) -> SumSeconds:
     """What a program has waited for so far; on an accelerator, only once it was synchronised."""
-    layers = program.batch_norms.layers
+    layers = program.batch_norms.batch_norms
     return SumSeconds(
         gradient=program.gradient_sum.waits.read(),
         batch_norm=layers[0].group.waits.read() if layers else 0.0,

@@ -1,0 +1,60 @@
+"""What is said of a model before it trains."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import drivetrain
+
+
+class _OwnStatistics(nn.Module):
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1))
+        self.register_buffer("variance", torch.ones(1))
+        self.head = nn.Linear(36, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        normalised = functional.batch_norm(images, self.mean, self.variance, training=self.training)
+        logits: Tensor = self.head(normalised.flatten(1))
+        return logits
+
+
+def _said(capsys: pytest.CaptureFixture[str], path: Path, **options: object) -> str:
+    images = np.random.default_rng(0).integers(0, 255, (16, 6, 6, 1), dtype=np.uint8)
+    drivetrain.train(
+        data=(images, np.arange(16) % 2),
+        micro_batch_size=4,
+        num_epochs=1,
+        output_dir=str(path),
+        compile="off",
+        **options,
+    )
+    said = capsys.readouterr()
+    return " ".join((said.out + said.err).split())
+
+
+def test_options_about_batch_norm_without_one_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), bn_momentum=0.9, stable_norm=True)
+    assert "--bn-momentum 0.9 has no effect: --model has no batch norm that trains." in said
+    assert "--stable-norm True has no effect: --model has no batch norm that trains." in said
+    assert "buffer" not in said
+
+
+def test_statistics_of_a_users_own_that_depend_on_the_cut_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), gradient_accumulation_count=2)
+    assert (
+        "--model changes its buffer mean and 1 more by itself, at every micro-batch, so that they depend on "
+        "--gradient-accumulation-count 2; statistics of torch's batch norms do not."
+    ) in said
