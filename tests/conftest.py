@@ -16,6 +16,7 @@ from hypothesis import settings
 from drivetrain.cluster.code_folder import CACHE_VARIABLE, TRITON_VARIABLE
 from drivetrain.cluster.cpu_half import make_half_safe, usable_half_names
 from drivetrain.cluster.processor import read_processor
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from drivetrain.cluster.pool import RankPool
@@ -70,5 +71,5 @@ def rank_pool() -> Iterator["RankPool"]:
     """Four ranks that serve every test which asks for them; they start at the first work."""
     from drivetrain.cluster.pool import RankPool
 
-    with RankPool(4) as pool:
+    with RankPool(4, timeout_s=HANG_S) as pool:
         yield pool

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from drivetrain.cli.main import main
+from tests.deadlines import HANG_S, wait_until
 
 SMALL = [
     "--dataset",
@@ -118,7 +118,7 @@ def test_a_signal_checkpoints_and_exits(tmp_path: Path, number: int, status: int
     try:
         _wait_for(path / "metrics.jsonl")
         os.killpg(process.pid, number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=HANG_S)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -128,7 +128,4 @@ def test_a_signal_checkpoints_and_exits(tmp_path: Path, number: int, status: int
 
 
 def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not (path.is_file() and path.stat().st_size):
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.1)
+    wait_until(lambda: path.is_file() and path.stat().st_size > 0, what=str(path))

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,8 +15,10 @@ from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.cluster.rank_process import keep_log
 from drivetrain.errors import BadInputError
 from drivetrain.run.signals import listen_for_stop
+from tests.deadlines import HANG_S, wait_until
 
-LONG_S = 120.0
+# Longer than any test may take.
+LONG_S = 3600.0
 
 
 def own_place() -> RankPlace:
@@ -34,13 +35,6 @@ def arrive(folder: Path, *, ranks: int) -> RankPlace:
     (folder / f".{place.rank}").rename(folder / f"pid-{place.rank}")
     wait_until(lambda: len(list(folder.glob("pid-*"))) >= ranks)
     return place
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
-    deadline_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.02)
 
 
 def pids_in(folder: Path) -> list[int]:
@@ -170,7 +164,7 @@ def meet_and_fail(folder: Path, ranks: int, failing: int) -> None:
     from drivetrain.cluster.join import joined, leave
 
     place = arrive(folder, ranks=ranks)
-    with joined(place, device="cpu", timeout_s=60) as group:
+    with joined(place, device="cpu", timeout_s=HANG_S) as group:
         group.barrier()
         if place.rank == failing:
             # The others notice at once and are the first to report.
@@ -185,7 +179,7 @@ def meet_and_hang(folder: Path, ranks: int, hanging: int) -> None:
     from drivetrain.cluster.join import joined
 
     place = arrive(folder, ranks=ranks)
-    with joined(place, device="cpu", timeout_s=60) as group:
+    with joined(place, device="cpu", timeout_s=HANG_S) as group:
         group.barrier()
         group.set_timeout(1.0)
         if place.rank == hanging:

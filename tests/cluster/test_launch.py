@@ -18,10 +18,9 @@ from drivetrain.cluster.launch import LaunchResult, launch
 from drivetrain.cluster.threads import cores
 from drivetrain.errors import BadInputError, RunFailedError
 from tests.cluster import ranks as work
+from tests.deadlines import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[2]
-# "Gone in seconds", on a machine that has other things to do.
-SOON_S = 10.0
 
 
 def _timed(target: Callable[..., int | None], **options: Any) -> tuple[LaunchResult, float]:
@@ -79,7 +78,7 @@ def test_clean_statuses_are_the_launchers(statuses: list[int], expected: int) ->
 )
 def test_one_rank_fails_and_all_stop(how: str, words: str, status: int, ranks: int, tmp_path: Path) -> None:
     result, seconds = _timed(work.fail, args=(tmp_path, ranks, 1, how), ranks=ranks, grace_s=2.0)
-    assert seconds < work.LONG_S / 4
+    assert seconds < HANG_S
     assert result.exit_status == status
     assert result.failed is not None
     assert result.failed.sentence.startswith("rank 1 on ")
@@ -102,7 +101,7 @@ def test_ranks_that_do_not_listen_are_killed(tmp_path: Path) -> None:
     result, seconds = _timed(work.be_deaf, args=(tmp_path, 2), ranks=2, grace_s=0.5)
     assert result.failed is not None
     assert (result.failed.rank, result.failed.message) == (0, "ValueError: the cause")
-    assert seconds < work.LONG_S / 4
+    assert seconds < HANG_S
     assert _nobody_is_left(tmp_path)
 
 
@@ -110,7 +109,7 @@ def test_what_a_killed_rank_started_is_ended_too(tmp_path: Path) -> None:
     result = launch(work.start_helper_and_die, args=(tmp_path,), ranks=2, grace_s=0.5)
     assert result.failed is not None
     assert result.failed.signal_number == signal.SIGKILL
-    work.wait_until(lambda: _nobody_is_left(tmp_path), seconds=SOON_S)
+    wait_until(lambda: _nobody_is_left(tmp_path))
 
 
 def test_the_last_output_of_a_crashed_rank_is_shown(tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_the_cause_is_told_from_its_consequences(tmp_path: Path) -> None:
 
 def test_a_rank_that_hangs_is_found_by_the_others_and_shown(tmp_path: Path) -> None:
     result, seconds = _timed(work.meet_and_hang, args=(tmp_path, 2, 1), ranks=2, grace_s=0.5)
-    assert seconds < work.LONG_S / 2
+    assert seconds < HANG_S
     assert result.failed is not None
     assert (result.failed.rank, result.failed.is_consequence) == (0, True)
     assert "Timed out" in result.failed.message
@@ -154,7 +153,7 @@ def test_a_signal_is_passed_on_once_and_its_status_comes_back(
     process = _start_launcher("stop", tmp_path, ranks=2)
     # As a terminal does it: to the launcher and to everything in its process group.
     os.killpg(process.pid, number)
-    assert process.wait(timeout=60) == status
+    assert process.wait(timeout=HANG_S) == status
     assert len(list(tmp_path.glob("stopped-*"))) == 2
     assert _nobody_is_left(tmp_path)
 
@@ -162,17 +161,17 @@ def test_a_signal_is_passed_on_once_and_its_status_comes_back(
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     process = _start_launcher("never", tmp_path, ranks=2)
     process.send_signal(signal.SIGTERM)
-    work.wait_until(lambda: len(list(tmp_path.glob("asked-*"))) == 2)
+    wait_until(lambda: len(list(tmp_path.glob("asked-*"))) == 2)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=HANG_S) == 143
     assert _nobody_is_left(tmp_path)
 
 
 def test_a_signal_before_ranks_listen_ends_them(tmp_path: Path) -> None:
     process = _start_launcher("sleep", tmp_path, ranks=2)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=HANG_S) == 143
     assert _nobody_is_left(tmp_path)
 
 
@@ -180,8 +179,8 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
     process = _start_launcher("sleep", tmp_path, ranks=2)
     assert all(map(work.lives, work.pids_in(tmp_path)))
     process.kill()
-    process.wait(timeout=60)
-    work.wait_until(lambda: _nobody_is_left(tmp_path), seconds=SOON_S)
+    process.wait(timeout=HANG_S)
+    wait_until(lambda: _nobody_is_left(tmp_path))
 
 
 def test_signals_in_this_process_go_to_the_ranks(tmp_path: Path) -> None:
@@ -241,7 +240,7 @@ def test_a_script_without_a_guard_gets_a_sentence(tmp_path: Path) -> None:
     script.write_text(
         "import sys\nfrom drivetrain.cluster.launch import launch\nlaunch(sys.exit, ranks=2).settle()\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 1
     assert "under `if __name__ == '__main__':`; put the call there." in done.stderr
 
@@ -253,10 +252,10 @@ def _start_launcher(name: str, folder: Path, *, ranks: int) -> subprocess.Popen[
         cwd=ROOT,
         start_new_session=True,
     )
-    work.wait_until(lambda: len(list(folder.glob("pid-*"))) == ranks)
+    wait_until(lambda: len(list(folder.glob("pid-*"))) == ranks)
     return process
 
 
 def _send_sigterm_when_all_are_here(folder: Path, ranks: int) -> None:
-    work.wait_until(lambda: len(list(folder.glob("pid-*"))) == ranks)
+    wait_until(lambda: len(list(folder.glob("pid-*"))) == ranks)
     os.kill(os.getpid(), signal.SIGTERM)

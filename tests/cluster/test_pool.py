@@ -11,6 +11,7 @@ from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.rank_failure import RankTracebackError
 from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.errors import BadInputError, RunFailedError
+from tests.deadlines import HANG_S
 
 
 class _ErrorWithoutPickleError(Exception):
@@ -80,13 +81,17 @@ def test_an_error_of_a_rank_is_raised_here_and_the_pool_goes_on(rank_pool: RankP
 
 
 def test_lost_ranks_fail_the_work_and_are_replaced() -> None:
-    with RankPool(2, timeout_s=3.0) as pool:
+    with RankPool(2, timeout_s=HANG_S) as pool:
         pids = [pid for pid, *_ in pool.run(_facts)]
         with pytest.raises(RunFailedError, match=r"rank 1 on .* failed: exit status 0"):
             pool.run(_fail, "exit")
         assert not any(map(psutil.pid_exists, pids))
         assert pool.run(_add, 1)[0].tolist() == [3.0, 3.0]
-        with pytest.raises(RunFailedError, match=r"The ranks \[0, 1\] gave no answer within 3 sec") as caught:
+
+
+def test_ranks_that_hang_are_given_up_and_shown() -> None:
+    with RankPool(2, timeout_s=5.0) as pool:
+        with pytest.raises(RunFailedError, match=r"The ranks \[0, 1\] gave no answer within 5 sec") as caught:
             pool.run(_fail, "hang")
         assert "in _sit_there" in str(caught.value.__cause__)
 

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from drivetrain.data.stream import StreamFeed
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.recipe.schema import Remainder
 from tests.data.helpers import CPU, collect, make_order, same_batches, small_source, spec_of_small
+from tests.deadlines import HANG_S
 
 
 def stream(
@@ -162,12 +162,15 @@ raise SystemExit(7)
 
 def test_a_program_that_never_closes_its_feed_ends_all_the_same() -> None:
     command = [sys.executable, "-c", _LEAVES_WITHOUT_CLOSING]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=30, check=False)
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=HANG_S, check=False)
     assert ended.returncode == 7
 
 
 _IS_KILLED = """
 import multiprocessing, os, signal
+import torch.utils.data._utils as utilities
+# torch's own watchdog, which looks for the parent every 5 seconds, is not to be what ends them.
+utilities.MP_STATUS_CHECK_INTERVAL = 1e6
 from tests.data.helpers import collect, make_order
 from tests.data.test_stream import stream
 feed = stream(make_order(), num_workers=2)
@@ -185,9 +188,7 @@ def test_loader_workers_end_with_a_killed_training() -> None:
         assert killed.stdout is not None
         assert len(killed.stdout.readline().split()) == 2
         killed.wait()
-        started = perf_counter()
         assert killed.stdout.read() == b""
-        assert perf_counter() - started < 2
 
 
 def test_torchs_generator_is_left_alone() -> None:

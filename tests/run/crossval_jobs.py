@@ -8,8 +8,7 @@ from pathlib import Path
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.run.parallel_folds import FoldOutcome
 from drivetrain.run.signals import listen_for_stop
-
-LONG_S = 60.0
+from tests.deadlines import HANG_S
 
 
 def note(folder: Path, fold: int, slot: int) -> FoldOutcome:
@@ -33,7 +32,7 @@ def wait_for_stop(folder: Path, fold: int) -> FoldOutcome:
     """As a training: it ends at its next update with the status of the signal."""
     with listen_for_stop() as stop:
         (folder / f"began-{fold}").touch()
-        deadline_s = time.monotonic() + LONG_S
+        deadline_s = time.monotonic() + HANG_S
         while not stop.made and time.monotonic() < deadline_s:
             time.sleep(0.02)
         return FoldOutcome(status="stopped", exit_status=stop.exit_status)

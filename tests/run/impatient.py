@@ -40,7 +40,7 @@ def train_impatiently(folder: Path, ranks: int) -> int:
         }
     )
     with (
-        patch.object(loop, "Patience", lambda set_timeout: Patience(set_timeout, least_update_s=2.0)),
+        patch.object(loop, "Patience", lambda set_timeout: Patience(set_timeout, least_update_s=5.0)),
         patch.object(TrainingProgram, "run_update", run_and_tell),
     ):
         return train_as_rank(place, prepare_request(resolved), quiet=True).exit_status

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from drivetrain.run.history import load_history
 
-__all__ = ["SMALL", "TIMEOUT_S", "first_losses_differ", "weights"]
+__all__ = ["SMALL", "first_losses_differ", "weights"]
 
 SMALL = [
     "--dataset=digits",
@@ -19,7 +19,6 @@ SMALL = [
     "--num-threads=1",
     "--device=cpu",
 ]
-TIMEOUT_S = 150
 
 
 def weights(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -17,11 +17,11 @@ from drivetrain.run import checkpoint_writer
 from drivetrain.run.checkpoint import checkpoint_paths, load_checkpoint, save_checkpoint
 from drivetrain.run.checkpoint_writer import CheckpointWriter
 from drivetrain.run.program_state import ProgramState, copied_to_host
+from tests.deadlines import HANG_S
 
 from .stopping import result_of
 
 STATE = ProgramState(model={"w": torch.arange(6.0)}, optimiser={"m/w": torch.ones(6)}, averaged={})
-WAIT_S = 30.0
 
 
 def _train(folder: Path, *, updates: int = 6, **options: Any) -> None:
@@ -62,7 +62,7 @@ def test_updates_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch
         run_update(program, update)
 
     monkeypatch.setattr(TrainingProgram, "run_update", noticed_update)
-    found = _slow_saves(monkeypatch, lambda update: update != 2 or third.wait(WAIT_S))
+    found = _slow_saves(monkeypatch, lambda update: update != 2 or third.wait(HANG_S))
     _train(tmp_path / "slow")
     assert found == [True, True, True]
     for update in ("2", "4", "6"):
@@ -104,7 +104,7 @@ def test_no_copy_is_made_over_one_that_is_being_written(
         return settle(writer)
 
     def until(update: int) -> bool:
-        is_wanted = update != 2 or wants_next.wait(WAIT_S)
+        is_wanted = update != 2 or wants_next.wait(HANG_S)
         time.sleep(0.2 if update == 2 else 0.0)
         return is_wanted
 
@@ -184,7 +184,7 @@ def test_a_training_that_fails_leaves_the_checkpoint_it_had_begun(
         run_update(program, update)
 
     monkeypatch.setattr(TrainingProgram, "run_update", failing_update)
-    found = _slow_saves(monkeypatch, lambda _: failed.wait(WAIT_S))
+    found = _slow_saves(monkeypatch, lambda _: failed.wait(HANG_S))
     with pytest.raises(RuntimeError, match="an update failed"):
         _train(tmp_path / "run")
     assert found == [True]

@@ -1,6 +1,5 @@
 """A stage's process is killed: all end, the launcher names the stage and its action, and the run goes on."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from tests.cluster.ranks import lives, pids_in
 from tests.run.killed_ranks import Death, train_and_die
 from tests.run.rank_runs import losses, train_rank, weights
 
-SOON_S = 10.0
 OPTIONS: dict[str, Any] = {
     "stages": 2,
     "replicas": 1,
@@ -35,8 +33,7 @@ DEATHS = [
 
 
 def _check_all_ended(folder: Path, *, ranks: int) -> None:
-    """Soon after the latest kill."""
-    assert time.time() - float((folder / "killed").read_text()) < SOON_S
+    """By the time that the launcher speaks."""
     assert len(pids_in(folder)) == ranks
     assert not any(map(lives, pids_in(folder)))
     (folder / "killed").unlink()

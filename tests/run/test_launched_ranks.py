@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.small_runs import SMALL, TIMEOUT_S, first_losses_differ, weights
+from tests.deadlines import HANG_S
+from tests.run.small_runs import SMALL, first_losses_differ, weights
 from tests.run.two_hosts import ADDRESSES, run_on_two_hosts, why_not
 
 LENGTH = ["--num-epochs=3"]
@@ -25,7 +26,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same updates by one process."""
     path = tmp_path_factory.mktemp("alone") / "run"
     command = [sys.executable, "-m", "drivetrain", "train", *SMALL, *LENGTH, f"--output-dir={path}"]
-    assert subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False).returncode == 0
+    assert subprocess.run(command, capture_output=True, timeout=HANG_S, check=False).returncode == 0
     return path
 
 
@@ -35,7 +36,7 @@ def test_two_hosts_train_together(alone: Path, tmp_path: Path) -> None:
         pytest.skip(reason)
     path, port = tmp_path / "run", 29400
     commands = [_torchrun(rank, address=ADDRESSES[0], port=port, path=path) for rank in (0, 1)]
-    status, received_bytes = run_on_two_hosts(*commands, folder=tmp_path, timeout_s=2 * TIMEOUT_S)
+    status, received_bytes = run_on_two_hosts(*commands, folder=tmp_path, timeout_s=HANG_S)
     outputs = [(tmp_path / f"output-{rank}").read_text() for rank in (0, 1)]
     assert status == 0, outputs
     assert "validation_accuracy" in outputs[0]
@@ -67,7 +68,7 @@ def test_two_launchers_on_one_host_train_together(alone: Path, tmp_path: Path) -
         )
         for rank in (0, 1)
     ]
-    outputs = [host.communicate(timeout=TIMEOUT_S)[0] for host in hosts]
+    outputs = [host.communicate(timeout=HANG_S)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], outputs
     assert first_losses_differ(alone, path) < 1e-5
     assert (path / "rank-1.log").is_file()
@@ -122,7 +123,7 @@ def test_a_rank_that_fails_names_itself_and_the_layer(tmp_path: Path) -> None:
         )
         for rank in (0, 1)
     ]
-    errors = [rank.communicate(timeout=TIMEOUT_S)[1] for rank in ranks]
+    errors = [rank.communicate(timeout=HANG_S)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1], errors
     sentence = f"rank 1 on {socket.gethostname()} failed: ValueError: odd pixels (in layer body.0 (Odd))"
     assert errors[1].splitlines()[-1] == f"drivetrain train: error: {sentence}"
@@ -139,7 +140,7 @@ def test_ranks_that_make_no_whole_replica_are_refused(tmp_path: Path) -> None:
         env=_slurm(0, port=1),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 2

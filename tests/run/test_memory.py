@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.cluster.ranks import wait_until
+from tests.deadlines import HANG_S, wait_until
 
 # More than the libraries themselves take in one block.
 SAMPLES, SIDE = 171000, 28
@@ -49,12 +49,12 @@ def test_ranks_and_launcher_hold_the_data_once(large_mnist: Path, tmp_path: Path
     launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         metrics = tmp_path / "run" / "metrics.jsonl"
-        wait_until(lambda: metrics.is_file() and '"train"' in metrics.read_text(), seconds=120)
+        wait_until(lambda: metrics.is_file() and '"train"' in metrics.read_text())
         time.sleep(0.5)
         process = psutil.Process(launcher.pid)
         found = [_blocks(one) for one in (process, *process.children(recursive=True))]
     finally:
         launcher.terminate()
-        launcher.wait(timeout=60)
+        launcher.wait(timeout=HANG_S)
     assert sum(shared for _, shared in found) == pytest.approx(DATA_BYTES, rel=0.2)
     assert [own for own, _ in found] == [0] * len(found)

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from drivetrain.cluster.device_names import device_names
 from drivetrain.errors import BadInputError
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.signals import StopRequest
-from tests.cluster.ranks import lives, wait_until
+from tests.cluster.ranks import lives
+from tests.deadlines import HANG_S, wait_until
 
 from . import crossval_jobs
 from .conftest import final_files
@@ -154,7 +154,7 @@ def _start(path: Path, *, updates: int) -> "subprocess.Popen[bytes]":
     """A job of which both folds have so many updates behind them."""
     process = subprocess.Popen(_command(path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     folds = [path / f"fold-{fold}" / "checkpoints" for fold in range(2)]
-    wait_until(lambda: all(_newest(fold) >= updates for fold in folds), seconds=120)
+    wait_until(lambda: all(_newest(fold) >= updates for fold in folds))
     return process
 
 
@@ -166,17 +166,14 @@ def test_a_signal_and_a_kill_leave_what_the_same_command_continues(in_turn: Path
     path = tmp_path / "job"
     process = _start(path, updates=1)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=HANG_S)
     assert process.returncode in (0, 130), errors
     if process.returncode == 130:
         process = _start(path, updates=2)
         children = psutil.Process(process.pid).children(recursive=True)
         os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
-        deadline_s = time.monotonic() + 10
-        while any(lives(child.pid) for child in children):
-            assert time.monotonic() < deadline_s, "folds outlived their job"
-            time.sleep(0.05)
-    finished = subprocess.run(_command(path), capture_output=True, timeout=200, check=False)
+        process.communicate(timeout=HANG_S)
+        wait_until(lambda: not any(lives(child.pid) for child in children), what="the end of the folds")
+    finished = subprocess.run(_command(path), capture_output=True, timeout=HANG_S, check=False)
     assert finished.returncode == 0, finished.stderr
     assert _are_equal(path, in_turn)

@@ -17,7 +17,8 @@ from drivetrain.run import loop as loop_module
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.patience import FIRST_VALIDATION_TIMEOUT_S, Patience
 from drivetrain.run.saver import copy_sound_state
-from tests.cluster.ranks import lives, pids_in, wait_until
+from tests.cluster.ranks import lives, pids_in
+from tests.deadlines import HANG_S, wait_until
 from tests.run.impatient import train_impatiently
 
 HOUR_S = 3600.0
@@ -157,7 +158,7 @@ def test_a_stopped_rank_is_given_up_within_the_timeout(tmp_path: Path) -> None:
     stopped_s: list[float] = []
 
     def stop_rank_1() -> None:
-        wait_until((tmp_path / "under way").exists, seconds=120)
+        wait_until((tmp_path / "under way").exists)
         os.kill(pids_in(tmp_path)[1], signal.SIGSTOP)
         stopped_s.append(time.monotonic())
 
@@ -167,6 +168,5 @@ def test_a_stopped_rank_is_given_up_within_the_timeout(tmp_path: Path) -> None:
     stopper.join()
     assert result.exit_status == 1
     assert result.failed is not None
-    # Two seconds of patience, two for a cause, one of grace, and the end of the processes.
-    assert time.monotonic() - stopped_s[0] < 2.0 + 2.0 + 1.0 + 5.0
+    assert time.monotonic() - stopped_s[0] < HANG_S
     assert not any(map(lives, pids_in(tmp_path)))

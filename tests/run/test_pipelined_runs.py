@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ import pytest
 
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ALONE
+from tests.deadlines import HANG_S, wait_until
 from tests.run.rank_runs import Ending, losses, train_rank, weights
-from tests.run.small_runs import TIMEOUT_S, first_losses_differ
+from tests.run.small_runs import first_losses_differ
 
-# Eight processes start slowly where there are two cores.
-LONG_S = 280
 # One process adds up the same micro-batches in the same order as two stages do.
 OPTIONS: dict[str, Any] = {
     "micro_batch_size": 2,
@@ -68,7 +66,7 @@ def _command(path: Path, *options: str) -> list[str]:
 
 def _train(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        _command(path, *options), capture_output=True, text=True, timeout=LONG_S, check=False
+        _command(path, *options), capture_output=True, text=True, timeout=HANG_S, check=False
     )
 
 
@@ -119,12 +117,9 @@ def test_a_run_in_one_piece_goes_on_in_stages(rank_pool: RankPool, alone: Path, 
 
 
 def _wait_for_metrics(process: "subprocess.Popen[str]", path: Path) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
     metrics = path / "metrics.jsonl"
-    while not (metrics.is_file() and metrics.stat().st_size > 0):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() is not None or (metrics.is_file() and metrics.stat().st_size > 0))
+    assert process.poll() is None, process.communicate()[1]
 
 
 def test_a_signal_stops_all_stages_after_a_checkpoint_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -135,7 +130,7 @@ def test_a_signal_stops_all_stages_after_a_checkpoint_and_the_run_goes_on(tmp_pa
     )
     _wait_for_metrics(process, path)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=TIMEOUT_S)
+    _, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 143, errors
     assert "Traceback" not in errors
     (checkpoint,) = (path / "checkpoints").glob("[0-9]*")

@@ -15,6 +15,7 @@ from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.history import load_history
 from drivetrain.run.metrics import read_metrics
 from drivetrain.run.signals import listen_for_stop
+from tests.deadlines import HANG_S
 
 from .conftest import SMALL, TrainSmall, final_files, signal_after
 
@@ -103,7 +104,7 @@ def killed(self, update):
 TrainingProgram.run_update = killed
 drivetrain.train(quiet=True, output_dir={str(path)!r}, checkpoint_every={checkpoint_every}, **{SMALL!r})
 """
-    return subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode
+    return subprocess.run([sys.executable, "-c", script], check=False, timeout=HANG_S).returncode
 
 
 def test_negative_control_another_sample_order_ends_with_other_weights(
@@ -137,7 +138,7 @@ def twice(self, update):
 TrainingProgram.run_update = twice
 drivetrain.train(quiet=True, output_dir={str(tmp_path / "run")!r}, **{SMALL!r})
 """
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode == 143
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=HANG_S).returncode == 143
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert os.listdir(tmp_path / "run")
 

@@ -21,7 +21,7 @@ __all__ = ["LaunchResult", "launch"]
 
 _LOOK_S = 0.05
 # How long the cause of a failure may come after its consequence.
-_PATIENCE_WITH_CAUSE_S = 2.0
+_PATIENCE_WITH_CAUSE_S = 5.0
 _SHOW_CURSOR = "\x1b[?25h\n"
 
 

@@ -20,7 +20,7 @@ from drivetrain.verify.subject import Subject
 
 __all__ = ["Measurer"]
 
-_START_S = 120.0
+_START_S = 600.0
 # How much longer replicas may take than one process before they count as stuck; they share its cores.
 _MOST_PATIENCE = 50.0
 _USUAL_SLOWNESS = 3.0
