@@ -10,7 +10,9 @@ from torch import nn
 from drivetrain.program.capture import CapturedUpdates
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
+from drivetrain.run.reporter import Reporter
 from tests.program.harness import GivenFeed, make_program
+from tests.run.shown_work import ShownWork
 
 
 class Clock:
@@ -38,10 +40,20 @@ def program(updates: list[int], monkeypatch: pytest.MonkeyPatch) -> TrainingProg
     return make_program(nn.Linear(3, 2), feed, updates=10)
 
 
-def timer(program: TrainingProgram, *seconds: float, first: int = 0, most: int = 10**6) -> ProgramTimer:
+def timer(
+    program: TrainingProgram,
+    *seconds: float,
+    first: int = 0,
+    most: int = 10**6,
+    reporter: Reporter | None = None,
+) -> ProgramTimer:
     left = iter(range(most))
     return ProgramTimer(
-        program, first=first, goes_on=lambda: next(left, None) is not None, clock=Clock(iter(seconds))
+        program,
+        first=first,
+        goes_on=lambda: next(left, None) is not None,
+        reporter=reporter or Reporter(quiet=True),
+        clock=Clock(iter(seconds)),
     )
 
 
@@ -96,3 +108,14 @@ def test_what_was_captured_is_forgotten_and_warmed_up_again(
     assert times.time_plain() == 1.0
     assert times.time_compiled() == (18.0, 1.0)
     assert forgotten == [0, 8]
+
+
+def test_measuring_and_compiling_are_shown_and_end(program: TrainingProgram) -> None:
+    shown = ShownWork()
+    times = timer(program, *[1.0] * 12, reporter=shown)
+    times.time_plain()
+    times.time_compiled()
+    timing = "timing updates (compile or not)"
+    assert shown.names == [timing, timing, "compiling (to time it)", "timing compiled updates"]
+    assert shown.ended == shown.names
+    assert shown.counted["timing compiled updates"] == [1, 2, 3, 4, 5]

@@ -1,5 +1,8 @@
 """What is printed at each verbosity, and what is kept."""
 
+import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,7 +57,80 @@ def test_progress_is_kept_but_not_printed_when_quiet(
         reporter.start_progress("training", done=0, total=10)
         reporter.progress(3, "loss: 1.0")
     assert capsys.readouterr().out == ""
-    assert (tmp_path / "log").read_text() == "3/10  loss: 1.0\n"
+    assert (tmp_path / "log").read_text() == "training 3/10  0:00 so far  loss: 1.0\n"
+
+
+def test_work_inside_other_work_has_lines_of_its_own_and_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter() as reporter:
+        reporter.start_progress("training", total=10)
+        reporter.progress(3)
+        with reporter.showing("validating", total=7):
+            reporter.progress(2)
+        reporter.progress(4)
+        with reporter.showing("validating", total=7):
+            pass
+        reporter.stop_progress()
+    assert [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "training 3/10",
+        "validating 2/7",
+        "validating: done after 0:00",
+        "training 4/10",
+        "training: done after 0:00",
+    ]
+
+
+def test_work_that_does_not_tell_how_far_it_is_has_a_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("drivetrain.run.reporter._LINE_PERIOD_S", 0.0)
+    monkeypatch.setattr("drivetrain.run.reporter._LOOK_S", 0.001)
+    printed = threading.Event()
+    monkeypatch.setattr(Reporter, "say", _telling(Reporter.say, printed))
+    with Reporter() as reporter, reporter.showing("compiling"):
+        assert printed.wait(120)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["compiling  0:00 so far", "compiling: done after 0:00"]
+
+
+def _telling(
+    say: Callable[[Reporter, str], None], printed: threading.Event
+) -> Callable[[Reporter, str], None]:
+    def said(self: Reporter, text: str) -> None:
+        say(self, text)
+        printed.set()
+
+    return said
+
+
+def test_nobody_is_told_of_work_where_nothing_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = threading.active_count()
+    with Reporter(quiet=True) as reporter, reporter.showing("compiling"):
+        assert threading.active_count() == before
+    assert capsys.readouterr().out == ""
+
+
+def test_a_terminal_shows_a_bar_for_each_work_and_takes_them_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    with Reporter() as reporter:
+        reporter.start_progress("training", done=312, total=1200)
+        with reporter.showing("validating", total=60):
+            assert reporter.progress_due()
+            reporter.progress(24)
+            reporter.say("a message " * 12)
+        reporter.stop_progress()
+        shown = capsys.readouterr().out
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]+", shown)]
+    assert all(len(line) <= 80 for line in lines)
+    assert any("312/1200" in line for line in lines)
+    assert any(line.startswith("validating") and "24/60" in line for line in lines)
+    assert "done after" not in shown
+    assert not any(line.endswith(("messa", "mess", "m")) for line in lines)
 
 
 def test_a_log_ends_where_another_begins(tmp_path: Path) -> None:

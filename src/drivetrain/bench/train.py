@@ -59,7 +59,7 @@ def measure_training(
         try:
             if subject.data_kind == "device":
                 _feed_from_device(assembly, splits, plan, recipe=recipe)
-            choice = _choose_compile(assembly, subject)
+            choice = _choose_compile(assembly, subject, reporter)
             first_update_s, repeats = _train(program, subject, reporter)
         finally:
             program.feed.close()
@@ -87,7 +87,7 @@ def measure_training(
         )
 
 
-def _choose_compile(assembly: Assembly, subject: Subject) -> CompileChoice:
+def _choose_compile(assembly: Assembly, subject: Subject, reporter: Reporter) -> CompileChoice:
     """As `train` chooses for the whole training."""
     preprocess = assembly.preprocess
     choice = choose_compile(
@@ -97,6 +97,7 @@ def _choose_compile(assembly: Assembly, subject: Subject) -> CompileChoice:
         total=subject.whole_updates,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
         goes_on=lambda: True,
+        reporter=reporter,
     )
     assert choice is not None, "nobody asks a benchmark to stop"
     return choice

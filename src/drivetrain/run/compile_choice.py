@@ -12,6 +12,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.compile_gains import Gain, recall_gain, remember_gain
 from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
+from drivetrain.run.reporter import Reporter
 
 __all__ = ["CompileChoice", "Timer", "choose_compile", "decide"]
 
@@ -85,6 +86,7 @@ def choose_compile(
     stored: Mapping[str, Any] | None = None,
     max_time_s: float | None = None,
     goes_on: Callable[[], bool],
+    reporter: Reporter,
 ) -> CompileChoice | None:
     """Decides for the updates first..total-1 and leaves the program so; None where it was asked to stop.
 
@@ -101,7 +103,7 @@ def choose_compile(
     if choice is None:
         least_s = LEAST_CPU_S if program.device.is_cpu else LEAST_ACCELERATOR_S
         try:
-            with ProgramTimer(program, first=first, goes_on=goes_on) as timer:
+            with ProgramTimer(program, first=first, goes_on=goes_on, reporter=reporter) as timer:
                 choice = decide(
                     timer,
                     updates_left=total - first,

@@ -8,11 +8,13 @@ from typing import Self
 
 from drivetrain.program.no_trace import leaving_no_trace
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run.reporter import Reporter
 
 __all__ = ["MeasuringStoppedError", "ProgramTimer"]
 
 _FEWEST_TIMED, _MOST_TIMED = 5, 50
 _ENOUGH_S = 1.0
+_TIMING = "timing updates (compile or not)"
 # What is captured runs twice as it is, and is recorded at the third time.
 _WARM_UPS, _WARM_UPS_OF_CAPTURE = 1, 3
 
@@ -33,11 +35,12 @@ class ProgramTimer:
         *,
         first: int,
         goes_on: Callable[[], bool],
+        reporter: Reporter,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._program, self._first, self._run = program, first, 0
         self._updates = len(program.records) - first
-        self._goes_on, self._clock = goes_on, clock
+        self._goes_on, self._clock, self._reporter = goes_on, clock, reporter
         self._put_back = ExitStack()
 
     def __enter__(self) -> Self:
@@ -54,12 +57,12 @@ class ProgramTimer:
     def time_plain(self) -> float:
         """Seconds of an update as it is written."""
         self._switch(on=False)
-        return self._time()[1]
+        return self._time(warming=_TIMING, timing=_TIMING)[1]
 
     def time_compiled(self) -> tuple[float, float]:
         """Seconds of compiling, and of an update then; the program is compiled after it."""
         self._switch(on=True)
-        return self._time()
+        return self._time(warming="compiling (to time it)", timing="timing compiled updates")
 
     def _switch(self, *, on: bool) -> None:
         if self._program.compiled.is_on != on:
@@ -67,15 +70,18 @@ class ProgramTimer:
         if self._program.capture is not None:
             self._program.capture.forget()
 
-    def _time(self) -> tuple[float, float]:
+    def _time(self, *, warming: str, timing: str) -> tuple[float, float]:
         if not self._run:
             self._put_back.enter_context(leaving_no_trace(self._program))
             self._program.model.train()
         warm_ups = _WARM_UPS if self._program.capture is None else _WARM_UPS_OF_CAPTURE
-        warming_s = sum(self._update() for _ in range(warm_ups))
+        with self._reporter.showing(warming):
+            warming_s = sum(self._update() for _ in range(warm_ups))
         seconds: list[float] = []
-        while len(seconds) < _FEWEST_TIMED or (sum(seconds) < _ENOUGH_S and len(seconds) < _MOST_TIMED):
-            seconds.append(self._update())
+        with self._reporter.showing(timing, total=_FEWEST_TIMED):
+            while len(seconds) < _FEWEST_TIMED or (sum(seconds) < _ENOUGH_S and len(seconds) < _MOST_TIMED):
+                seconds.append(self._update())
+                self._reporter.progress_if_due(min(len(seconds), _FEWEST_TIMED))
         usual_s = median(seconds)
         return max(0.0, warming_s - warm_ups * usual_s), usual_s
 

@@ -32,7 +32,7 @@ _LARGEST_VALIDATION_BATCH = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
-    """A model, the samples it is measured on, and the way it takes over them."""
+    """A model, the samples it is measured on, and the way it takes over them; `samples` is how many."""
 
     recipe: Recipe
     model: nn.Module
@@ -40,6 +40,7 @@ class Evaluator:
     forward: Forward
     preprocess: Preparation
     device: Device
+    samples: int
     group: ReplicaGroup = ALONE
     counts: bool = True
 
@@ -104,6 +105,7 @@ def build_evaluator(
         forward=forward,
         preprocess=preprocess,
         device=device,
+        samples=len(share),
         group=groups.world,
         counts=counts,
     )

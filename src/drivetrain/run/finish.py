@@ -39,8 +39,9 @@ def finish_run(
     if data.bad_samples:
         summary["bad_samples"] = len(data.bad_samples)
     loop.log.summary(update, **summary)
-    draw_curves(loop.directory)
-    _draw_validation(loop, data=data, preprocess=preprocess, program=program)
+    with loop.clock.measure("pictures"), loop.reporter.showing("drawing pictures"):
+        draw_curves(loop.directory)
+        _draw_validation(loop, data=data, preprocess=preprocess, program=program)
     if loop.last_evaluation is not None and data.validation is not None:
         write_evaluation(
             loop.directory, loop.last_evaluation, source=data.validation, names=data.spec.class_names

@@ -38,6 +38,7 @@ def choose_and_keep(
         stored=chosen_before(path).get(_KEY),
         max_time_s=job.max_time_s,
         goes_on=lambda: not stop.made,
+        reporter=reporter,
     )
     if choice is None:
         return None

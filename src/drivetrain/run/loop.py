@@ -2,7 +2,8 @@
 
 import math
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,7 +116,7 @@ class RunLoop:
                 self._handle_events(update)
                 if update < self.events.total_updates:
                     self._look_at_time(update)
-            with noted(Doing.CHECKPOINT, update=update), self.clock.measure("checkpoint"):
+            with noted(Doing.CHECKPOINT, update=update), self._waiting_for_checkpoint():
                 self.writer.wait()
         self.reporter.stop_progress()
         if self.program.capture is not None:
@@ -219,8 +220,9 @@ class RunLoop:
 
     def _compile(self, update: int, sums_before: SumSeconds) -> int:
         """The very first update pays for kernel selection and compilation, and is timed apart."""
-        reached = self.program.execute(update, update + 1, goes_on=self._goes_on)
-        self.program.device.synchronise()
+        with self.reporter.showing("compiling" if self.program.compiled.is_on else "first update"):
+            reached = self.program.execute(update, update + 1, goes_on=self._is_in_time)
+            self.program.device.synchronise()
         first_update_s = time.perf_counter() - self._began
         self.compile_s = first_update_s + (0.0 if self.choice is None else self.choice.compiling_s)
         for problem in self.program.compiled.problems:
@@ -236,10 +238,14 @@ class RunLoop:
         return reached
 
     def _goes_on(self, finished: int) -> bool:
-        self.patience.end_update()
-        self._look_at_time(finished)
+        goes_on = self._is_in_time(finished)
         if self.reporter.progress_due():
             self.reporter.progress(finished, self._progress_detail(finished))
+        return goes_on
+
+    def _is_in_time(self, finished: int) -> bool:
+        self.patience.end_update()
+        self._look_at_time(finished)
         return not self.stops
 
     def _look_at_time(self, finished: int) -> None:
@@ -303,8 +309,7 @@ class RunLoop:
         if self.owes_validation and not self.stops:
             improved = self._validate(update)
         if self._saves_anyway(update) or (improved and self.recipe.checkpoints):
-            with self.clock.measure("checkpoint"):
-                self._checkpoint(update)
+            self._checkpoint(update)
 
     def _saves_anyway(self, update: int) -> bool:
         ends = self.stops or self.early_end.reason is not None
@@ -333,6 +338,7 @@ class RunLoop:
         with (
             noted(Doing.VALIDATION, update=update),
             self.clock.measure("validation"),
+            self.reporter.showing("validating", total=self.evaluate.samples),
             self.program.weights_to_measure(),
         ):
             try:
@@ -352,9 +358,10 @@ class RunLoop:
 
     def _measured(self, *, regions: bool) -> Evaluation:
         assert self.evaluate is not None
-        return self.evaluate(regions=regions, on_batch=self._check_stop)
+        return self.evaluate(regions=regions, on_batch=self._end_of_batch)
 
-    def _check_stop(self, _samples: int) -> None:
+    def _end_of_batch(self, samples: int) -> None:
+        self.reporter.progress_if_due(samples)
         # Several replicas measure to the end: they could not agree on where to break off.
         if self.program.group.size > 1:
             return
@@ -369,7 +376,7 @@ class RunLoop:
 
         After a write that failed this one must succeed.
         """
-        with noted(Doing.CHECKPOINT, update=update):
+        with noted(Doing.CHECKPOINT, update=update), self._waiting_for_checkpoint():
             room, failure = self.writer.settle()
             with nullcontext() if self.limit is None else self.limit.timing("copying"):
                 copied = copy_sound_state(self.program, update=update, room=room)
@@ -381,6 +388,11 @@ class RunLoop:
             if failure is not None:
                 self.writer.wait()
                 self.reporter.warn(f"{failure} Since then, that of update {update} could be written.")
+
+    @contextmanager
+    def _waiting_for_checkpoint(self) -> Iterator[None]:
+        with self.clock.measure("checkpoint"), self.reporter.showing("writing a checkpoint"):
+            yield
 
     def _position(self, update: int) -> dict[str, float]:
         return {

@@ -347,8 +347,11 @@ class RunPart:
         assert self.assembly.evaluate is not None
         if checkpoint is None:
             self.reporter.warn("there is no checkpoint, so fresh, untrained weights are validated.")
-        with self.assembly.program.weights_to_measure():
-            found = self.assembly.evaluate(regions=True)
+        with (
+            self.assembly.program.weights_to_measure(),
+            self.reporter.showing("validating", total=self.assembly.evaluate.samples),
+        ):
+            found = self.assembly.evaluate(regions=True, on_batch=self.reporter.progress_if_due)
         self._measured_program = in_one_piece(self.assembly.program)
         metrics = found.as_metrics()
         update = 0 if checkpoint is None else checkpoint.update
