@@ -46,6 +46,22 @@ def test_two_runs_are_compared_by_what_differs(runs: Path, capsys: pytest.Captur
     assert "finished" in shown
 
 
+def test_no_word_is_broken_at_80_columns(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_name = "mask-folder-0123456789abcdef-second-trial"
+    (runs / "second").rename(runs / long_name)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["runs", "--runs-dir", str(runs)]) == 0
+    listed = capsys.readouterr().out
+    assert main(["runs", str(runs / "first"), str(runs / long_name)]) == 0
+    compared = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in (listed + compared).splitlines())
+    assert {"first", long_name, "finished", "stopped", "6/6", "3/18", "validation"} <= set(listed.split())
+    assert {"first", long_name, "--learning-rate", "0.02"} <= set(compared.split())
+
+
 def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
     assert "drivetrain train" in capsys.readouterr().out

@@ -2,13 +2,16 @@
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from drivetrain.errors import BadInputError
 from drivetrain.run.directory import DEFAULT_PARENT, open_run
+from drivetrain.run.fitted_table import Column, fits, fitted_table, without_folders
 from drivetrain.run.listing import describe_run, find_runs, folds_of, recipe_differences
+from drivetrain.run.speed_text import speed_text
 
 _WIDTH_OF_A_PIPE = 160
 _COLUMNS = {
@@ -21,6 +24,15 @@ _COLUMNS = {
     "best_validation": "best",
     "elapsed_seconds": "seconds",
     "images_per_second": "images/s",
+}
+
+# The columns that a narrow screen does without; the highest go first.
+_RANKS = {
+    "metric": 1,
+    "best_validation": 2,
+    "training_loss": 3,
+    "elapsed_seconds": 4,
+    "images_per_second": 5,
 }
 
 
@@ -51,21 +63,50 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_tables(rows: list[dict[str, Any]], differences: dict[str, list[Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_PIPE)
-    table = Table(box=None)
-    for title in _COLUMNS.values():
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(_shown(name, row) for name in _COLUMNS))
-    console.print(table)
+    # A pipe is no narrow screen: what reads it wants all columns.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
+    lines = _listed(rows, width=width)
     if differences:
-        compared = Table("option", *(row["run"] for row in rows), box=None, title="where the recipes differ")
-        for name, values in differences.items():
-            compared.add_row("--" + name.replace("_", "-"), *(str(value) for value in values))
-        console.print(compared)
+        lines += ["", "where the recipes differ", *_compared(rows, differences, width=width)]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _listed(rows: list[dict[str, Any]], *, width: int) -> list[str]:
+    columns = [
+        Column(title=title, cells=[_shown(name, row) for row in rows], rank=_RANKS.get(name))
+        for name, title in _COLUMNS.items()
+    ]
+    if not fits(columns, width=width):
+        columns[0] = without_folders(columns[0])
+    return fitted_table(columns, width=width)
+
+
+def _compared(rows: list[dict[str, Any]], differences: dict[str, list[Any]], *, width: int) -> list[str]:
+    """A row for each option or, where that is too wide, a row for each run and option."""
+    names = without_folders(Column(title="run", cells=[row["run"] for row in rows])).cells
+    options = {
+        f"--{name.replace('_', '-')}": [str(value) for value in differences[name]] for name in differences
+    }
+    columns = [Column(title="option", cells=list(options))]
+    columns += [
+        Column(title=run, cells=[values[place] for values in options.values()])
+        for place, run in enumerate(names)
+    ]
+    if fits(columns, width=width):
+        return fitted_table(columns, width=width)
+    flat = [
+        (option, run, value)
+        for option, values in options.items()
+        for run, value in zip(names, values, strict=True)
+    ]
+    titles = ("option", "run", "value")
+    return fitted_table(
+        [
+            Column(title=title, cells=cells)
+            for title, cells in zip(titles, zip(*flat, strict=True), strict=True)
+        ],
+        width=width,
+    )
 
 
 def _shown(name: str, row: dict[str, Any]) -> str:
@@ -75,5 +116,5 @@ def _shown(name: str, row: dict[str, Any]) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.0f}" if name == "images_per_second" else f"{value:.4g}"
+        return speed_text(value) if name == "images_per_second" else f"{value:.4g}"
     return str(value)

@@ -11,11 +11,26 @@ from drivetrain.plan.log_frequency import LogPeriod, parse_logs_per_epoch, perio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RarerEvaluation:
+    """After the first `periods` evaluations only every `times`-th of them takes place; 0: only the last."""
+
+    periods: int
+    times: int
+
+    def next_period(self, period: int) -> int | None:
+        """The first one from `period` on, counted from 1, that ends with an evaluation."""
+        if period <= self.periods:
+            return period
+        return None if self.times == 0 else -(-period // self.times) * self.times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvents:
     """The periods of the events in updates; the last update of the run is an event of every kind.
 
     `evaluate_updates` is a fraction where an epoch is no whole number of updates: the event is then the
-    first update at which another epoch is complete.
+    first update at which another epoch is complete. `evaluation_is_asked_for` tells that the user has chosen
+    that period; otherwise a run may choose to evaluate rarer.
     """
 
     log_updates: int
@@ -24,12 +39,15 @@ class HostEvents:
     total_updates: int
     logs_per_epoch: float
     execution_updates: int
+    evaluation_is_asked_for: bool = False
+    rarer: RarerEvaluation | None = None
     warnings: tuple[str, ...] = ()
 
     def next_event(self, update: int) -> int:
         """The first update after `update` finished ones at which the devices hand control back."""
-        periods = (self.log_updates, self.evaluate_updates, self.checkpoint_updates)
-        return min(self.total_updates, *(_next_multiple(update, period=period) for period in periods))
+        periods = (self.log_updates, self.checkpoint_updates)
+        nearest = min(_next_multiple(update, period=period) for period in periods)
+        return min(self.total_updates, nearest, self.next_evaluation(update))
 
     def is_log(self, update: int) -> bool:
         """Whether metrics are logged once `update` updates are finished."""
@@ -37,7 +55,15 @@ class HostEvents:
 
     def is_evaluation(self, update: int) -> bool:
         """Whether the model is validated once `update` updates are finished."""
-        return self._is_due(update, period=self.evaluate_updates)
+        return update >= 1 and self.next_evaluation(update - 1) == update
+
+    def next_evaluation(self, update: int) -> int:
+        """The first update after `update` finished ones at which the model is validated."""
+        period = floor(update / self.evaluate_updates) + 1
+        due = period if self.rarer is None else self.rarer.next_period(period)
+        return (
+            self.total_updates if due is None else min(self.total_updates, ceil(due * self.evaluate_updates))
+        )
 
     def is_checkpoint(self, update: int) -> bool:
         """Whether a checkpoint is written once `update` updates are finished."""
@@ -62,11 +88,13 @@ def plan_host_events(
     """The host events of a training, from the options that set their periods."""
     log_period = _explicit_period(log_every, steps_per_execution=steps_per_execution, batch=batch)
     evaluation = epochs.updates_per_epoch
+    is_asked_for = evaluate_every is not None
     if log_period is None:
         log_period = period_from_frequency(logs_per_epoch, epochs=epochs)
         if parse_logs_per_epoch(logs_per_epoch) < 1:
             # Asked to run several epochs in one execution, validation does not cut them apart again.
             evaluation = Fraction(log_period.updates)
+            is_asked_for = True
     asked = {
         f"--log-every {log_every}": log_every,
         f"--steps-per-execution {steps_per_execution}": steps_per_execution and log_period.updates,
@@ -80,6 +108,7 @@ def plan_host_events(
         total_updates=epochs.total_updates,
         logs_per_epoch=float(epochs.updates_per_epoch / log_period.updates),
         execution_updates=min(log_period.updates, epochs.total_updates),
+        evaluation_is_asked_for=is_asked_for,
         warnings=(*log_period.warnings, *_never_due_warnings(asked, total_updates=epochs.total_updates)),
     )
 

@@ -531,7 +531,8 @@ class Recipe(BaseModel):
         default=None,
         examples=[100],
         ge=1,
-        description="validate every so many updates (default: once per epoch)",
+        description="validate every so many updates (default: once per epoch, or more rarely if that would "
+        "take more than a fifth of the training time)",
     )
     checkpoint_every: Annotated[int | None, _free("events")] = Field(
         default=None,

@@ -6,9 +6,13 @@ from contextlib import contextmanager
 
 
 class RunClock:
-    """Seconds per part of a run, and since its start; a continued run goes on counting."""
+    """Seconds per part of a run, and since its start; a continued run goes on counting.
 
-    def __init__(self, *, elapsed_before_s: float = 0.0) -> None:
+    `start_up_s` is what came before: reading the data, building the model.
+    """
+
+    def __init__(self, *, elapsed_before_s: float = 0.0, start_up_s: float = 0.0) -> None:
+        self.start_up_s = start_up_s
         self._start = time.perf_counter()
         self._elapsed_before_s = elapsed_before_s
         self.seconds: dict[str, float] = {}

@@ -14,7 +14,9 @@ __all__ = ["MeasuringStoppedError", "ProgramTimer"]
 
 _FEWEST_TIMED, _MOST_TIMED = 5, 50
 _ENOUGH_S = 1.0
-_TIMING = "timing updates (compile or not)"
+# What is shown while it warms up, and while it is timed.
+_PLAIN = ("timing updates (compile or not)",) * 2
+_COMPILED = ("compiling (to time it)", "timing compiled updates")
 # What is captured runs twice as it is, and is recorded at the third time.
 _WARM_UPS, _WARM_UPS_OF_CAPTURE = 1, 3
 
@@ -42,6 +44,7 @@ class ProgramTimer:
         self._updates = len(program.records) - first
         self._goes_on, self._clock, self._reporter = goes_on, clock, reporter
         self._put_back = ExitStack()
+        self._names = _PLAIN
 
     def __enter__(self) -> Self:
         return self
@@ -57,23 +60,25 @@ class ProgramTimer:
     def time_plain(self) -> float:
         """Seconds of an update as it is written."""
         self._switch(on=False)
-        return self._time(warming=_TIMING, timing=_TIMING)[1]
+        return self._time()[1]
 
     def time_compiled(self) -> tuple[float, float]:
         """Seconds of compiling, and of an update then; the program is compiled after it."""
         self._switch(on=True)
-        return self._time(warming="compiling (to time it)", timing="timing compiled updates")
+        return self._time()
 
     def _switch(self, *, on: bool) -> None:
+        self._names = _COMPILED if on else _PLAIN
         if self._program.compiled.is_on != on:
             self._program.compiled.switch(on)
         if self._program.capture is not None:
             self._program.capture.forget()
 
-    def _time(self, *, warming: str, timing: str) -> tuple[float, float]:
+    def _time(self) -> tuple[float, float]:
         if not self._run:
             self._put_back.enter_context(leaving_no_trace(self._program))
             self._program.model.train()
+        warming, timing = self._names
         warm_ups = _WARM_UPS if self._program.capture is None else _WARM_UPS_OF_CAPTURE
         with self._reporter.showing(warming):
             warming_s = sum(self._update() for _ in range(warm_ups))

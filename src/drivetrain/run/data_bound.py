@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from drivetrain.data.stream import StreamFeed
 from drivetrain.run.loop import RunLoop
+from drivetrain.run.speed_text import rounded_speed, speed_text
 
 __all__ = ["DataBound", "data_bound_of"]
 
@@ -21,15 +22,16 @@ class DataBound:
     def to_json(self) -> dict[str, float]:
         """For the summary event."""
         return {
-            "loader_images_per_second": round(self.loader_images_per_second, 1),
-            "device_images_per_second": round(self.device_images_per_second, 1),
+            "loader_images_per_second": rounded_speed(self.loader_images_per_second),
+            "device_images_per_second": rounded_speed(self.device_images_per_second),
         }
 
     def sentence(self) -> str:
         """For the person."""
+        loader, device = map(speed_text, (self.loader_images_per_second, self.device_images_per_second))
         return (
-            f"the data did not keep up: the loader delivers {self.loader_images_per_second:.0f} images/s and "
-            f"the device could train {self.device_images_per_second:.0f}; see --num-workers, and `drivetrain "
+            f"the data did not keep up: the loader delivers {loader} images/s and "
+            f"the device could train {device}; see --num-workers, and `drivetrain "
             "bench data` for what takes the loader's time."
         )
 

@@ -17,7 +17,10 @@ from drivetrain.run.pictures import draw_curves, draw_predictions
 from drivetrain.run.report_page import write_readme
 from drivetrain.run.scale_report import scale_values, skipped_in_words
 from drivetrain.run.scaling import Scaling, scaling_of
+from drivetrain.run.speed_text import rounded_speed, speed_text
 from drivetrain.run.time_spent import suggest, time_spent
+
+_WORTH_A_WORD = 0.005
 
 
 def finish_run(
@@ -42,6 +45,9 @@ def finish_run(
     with loop.clock.measure("pictures"), loop.reporter.showing("drawing pictures"):
         draw_curves(loop.directory)
         _draw_validation(loop, data=data, preprocess=preprocess, program=program)
+    # The event above came first, so that a run whose pictures fail is finished all the same.
+    spent = time_spent(loop)
+    summary |= _account(loop, spent)
     if loop.last_evaluation is not None and data.validation is not None:
         write_evaluation(
             loop.directory, loop.last_evaluation, source=data.validation, names=data.spec.class_names
@@ -85,12 +91,11 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         "status": "finished",
         "time_to_train_seconds": round(loop.clock.elapsed_s, 3),
         "compile_seconds": round(loop.compile_s, 3),
-        "images_per_second": round(loop.images_per_second, 1),
+        "images_per_second": rounded_speed(loop.images_per_second),
         "peak_memory_bytes": loop.program.device.peak_memory_bytes,
         "device": loop.program.device.description,
         "precision": loop.program.precision.description,
-        "seconds": {part: round(seconds, 3) for part, seconds in spent.items()},
-        "suggestion": suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share),
+        **_account(loop, spent),
     }
     if loop.choice is not None:
         summary["compile"] = "; ".join([loop.choice.sentence, *loop.program.compiled.problems])
@@ -100,10 +105,7 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
     if bound is not None:
         summary["data_bound"] = bound.to_json()
     if len(loop.replica_times) > 1:
-        scaling = _scaling(loop)
-        summary |= scaling.to_json()
-        if scaling.advice is not None:
-            summary["suggestion"] = f"ranks mostly wait for {scaling.advice}."
+        summary |= _scaling(loop).to_json()
     if loop.profile is not None and (profile := loop.profile.summary()) is not None:
         summary["profile"] = profile
     if loop.early_end.reason is not None:
@@ -111,6 +113,16 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
     if loop.last_evaluation is not None:
         summary |= {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
     return summary
+
+
+def _account(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
+    """Where the time went, and what would save some of it."""
+    suggestion = suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share)
+    advice = _scaling(loop).advice if len(loop.replica_times) > 1 else None
+    if advice is not None and max(spent, key=lambda part: spent[part]) in ("step", "data"):
+        suggestion = f"ranks mostly wait for {advice}."
+    seconds = {part: round(part_s, 3) for part, part_s in spent.items()}
+    return {"seconds": seconds, "suggestion": suggestion}
 
 
 def _scaling(loop: RunLoop) -> Scaling:
@@ -128,7 +140,7 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
         f"time to train: {summary['time_to_train_seconds']:.1f} s "
         f"({'compilation' if loop.compiles else 'first update'} "
         f"{summary['compile_seconds']:.2f} s), "
-        f"{summary['images_per_second']:.0f} images/s"
+        f"{speed_text(summary['images_per_second'])} images/s"
     )
     if "capture" in summary:
         say(f"updates: {summary['capture']}")
@@ -139,7 +151,11 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     bound = data_bound_of(loop)
     if bound is not None:
         say(bound.sentence())
-    say("where the time went: " + ", ".join(f"{part} {s / total:.0%}" for part, s in spent.items()))
+    shares = {part: seconds / total for part, seconds in spent.items()}
+    listed = [
+        part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= _WORTH_A_WORD
+    ]
+    say("where the time went: " + ", ".join(f"{part} {shares[part]:.0%}" for part in listed))
     say(f"suggestion: {summary['suggestion']}")
     if loop.last_evaluation is not None:
         loop.reporter.result(

@@ -9,6 +9,7 @@ from drivetrain.run.files import read_json, write_json
 from drivetrain.run.prepare import Request, job_of
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.validation_pace import VALIDATION_KEY
 
 __all__ = ["choose_and_keep", "chosen_before"]
 
@@ -18,7 +19,7 @@ _KEY = "compile"
 def chosen_before(plan: Path) -> dict[str, Any]:
     """What an earlier part of the run has put into its plan, for the plan that takes its place."""
     before = read_json(plan) if plan.is_file() else {}
-    return {_KEY: before[_KEY]} if _KEY in before else {}
+    return {key: before[key] for key in (_KEY, VALIDATION_KEY) if key in before}
 
 
 def choose_and_keep(

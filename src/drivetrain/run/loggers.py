@@ -10,6 +10,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import MetricsLog
 from drivetrain.run.reporter import Reporter
+from drivetrain.run.speed_text import speed_text
 
 __all__ = [
     "EventLog",
@@ -116,7 +117,7 @@ class ScreenLog:
             f"{_shown_name(kind, name)}: {values[name]:.4f}" for name in _SHOWN_METRICS if name in values
         ]
         if "images_per_second" in values:
-            parts.append(f"images/s: {values['images_per_second']:.0f}")
+            parts.append(f"images/s: {speed_text(values['images_per_second'])}")
         if "loss_scale" in values:
             parts.append(f"loss scale: {values['loss_scale']:g}  skipped: {values['skipped_updates']}")
         if "compile_seconds" in values:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -32,7 +32,9 @@ from drivetrain.run.scale_report import scale_values
 from drivetrain.run.scaling import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.sound_losses import require_sound
+from drivetrain.run.speed_text import speed_text
 from drivetrain.run.time_limit import TimeLimit
+from drivetrain.run.validation_pace import PaceChoice, ValidationPace, fixed_by_option, keep_rarer
 from drivetrain.run.watch import noted, watch_run
 from drivetrain.tasks.task import Evaluation
 
@@ -45,6 +47,10 @@ _VOTED_AHEAD = 5
 
 class _ValidationStoppedError(Exception):
     """The run was asked to stop while it validated."""
+
+
+class _ValidationTooLongError(Exception):
+    """A validation takes more of the time than it may."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +78,7 @@ class RunLoop:
     _first: int = 0
     _reached: int = 0
     _began: float = 0.0
+    _validation_began: float = 0.0
     _processor_s: float = 0.0
     _mark: tuple[int, float] = (0, 0.0)
     _feed_before: tuple[float, float] = (0.0, 0.0)
@@ -82,6 +89,7 @@ class RunLoop:
     fastest_update_s: float = math.inf
     patience: Patience = field(init=False)
     writer: CheckpointWriter = field(init=False)
+    pace: ValidationPace = field(init=False)
     _sums: SumSeconds = field(default_factory=SumSeconds)
     _compiling: ReplicaTimes | None = None
     _longest_validation_s: float = 0.0
@@ -89,6 +97,11 @@ class RunLoop:
     def __post_init__(self) -> None:
         self.patience = Patience(self.program.group.set_timeout)
         self.writer = CheckpointWriter(self.directory.checkpoints, keep_last=self.recipe.keep_checkpoints)
+        self.pace = ValidationPace(
+            events=self.events,
+            fixed_by=fixed_by_option(self.recipe),
+            is_open=not self.events.evaluation_is_asked_for and self.events.rarer is None,
+        )
         if self.limit is not None and self.recipe.checkpoints:
             values = self.program.parameters.values
             guess_s = _STATE_COPIES * values.numel() * values.element_size() / _GUESSED_WRITING
@@ -97,7 +110,7 @@ class RunLoop:
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
         update = self._reached = first
-        self._first = first
+        self._first = self.pace.first = first
         self._mark = (first, 0.0)
         self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
         self.program.wants_stop = lambda: self.stop.made
@@ -285,7 +298,7 @@ class RunLoop:
     def _described(self, means: dict[str, float], *, images_per_second: float) -> str:
         metric = self.program.task.metric
         score = f"training_{metric}: {means[metric]:.4f}"
-        return f"loss: {means['loss']:.4f}  {score}  images/s: {images_per_second:.0f}"
+        return f"loss: {means['loss']:.4f}  {score}  images/s: {speed_text(images_per_second)}"
 
     def _previous_log(self, update: int) -> int:
         return (update - 1) // self.events.log_updates * self.events.log_updates
@@ -334,7 +347,7 @@ class RunLoop:
         """Measures the weights; True when they are the best so far. A request to stop breaks it off."""
         if self.evaluate is None:
             return False
-        begin_s = time.perf_counter()
+        self._validation_began = time.perf_counter()
         with (
             noted(Doing.VALIDATION, update=update),
             self.clock.measure("validation"),
@@ -350,11 +363,44 @@ class RunLoop:
                     found = self._measured(regions=True)
             except _ValidationStoppedError:
                 return False
-        self._longest_validation_s = max(self._longest_validation_s, time.perf_counter() - begin_s)
+            except _ValidationTooLongError:
+                self.owes_validation = False
+                self._choose_pace(self.pace.break_off(update))
+                return False
+        lasted_s = time.perf_counter() - self._validation_began
+        self._longest_validation_s = max(self._longest_validation_s, lasted_s)
         self.last_evaluation = found
         self.owes_validation = False
         self.log.validation(update, **self._position(update), **found.as_metrics())
+        self._see_pace(update, lasted_s)
         return improved
+
+    def _see_pace(self, update: int, lasted_s: float) -> None:
+        """Once it is known what updates and validations take, how often to validate is chosen."""
+        update_s, group = self._usual_update_s, self.program.group
+        is_over = update == self.events.total_updates or self.early_end.reason is not None
+        if update_s is None or is_over or not self.pace.is_open:
+            return
+        # Clocks differ: the first replica chooses for all.
+        choice = self.pace.see(update, lasted_s, update_s=update_s) if group.is_first else None
+        choice = group.from_first(choice)
+        if choice is not None:
+            self._choose_pace(choice)
+
+    def _choose_pace(self, choice: PaceChoice) -> None:
+        self.pace.is_open = False
+        if choice.rarer is not None:
+            self.events = replace(self.events, rarer=choice.rarer)
+            if self.program.group.is_first:
+                keep_rarer(self.directory, choice.rarer)
+        if choice.sentence is not None:
+            self.reporter.say(choice.sentence)
+
+    @property
+    def _usual_update_s(self) -> float | None:
+        """Seconds of an update, the first one, which may compile, not counted; None before there is one."""
+        updates = self._updates_run - 1
+        return (self.execution_s - self.first_update_s) / updates if updates > 0 else None
 
     def _measured(self, *, regions: bool) -> Evaluation:
         assert self.evaluate is not None
@@ -370,6 +416,15 @@ class RunLoop:
             self.stop.make(TIME_IS_UP_STATUS)
         if self.stop.made:
             raise _ValidationStoppedError
+        self._check_pace()
+
+    def _check_pace(self) -> None:
+        update_s, is_last = self._usual_update_s, self._reached == self.events.total_updates
+        if update_s is None or is_last:
+            return
+        lasted_s = time.perf_counter() - self._validation_began
+        if self.pace.is_too_long(lasted_s, update_s=update_s):
+            raise _ValidationTooLongError
 
     def _checkpoint(self, update: int) -> None:
         """Copies what is to be kept; while that is written, the training goes on.

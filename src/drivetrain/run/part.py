@@ -1,6 +1,7 @@
 """One process's share of a run: from its restored state to its summary."""
 
-from dataclasses import KW_ONLY, dataclass, field
+import time
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.plan.batch import BatchArithmetic
 from drivetrain.plan.build import InputShape, plan_to_json
+from drivetrain.plan.events import RarerEvaluation
 from drivetrain.program.half_weights import widen_weights
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import recipe_to_yaml
@@ -38,6 +40,7 @@ from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.time_spent import time_spent
+from drivetrain.run.validation_pace import keep_rarer, kept_rarer, rarer_in_words
 
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
@@ -65,6 +68,7 @@ class _Task:
     _: KW_ONLY
     without_progress: int = 0
     owes_validation: bool = False
+    rarer: RarerEvaluation | None = None
 
 
 class RunPart:
@@ -218,21 +222,24 @@ class RunPart:
         best = Best(self._metric) if stored is None else Best.from_json(stored)
         entries = read_metrics(self.directory.metrics)
         validated = [int(entry["update"]) for entry in entries if entry["event"] == "validation"]
+        rarer = self._kept_rarer()
         task = _Task(
             "train",
             first,
             best,
             without_progress=sum(update > (best.update or 0) for update in validated),
-            owes_validation=self._owes_validation(first, validated),
+            owes_validation=self._owes_validation(first, validated, rarer),
+            rarer=rarer,
         )
         self._tell_others(task)
         loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(entries))
         if self.reporter.is_verbose:
             loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
-            loop.choice = choose_and_keep(
-                self.request, self.assembly, first=first, stop=self.stop, reporter=self.reporter
-            )
+            with loop.clock.measure("probing"):
+                loop.choice = choose_and_keep(
+                    self.request, self.assembly, first=first, stop=self.stop, reporter=self.reporter
+                )
             reached = loop.run(first)
             self._measured_program = in_one_piece(self.assembly.program)
             if loop.is_broken_off:
@@ -256,12 +263,14 @@ class RunPart:
             recipe=self.recipe,
             program=self.assembly.program,
             epochs=self.plan.epochs,
-            events=self.plan.events,
+            events=replace(self.plan.events, rarer=task.rarer),
             directory=self.directory,
             log=log,
             reporter=self.reporter,
             stop=self.stop,
-            clock=RunClock(elapsed_before_s=elapsed_before_s),
+            clock=RunClock(
+                elapsed_before_s=elapsed_before_s, start_up_s=max(0.0, time.time() - self.request.began_s)
+            ),
             evaluate=self.assembly.evaluate,
             best=task.best or Best(self._metric),
             early_end=early_end_of(self.recipe, without_progress=task.without_progress),
@@ -272,9 +281,19 @@ class RunPart:
     def _time_limit(self) -> TimeLimit:
         return TimeLimit(parse_duration_s(str(self.recipe.max_time)), began_s=self.request.began_s)
 
-    def _owes_validation(self, update: int, validated: list[int]) -> bool:
+    def _kept_rarer(self) -> RarerEvaluation | None:
+        """How often the model is validated, as chosen before; what the user says now counts instead."""
+        events = self.plan.events
+        rarer = None if events.evaluation_is_asked_for else kept_rarer(self.directory, self.recipe)
+        if rarer is not None:
+            keep_rarer(self.directory, rarer)
+            if rarer.times != 1:
+                self.reporter.say(f"as chosen before, {rarer_in_words(events, rarer)}")
+        return rarer
+
+    def _owes_validation(self, update: int, validated: list[int], rarer: RarerEvaluation | None) -> bool:
         """Whether the run broke off between an update and the validation that belongs to it."""
-        is_due = update > 0 and self.plan.events.is_evaluation(update)
+        is_due = update > 0 and replace(self.plan.events, rarer=rarer).is_evaluation(update)
         return self.assembly.evaluate is not None and is_due and update not in validated
 
     def _tell_others(self, task: _Task) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.files import write_atomically
+from drivetrain.run.speed_text import speed_text
 
 _FILES = {
     "curves.png": "loss and score over the updates",
@@ -53,7 +54,7 @@ def _results(summary: dict[str, Any]) -> dict[str, str]:
         others = [name for name in summary["validation"] if name not in (best["metric"], _COUNT)]
         results |= {f"validation {name}": f"{summary['validation'][name]:.4f}" for name in others}
     results["time to train"] = f"{summary['time_to_train_seconds']:.1f} s"
-    results["throughput"] = f"{summary['images_per_second']:.0f} images/s"
+    results["throughput"] = f"{speed_text(summary['images_per_second'])} images/s"
     results["device"] = str(summary["device"])
     return results
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run.speed_text import rounded_speed, speed_text
 
 __all__ = ["ReplicaTimes", "Scaling", "SumSeconds", "read_sums", "scaling_of"]
 
@@ -101,7 +102,7 @@ class Scaling:
         return {
             "replicas": self.replicas,
             **({"devices_per_replica": self.devices} if self.devices > 1 else {}),
-            "images_per_second_per_replica": round(self.images_per_second / self.replicas, 1),
+            "images_per_second_per_replica": rounded_speed(self.images_per_second / self.replicas),
             **measured,
             "lost_to": {name: round(share, 4) for name, share in self.losses.items()},
         }
@@ -110,8 +111,9 @@ class Scaling:
         """For the person, with the reason where replicas mostly wait."""
         count = f"{self.replicas} replica{'s' if self.replicas > 1 else ''}"
         of = f" on {self.devices} devices{' each' if self.replicas > 1 else ''}" if self.devices > 1 else ""
-        all_of_it = f" each, {self.images_per_second:.0f} in all" if self.replicas > 1 else ""
-        speed = f"{count}{of}: {self.images_per_second / self.replicas:.0f} images/s{all_of_it}"
+        all_of_it = f" each, {speed_text(self.images_per_second)} in all" if self.replicas > 1 else ""
+        own = speed_text(self.images_per_second / self.replicas)
+        speed = f"{count}{of}: {own} images/s{all_of_it}"
         if self.computing is None:
             return f"{speed}; they waited {self.data:.0%} of the time for data, and for sums nobody knows"
         waits = [f"{share:.0%} for {_WORDS[name]}" for name, share in self.losses.items() if share]

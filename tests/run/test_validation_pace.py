@@ -1,0 +1,232 @@
+"""How often a run validates where nobody said, by times that a test gives."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivetrain.plan.events import HostEvents, RarerEvaluation
+from drivetrain.recipe.load import resolve_recipe
+from drivetrain.run.directory import RunDirectory
+from drivetrain.run.evaluator import Evaluator
+from drivetrain.run.metrics import read_metrics
+from drivetrain.run.train import train_resolved
+from drivetrain.run.validation_pace import ValidationPace, fixed_by_option
+from drivetrain.tasks.task import Evaluation
+
+from .conftest import SMALL, TrainSmall, final_files, signal_after
+from .shown_work import ShownWork
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+EVENTS = HostEvents(
+    log_updates=100,
+    evaluate_updates=Fraction(100),
+    checkpoint_updates=100,
+    total_updates=6000,
+    logs_per_epoch=1.0,
+    execution_updates=100,
+)
+
+
+def seen(*lasted_s: float, update_s: float, events: HostEvents = EVENTS, **options: Any) -> Any:
+    """What the validations after the first epochs lead to."""
+    pace = ValidationPace(events=events, **options)
+    choices = [
+        pace.see(100 * number, seconds, update_s=update_s) for number, seconds in enumerate(lasted_s, start=1)
+    ]
+    assert all(choice is None for choice in choices[:-1])
+    return choices[-1]
+
+
+def evaluations(events: HostEvents) -> list[int]:
+    return [update for update in range(1, events.total_updates + 1) if events.is_evaluation(update)]
+
+
+def cost_s(events: HostEvents, each_s: float) -> float:
+    return len(evaluations(events)) * each_s
+
+
+@pytest.mark.parametrize("lasted_s", [3.0, 10.0, 30.0, 100.0, 119.0])
+def test_validations_take_at_most_a_fifth_of_the_training(lasted_s: float) -> None:
+    update_s = 0.2  # 20 s an epoch, 1200 s in all
+    choice = seen(lasted_s, *([] if lasted_s == 3.0 else [lasted_s]), update_s=update_s)
+    events = replace(EVENTS, rarer=choice.rarer)
+    assert cost_s(events, lasted_s) <= 0.2 * 6000 * update_s or evaluations(events) == [100, 200, 6000]
+    assert evaluations(events)[-1] == 6000
+    assert (choice.sentence is None) == (lasted_s == 3.0)
+
+
+def test_a_first_validation_that_warms_up_changes_nothing_and_is_not_the_measure() -> None:
+    assert seen(200.0, update_s=0.2) is None
+    assert seen(200.0, 0.1, update_s=0.2).rarer == RarerEvaluation(periods=2, times=1)
+
+
+def test_it_says_how_often_and_what_does_otherwise() -> None:
+    choice = seen(10.0, 10.0, update_s=0.2)
+    assert choice.rarer == RarerEvaluation(periods=2, times=4)
+    assert choice.sentence == (
+        "a validation takes 10 s, the training between two 20 s. From now on the model is validated every 4 "
+        "epochs (400 updates) and after the last update, so that this takes at most a fifth of the training "
+        "time; --evaluate-every 100 validates after each epoch."
+    )
+
+
+def test_a_few_seconds_are_nothing_to_save() -> None:
+    short = replace(EVENTS, total_updates=1000)
+    assert seen(0.9, update_s=1e-4, events=short).rarer.times == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"patience": 3}, "--patience 3"),
+        ({"stop_at": "accuracy=0.9"}, "--stop-at accuracy=0.9"),
+        ({"parallel_folds": 2, "folds": 4}, "--parallel-folds 2"),
+        ({}, None),
+    ],
+)
+def test_options_that_depend_on_validations_keep_them_where_they_are(
+    option: dict[str, Any], words: str | None
+) -> None:
+    recipe = resolve_recipe(overrides={"dataset": "digits"}).recipe.model_copy(update=option)
+    assert fixed_by_option(recipe) == words
+
+
+def test_what_is_fixed_is_not_changed_but_its_cost_is_said() -> None:
+    choice = seen(10.0, 10.0, update_s=0.2, fixed_by="--patience 3")
+    assert choice.rarer is None
+    assert "because --patience 3 depends on them; --evaluate-every 400 would save time" in choice.sentence
+    pace = ValidationPace(events=EVENTS, fixed_by="--patience 3")
+    assert not pace.is_too_long(1e6, update_s=0.2)
+
+
+def test_a_validation_that_takes_half_of_what_all_may_is_broken_off() -> None:
+    pace = ValidationPace(events=EVENTS)
+    assert not pace.is_too_long(119.0, update_s=0.2)
+    assert pace.is_too_long(121.0, update_s=0.2)
+    choice = pace.break_off(100)
+    assert evaluations(replace(EVENTS, rarer=choice.rarer)) == [6000]
+    assert "the model is validated after the last update alone" in str(choice.sentence)
+
+
+@pytest.mark.parametrize("period", [Fraction(100), Fraction(75, 2), Fraction(1), Fraction(1, 3)])
+@pytest.mark.parametrize("rarer", [(0, 0), (2, 0), (1, 4), (3, 2), (0, 1)])
+def test_rarer_points_are_among_the_usual_ones(period: Fraction, rarer: tuple[int, int]) -> None:
+    usual = replace(EVENTS, evaluate_updates=period, total_updates=950)
+    events = replace(usual, rarer=RarerEvaluation(periods=rarer[0], times=rarer[1]))
+    points = evaluations(events)
+    assert set(points) <= set(evaluations(usual))
+    assert points[-1] == 950
+    update, met = 0, []
+    while update < 950:
+        update = events.next_event(update)
+        met += [update] if events.is_evaluation(update) else []
+    assert met == points
+    if rarer == (0, 1):
+        assert points == evaluations(usual)
+
+
+def costly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other validation is affordable, whatever the clocks say."""
+    monkeypatch.setattr(ValidationPace, "_affordable", lambda *_, **__: 2)
+    monkeypatch.setattr(ValidationPace, "is_too_long", lambda *_, **__: False)
+
+
+def validated(path: Path) -> list[int]:
+    entries = read_metrics(RunDirectory(path).metrics)
+    return [entry["update"] for entry in entries if entry["event"] == "validation"]
+
+
+LONG = {**SMALL, "num_epochs": 7}
+
+
+def test_a_run_chooses_once_says_so_and_goes_on_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    costly(monkeypatch)
+    shown = ShownWork()
+    overrides = {**LONG, "output_dir": str(tmp_path / "run")}
+    with signal_after(20):
+        stopped = train_resolved(resolve_recipe(overrides=overrides), reporter=shown)
+    assert stopped.status == "stopped"
+    assert sum("--evaluate-every 6 validates after each epoch" in line for line in shown.said) == 1
+    kept = json.loads((tmp_path / "run" / "plan.json").read_text())["validation"]
+    assert kept == {"periods": 2, "times": 2}
+    monkeypatch.undo()  # By the clock alone every epoch would be validated again.
+    again = ShownWork()
+    train_resolved(resolve_recipe(overrides=overrides), reporter=again)
+    assert validated(tmp_path / "run") == [6, 12, 24, 36, 42]
+    assert (
+        sum(
+            line.startswith("as chosen before, the model is validated every 2 epochs (12")
+            for line in again.said
+        )
+        == 1
+    )
+
+
+def test_the_weights_do_not_depend_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    train_small(tmp_path / "often", num_epochs=7, evaluate_every=6)
+    costly(monkeypatch)
+    train_small(tmp_path / "seldom", num_epochs=7)
+    assert validated(tmp_path / "often") == [6, 12, 18, 24, 30, 36, 42]
+    assert validated(tmp_path / "seldom") == [6, 12, 24, 36, 42]
+    often, seldom = (final_files(tmp_path / name) for name in ("often", "seldom"))
+    assert often["model.safetensors"] == seldom["model.safetensors"]
+    losses = [np.load(tmp_path / name / "updates.npz")["loss"] for name in ("often", "seldom")]
+    assert np.array_equal(*losses)
+
+
+def test_what_the_user_says_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    costly(monkeypatch)
+    train_small(tmp_path / "run", num_epochs=4, evaluate_every=6)
+    assert validated(tmp_path / "run") == [6, 12, 18, 24]
+    train_small(tmp_path / "patient", num_epochs=4, patience=100)
+    assert validated(tmp_path / "patient") == [6, 12, 18, 24]
+
+
+def test_a_first_validation_that_is_too_long_is_broken_off_and_the_last_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    monkeypatch.setattr(ValidationPace, "is_too_long", lambda self, *_, **__: self.is_open)
+    measured: list[Evaluation] = []
+    original = Evaluator.__call__
+
+    def measure(self: Evaluator, **options: Any) -> Evaluation:
+        measured.append(original(self, **options))
+        return measured[-1]
+
+    monkeypatch.setattr(Evaluator, "__call__", measure)
+    result = train_small(tmp_path / "run", num_epochs=4)
+    assert validated(tmp_path / "run") == [24]
+    assert len(measured) == 1
+    assert result.metrics["best"]["update"] == 24
+
+
+def test_folds_take_over_what_the_first_one_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import drivetrain
+
+    costly(monkeypatch)
+    chosen = []
+    original = ValidationPace.see
+
+    def see(self: ValidationPace, *arguments: Any, **options: Any) -> Any:
+        chosen.append(original(self, *arguments, **options))
+        return chosen[-1]
+
+    monkeypatch.setattr(ValidationPace, "see", see)
+    options = {key: value for key, value in SMALL.items() if key != "limit_validation_samples"}
+    drivetrain.crossval(
+        quiet=True, output_dir=str(tmp_path / "job"), **{**options, "folds": 3, "num_epochs": 5}
+    )
+    points = [validated(tmp_path / "job" / f"fold-{fold}") for fold in range(3)]
+    assert sum(choice is not None for choice in chosen) == 1
+    assert points[0] == points[1] == points[2]
+    assert len(points[0]) == 4
