@@ -16,6 +16,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.program.forward import Forward
 from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
 from drivetrain.run.reporter import Reporter
+from tests.run.shown_work import ShownWork
 
 REPETITION = Repetition(warmup_steps=1, steps=2, repeats=2)
 
@@ -32,7 +33,9 @@ REPETITION = Repetition(warmup_steps=1, steps=2, repeats=2)
 def test_a_recipe(overrides: dict[str, str]) -> None:
     resolved = resolve_recipe(overrides={**overrides, "device": "cpu", "num_threads": "1"})
     settings = InferSettings(batch_sizes=(1, 3), repetition=REPETITION)
-    found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
+    shown = ShownWork()
+    found = measure_inference(resolved, settings, reporter=shown, command="x")
+    assert shown.names == shown.ended == ["first batch", "bench infer", "measuring the device's peak"]
     assert [entry.name for entry in found.entries] == ["infer batch 1", "infer batch 3"]
     for entry in found.entries:
         assert len(entry.repeats) == 2

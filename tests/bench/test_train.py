@@ -23,6 +23,7 @@ from drivetrain.plan.build import plan_training
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.reporter import Reporter
+from tests.run.shown_work import ShownWork
 
 SMALL: dict[str, Any] = {
     "dataset": "digits",
@@ -44,7 +45,10 @@ def _prepare(data: WantedData, **overrides: Any) -> tuple[Subject, DataSplits]:
 @pytest.mark.parametrize("data", ["real", "host", "device"])
 def test_every_kind_of_data(data: WantedData) -> None:
     subject, splits = _prepare(data)
-    measured = measure_training(subject, reporter=Reporter(quiet=True), data=splits)
+    shown = ShownWork()
+    measured = measure_training(subject, reporter=shown, data=splits)
+    assert shown.names == shown.ended
+    assert {"building the model", "bench train", "measuring the device's peak"} <= set(shown.names)
     assert [len(repeat["step_seconds"]) for repeat in measured.repeats] == [2, 2, 2]
     found = training_result(subject, measured, command="drivetrain bench train")
     (entry,) = found.entries

@@ -11,7 +11,7 @@ SOUND = [ok("python", "Python 3."), note("cores", "few, in [brackets].")]
 
 
 def _find(findings: list[Finding], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "examine", lambda folder: findings)
+    monkeypatch.setattr(examination, "examine", lambda folder, **_: findings)
 
 
 def test_a_fit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

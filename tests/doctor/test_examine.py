@@ -5,6 +5,8 @@ import pytest
 from drivetrain.doctor import examine as examination
 from drivetrain.doctor.examine import examine, is_busy, is_fit
 from drivetrain.doctor.finding import Finding, gibibytes, note, ok, problem
+from drivetrain.run.reporter import Reporter
+from tests.run.shown_work import ShownWork
 
 
 def _never() -> list[Finding]:
@@ -27,7 +29,7 @@ def test_without_torch_the_rest_is_still_looked_at(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(examination, "check_torch", lambda: problem("torch", "there is none."))
     for name in ("check_half_types", "check_accelerators", "check_ranks"):
         monkeypatch.setattr(examination, name, _never)
-    found = examine(tmp_path)
+    found = examine(tmp_path, reporter=Reporter(quiet=True))
     assert not is_fit(found)
     assert [finding.topic for finding in found][:3] == ["python", "torch", "processor"]
 
@@ -37,7 +39,11 @@ def test_with_torch_everything_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(examination, "check_half_types", lambda: [ok("half", ".")])
     monkeypatch.setattr(examination, "check_accelerators", lambda: [ok("accelerator", ".")])
     monkeypatch.setattr(examination, "check_ranks", lambda: ok("ranks", "."))
-    topics = [finding.topic for finding in examine(tmp_path)]
+    shown = ShownWork()
+    topics = [finding.topic for finding in examine(tmp_path, reporter=shown)]
+    assert shown.names == shown.ended == ["examining this machine"]
+    assert shown.counted["examining this machine"] == list(range(8))
+    assert shown.totals["examining this machine"] == 8
     assert {"half", "accelerator", "ranks", "compiler", "disk", "wandb"} <= set(topics)
     assert len(set(topics)) == len(topics)
 

@@ -30,10 +30,11 @@ class ShownWork(Reporter):
         super().progress(done, detail)
         self.counted.setdefault(self._open[-1], []).append(done)
 
-    def stop_progress(self) -> None:
-        super().stop_progress()
+    def stop_progress(self, *, is_done: bool = True) -> None:
+        super().stop_progress(is_done=is_done)
         if self._open:
-            self.ended.append(self._open.pop())
+            name = self._open.pop()
+            self.ended += [name] if is_done else []
 
     def say(self, text: str) -> None:
         super().say(text)

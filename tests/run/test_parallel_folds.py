@@ -54,6 +54,14 @@ def test_slots_are_taken_in_turn(tmp_path: Path) -> None:
     assert set(slots) == {0, 1}
 
 
+def test_the_job_hears_which_folds_are_running(tmp_path: Path) -> None:
+    heard: list[tuple[int, ...]] = []
+    _side_by_side(
+        2, lambda fold, slot: partial(crossval_jobs.note, tmp_path, fold, slot), on_look=heard.append
+    )
+    assert (0, 1) in heard
+
+
 def test_the_first_fold_begins_alone(tmp_path: Path) -> None:
     _side_by_side(
         2,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.reporter import Reporter, VerbosityName
 
 from .conftest import SMALL, TrainSmall
@@ -85,7 +86,7 @@ def test_work_that_does_not_tell_how_far_it_is_has_a_line_too(
     monkeypatch.setattr("drivetrain.run.reporter._LINE_PERIOD_S", 0.0)
     monkeypatch.setattr("drivetrain.run.reporter._LOOK_S", 0.001)
     printed = threading.Event()
-    monkeypatch.setattr(Reporter, "say", _telling(Reporter.say, printed))
+    monkeypatch.setattr(Reporter, "_print", _telling(Reporter._print, printed))
     with Reporter() as reporter, reporter.showing("compiling"):
         assert printed.wait(120)
     lines = capsys.readouterr().out.splitlines()
@@ -100,6 +101,36 @@ def _telling(
         printed.set()
 
     return said
+
+
+def test_progress_does_not_bring_forth_what_a_cross_validation_holds_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with CrossvalReporter(verbosity="normal") as reporter:
+        reporter.hold_back("fold 0 (1 of 5)")
+        with reporter.showing("building the model", total=2):
+            reporter.progress(1)
+        reporter.say("it begins")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "building the model 1/2",
+        "building the model: done after 0:00",
+        "fold 0 (1 of 5)",
+        "it begins",
+    ]
+
+
+def test_work_that_fails_is_not_called_done(capsys: pytest.CaptureFixture[str]) -> None:
+    def write(reporter: Reporter) -> None:
+        with reporter.showing("writing", total=2):
+            reporter.progress(1)
+            raise OSError("full")
+
+    with Reporter() as reporter, pytest.raises(OSError, match="full"):
+        write(reporter)
+    printed = capsys.readouterr().out
+    assert printed.startswith("writing 1/2")
+    assert "done" not in printed
 
 
 def test_nobody_is_told_of_work_where_nothing_is_printed(
@@ -165,5 +196,6 @@ def test_a_run_at_each_verbosity(
 
 
 def _kinds(run: Path) -> list[str]:
-    """The lines of a run's log by their first word; numbers differ from run to run."""
-    return [line.split()[0] for line in (run / "rank-0.log").read_text().splitlines()]
+    """The lines of a run's log by their first word; numbers differ, and a busy machine shows progress."""
+    lines = (run / "rank-0.log").read_text().splitlines()
+    return [line.split()[0] for line in lines if not re.search(r" so far| left|: done after ", line)]

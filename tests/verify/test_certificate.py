@@ -14,10 +14,13 @@ from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify import measurer
+from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.cuts import Layout
+from drivetrain.verify.layouts import parse_cuts
 from drivetrain.verify.measure import RankPart, measure_rank
 from drivetrain.verify.subject import Subject, prepare_subject
 from drivetrain.verify.table import closing_line, print_certificate
+from tests.run.shown_work import ShownWork
 
 from .certificates import MODELS, verified
 from .models import Plain
@@ -202,3 +205,14 @@ def test_the_table_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[4].startswith("certified: 1 layout computes what one process computes of ")
     print_certificate(certificate, console=Console(width=200, force_terminal=True))
     assert "different by definition" in capsys.readouterr().out
+
+
+def test_what_is_verified_is_shown_and_ends() -> None:
+    shown = ShownWork()
+    overrides = {"dataset": "digits", "model": "mnist_cnn", "image_size": 12}
+    resolved = resolve_recipe(overrides=overrides)
+    cuts = parse_cuts("accumulation=2")
+    verify_resolved(resolved, reporter=shown, cuts=cuts, updates=1, dtypes=("float32",))
+    assert shown.names == ["verifying", "negative control in float32"]
+    assert sorted(shown.ended) == sorted(shown.names)
+    assert max(shown.counted["verifying"]) <= (shown.totals["verifying"] or 0)

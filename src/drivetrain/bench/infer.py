@@ -57,7 +57,8 @@ def measure_inference(
         subject = open_model(resolved, settings, device=device, reporter=reporter)
         compiles = recipe.compile == "on" or (recipe.compile == "auto" and not device.is_cpu)
         declined_before = declined_recordings() if compiles else 0
-        ready = make_ready(subject, settings, compiles=compiles)
+        with reporter.showing("compiling" if compiles else "first batch"):
+            ready = make_ready(subject, settings, compiles=compiles)
         flops = _flops(subject)
         measured = _measure(ready, subject, settings, reporter)
         is_captured = (
@@ -67,7 +68,8 @@ def measure_inference(
             "compiled": "yes" if ready.is_compiled else "no",
             "captured": "yes" if is_captured else "no",
         }
-        peak = measure_peak(device, dtype=subject.precision.compute_dtype)
+        with reporter.showing("measuring the device's peak"):
+            peak = measure_peak(device, dtype=subject.precision.compute_dtype)
         entries = [_entry(found, flops=flops, peak_tflops=peak.tflops, states=states) for found in measured]
         return BenchResult(
             benchmark="infer",
@@ -115,7 +117,8 @@ def _measure(
         show = counting(reporter, done=number * repetition.total, what=f"batch {batch}")
         images, compile_s = subject.images(batch), ready.compile_s
         if ready.is_compiled and number > 0:
-            compile_s = first_call_s(ready.forward, images, device=device)
+            with reporter.showing(f"compiling for batch {batch}"):
+                compile_s = first_call_s(ready.forward, images, device=device)
         repeats = _repeats(ready.forward, images, device, repetition, show)
         found.append(
             _Measured(

@@ -54,7 +54,8 @@ def measure_training(
         splits = subject.open_data() if data is None else data
         hold_once(splits, group=group)
         plan = plan_training(recipe, samples=len(splits.train))
-        assembly = assemble(recipe, data=splits, model=model, plan=plan, device=device, group=group)
+        with reporter.showing("building the model"):
+            assembly = assemble(recipe, data=splits, model=model, plan=plan, device=device, group=group)
         program = assembly.program
         try:
             if subject.data_kind == "device":
@@ -66,7 +67,8 @@ def measure_training(
         longest_compile_s = max(group.gather(choice.compiling_s or _longer_s(first_update_s, repeats)))
         memory = group.gather(device.peak_memory_bytes)
         # All at once: ranks on a CPU share what it can do.
-        peaks = group.gather(measure_peak(device, dtype=program.precision.compute_dtype))
+        with reporter.showing("measuring the device's peak"):
+            peaks = group.gather(measure_peak(device, dtype=program.precision.compute_dtype))
         preprocess = assembly.preprocess
         return TrainMeasurement(
             global_batch=plan.batch.global_batch,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from drivetrain.data.fetch_table import RemoteFile
     from drivetrain.data.verify_files import CheckedDataset
+    from drivetrain.run.reporter import Reporter
 
 _MOST_NAMED = 20
 _MOST_SIZES = 5
@@ -97,26 +98,44 @@ def _fetch(args: argparse.Namespace) -> int:
         raise BadInputError(f"data fetch {args.name} needs --data-dir DIR, the folder the files go to.")
     info = dataset_info(args.name)
     _say(f"{info.name}: {info.origin}\nlicence: {info.licence}")
-    with _progress() as progress:
-        bars = _DownloadBars(progress)
-        fetch_dataset(
-            remote, Path(args.data_dir), mirror=args.mirror, say=progress.console.print, on_bytes=bars.show
-        )
+    from drivetrain.run.reporter import Reporter
+
+    with Reporter(to_stderr=True) as reporter:
+        shown = _ShownDownloads(reporter)
+        with reporter.showing(f"fetching {info.name}"):
+            fetch_dataset(remote, Path(args.data_dir), mirror=args.mirror, say=shown.say, on_bytes=shown.show)
     return 0
 
 
-class _DownloadBars:
-    """One bar for each file that is downloaded."""
+class _ShownDownloads:
+    """How far the file that is downloaded has come, in megabytes."""
 
-    def __init__(self, progress: "Progress") -> None:
-        self._progress = progress
-        self._bars: dict[str, Any] = {}
+    def __init__(self, reporter: "Reporter") -> None:
+        self._reporter = reporter
+        self._file: str | None = None
 
     def show(self, file: "RemoteFile", there: int) -> None:
-        """Moves a file's bar to so many bytes."""
-        if file.name not in self._bars:
-            self._bars[file.name] = self._progress.add_task(file.name, total=file.bytes)
-        self._progress.update(self._bars[file.name], completed=there)
+        """So many bytes of a file are there."""
+        if file.name != self._file:
+            self._end()
+            self._reporter.start_progress(file.name, total=_megabytes(file.bytes))
+            self._file = file.name
+        if self._reporter.progress_due():
+            self._reporter.progress(_megabytes(there), "MB")
+
+    def say(self, text: str) -> None:
+        """What became of a file."""
+        self._end()
+        self._reporter.say(text)
+
+    def _end(self) -> None:
+        if self._file is not None:
+            self._reporter.stop_progress()
+            self._file = None
+
+
+def _megabytes(count: int) -> int:
+    return -(-count // 10**6)
 
 
 def _check(args: argparse.Namespace) -> int:

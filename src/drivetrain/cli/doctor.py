@@ -26,8 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Examines and explains; the status is 1 where something would keep a training from running."""
     from drivetrain.doctor.examine import examine, is_busy, is_fit
+    from drivetrain.run.reporter import Reporter
 
-    findings = examine(Path.cwd())
+    with Reporter(to_stderr=True) as reporter:
+        findings = examine(Path.cwd(), reporter=reporter)
     fit, busy = is_fit(findings), is_busy(findings)
     if args.json:
         report = {"fit": fit, "busy": busy, "findings": [finding.as_json() for finding in findings]}

@@ -1,5 +1,6 @@
 """All that the doctor looks at, in the order it is read."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from drivetrain.doctor.accelerators import check_accelerators
@@ -16,30 +17,44 @@ from drivetrain.doctor.machine import (
 )
 from drivetrain.doctor.ranks import check_ranks
 from drivetrain.doctor.versions import check_compiler, check_optional_packages, check_python, check_torch
+from drivetrain.run.reporter import Reporter
 
 __all__ = ["examine", "is_busy", "is_fit"]
 
 
-def examine(folder: Path) -> list[Finding]:
+def examine(folder: Path, *, reporter: Reporter) -> list[Finding]:
     """The findings about this machine, for runs in `folder`; without torch the rest cannot be asked."""
     torch = check_torch()
-    has_torch = torch.status != "problem"
-    return [
-        check_python(),
-        torch,
-        check_processor(),
-        check_cores(),
-        check_load(),
-        check_memory(),
-        check_disk(folder),
-        check_shared_memory(),
-        check_open_files(),
-        *(check_half_types() if has_torch else []),
-        *(check_accelerators() if has_torch else []),
-        *([check_ranks()] if has_torch else []),
-        check_compiler(),
-        *check_optional_packages(),
-    ]
+    checks = _checks(folder, torch, has_torch=torch.status != "problem")
+    findings: list[Finding] = []
+    with reporter.showing("examining this machine", total=len(checks)):
+        for done, (what, check) in enumerate(checks.items()):
+            if reporter.progress_due():
+                reporter.progress(done, what)
+            findings += check()
+    return findings
+
+
+def _checks(folder: Path, torch: Finding, *, has_torch: bool) -> dict[str, Callable[[], list[Finding]]]:
+    """What is looked at, by the words for it."""
+    with_torch: dict[str, Callable[[], list[Finding]]] = {
+        "16-bit products": check_half_types,
+        "accelerators": check_accelerators,
+        "two processes": lambda: [check_ranks()],
+    }
+    return {
+        "Python and torch": lambda: [check_python(), torch],
+        "processor": lambda: [check_processor(), check_cores(), check_load()],
+        "memory and disk": lambda: [
+            check_memory(),
+            check_disk(folder),
+            check_shared_memory(),
+            check_open_files(),
+        ],
+        **(with_torch if has_torch else {}),
+        "compiler": lambda: [check_compiler()],
+        "packages": check_optional_packages,
+    }
 
 
 def is_fit(findings: list[Finding]) -> bool:

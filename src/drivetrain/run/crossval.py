@@ -1,7 +1,7 @@
 """Cross-validation: one run per fold, as one job that can be stopped and continued."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.run.files import write_atomically, write_json
 from drivetrain.run.fold_request import FoldRequest, MakeModel, OpenFold, train_fold
 from drivetrain.run.lock import hold_lock
-from drivetrain.run.metrics import read_metrics
+from drivetrain.run.metrics import newest_update, read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.part import RunResult
 from drivetrain.run.prepare import job_of
@@ -132,14 +132,16 @@ class _Job:
             # Nobody waits for it to begin.
             self.reporter.say_held_back()
         try:
-            ended = train_side_by_side(
-                left,
-                at_once=at_once,
-                train=partial(self._fold_in_slot, at_once=at_once),
-                may_begin=lambda: not self._is_stopped() and self._has_begun(left[0]),
-                stop=self.stop,
-                on_end=self._say_end,
-            )
+            with self.reporter.showing("training folds", total=len(left)):
+                ended = train_side_by_side(
+                    left,
+                    at_once=at_once,
+                    train=partial(self._fold_in_slot, at_once=at_once),
+                    may_begin=lambda: not self._is_stopped() and self._has_begun(left[0]),
+                    stop=self.stop,
+                    on_look=self._show_folds,
+                    on_end=self._say_end,
+                )
             self._raise_failure(ended)
         except BadInputError:
             self._take_back(left, is_fresh=is_fresh)
@@ -154,6 +156,15 @@ class _Job:
         if has_begun:
             self.reporter.say_held_back()
         return has_begun
+
+    def _show_folds(self, running: Sequence[int]) -> None:
+        """How far the folds have come that train now, once one of them has begun."""
+        begun = [fold for fold in running if self.directory.fold(fold).holds_run]
+        if begun and self.reporter.progress_due():
+            how_far = (
+                f"fold {fold}: update {newest_update(self.directory.fold(fold).metrics)}" for fold in begun
+            )
+            self.reporter.progress(self.trained, "  ".join(how_far))
 
     def _say_end(self, fold: int, outcome: FoldOutcome) -> None:
         self.trained += 1
@@ -280,7 +291,8 @@ class _Job:
         statistics = summarise(self.results)
         write_json(self.directory.record, self._record("finished", statistics))
         self._write_recipe()
-        write_pages(self.directory, recipe=self.recipe, folds=self.results, statistics=statistics)
+        with self.reporter.showing("drawing pictures"):
+            write_pages(self.directory, recipe=self.recipe, folds=self.results, statistics=statistics)
         if not self.trained:
             self.reporter.say(f"{self.directory.path} is finished; --overwrite would start afresh.")
         for line in table_lines(self.results, statistics):

@@ -91,10 +91,11 @@ def evaluate_run(
             evaluate = painting(evaluate, source=source, folder=folder, class_names=run.spec.class_names)
         run.load(found)
         forward.refresh()
-        reporter.start_progress(f"update {found.update}", done=0, total=len(source))
-        with training_backends(run.device):
+        with (
+            reporter.showing(f"measuring update {found.update}", total=len(source)),
+            training_backends(run.device),
+        ):
             result = evaluate(regions=True, on_batch=partial(_note, reporter, forward, len(source)))
-        reporter.stop_progress()
         rows.append({"split": split, "update": found.update, **_row(result)})
     settings = {"data_dir": recipe.data_dir, "flips": flips, "tile_overlap": tile_overlap}
     record = {"evaluations": rows, "settings": settings}

@@ -64,8 +64,8 @@ def export_run(
     with tempfile.TemporaryDirectory() as scratch:
         exporter = _Exporter(run, folder=Path(scratch), gives=gives, folds=folds, tolerance=tolerance)
         for name in chosen:
-            reporter.say(f"exporting {FILE_OF[name]} ...")
-            exporter.write(name)
+            with reporter.showing(f"exporting {FILE_OF[name]}"):
+                exporter.write(name)
         exporter.describe(update=found.update)
         _move(Path(scratch), folder)
     return ExportResult(folder=folder, differences=exporter.differences, folded=len(exporter.folded))

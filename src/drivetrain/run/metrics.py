@@ -12,6 +12,9 @@ from drivetrain.run.files import write_atomically
 # The metric that says which weights are best, of each task.
 MAIN_METRICS = ("accuracy", "dice")
 
+# More than the last event takes.
+_LONGEST_END_BYTES = 65536
+
 
 class MetricsLog:
     """Appends events; a run that continues first drops what lies after its checkpoint."""
@@ -64,3 +67,16 @@ def _tidy(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def newest_update(path: Path) -> int:
+    """The update of the last whole event, found without reading the whole file; 0 where there is none."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LONGEST_END_BYTES))
+        lines = file.read().split(b"\n")[:-1]
+    try:
+        return int(json.loads(lines[-1])["update"])
+    except (IndexError, ValueError, KeyError):
+        return 0

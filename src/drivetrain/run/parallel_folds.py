@@ -44,12 +44,14 @@ def train_side_by_side(
     train: Callable[[int, int], Callable[[], FoldOutcome]],
     may_begin: Callable[[], bool],
     stop: StopRequest,
+    on_look: Callable[[Sequence[int]], None] = lambda _: None,
     on_end: Callable[[int, FoldOutcome], None],
 ) -> dict[int, FoldOutcome]:
     """Trains at most `at_once` folds at a time, each in a slot from 0 on; a failure starts no more.
 
     train(fold, slot) gives what a process shall do, which travels by pickle. The first fold begins alone, and
-    others once `may_begin` says so: what is wrong with all of them is then found by one.
+    others once `may_begin` says so: what is wrong with all of them is then found by one. `on_look` hears
+    a few times a second which folds are running.
     """
     waiting = list(folds)
     running: dict[int, _Fold] = {}
@@ -62,6 +64,7 @@ def train_side_by_side(
             fold = waiting.pop(0)
             running[fold] = _start(train(fold, slot), slot=slot)
         wait([entry.process.sentinel for entry in running.values()], timeout=_LOOK_S)
+        on_look(tuple(running))
         if stop.made:
             _pass_on(running, signal.SIGTERM)
         for fold in [number for number, entry in running.items() if not entry.process.is_alive()]:

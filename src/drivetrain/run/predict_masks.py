@@ -46,7 +46,8 @@ def predict_masks(
     require_file_channels(run.spec)
     folder = Path(output)
     _require_another_folder(files, folder)
-    entries = check_inputs(files, run.spec)
+    with reporter.showing("reading the images"):
+        entries = check_inputs(files, run.spec)
     forward = forward or TrainedForward(run, reporter=reporter)
     predictor = _Predictor(run, folder=folder, forward=forward, settings=settings, say=reporter.say)
     names = [*predictor.names(entries), *table_names(formats)]

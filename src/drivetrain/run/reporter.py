@@ -28,11 +28,14 @@ _SILENCE_S, _LOOK_S = 30.0, 0.5
 class Reporter:
     """Prints what a verbosity asks for, keeps the normal messages in the run's log, and shows progress.
 
-    `quiet` prints nothing at all, for callers whose output is something else.
+    `quiet` prints nothing at all, and `to_stderr` nothing to stdout, for callers whose output is something
+    else.
     """
 
-    def __init__(self, *, verbosity: VerbosityName = "normal", quiet: bool = False) -> None:
-        self._console = Console(highlight=False, soft_wrap=True, quiet=quiet)
+    def __init__(
+        self, *, verbosity: VerbosityName = "normal", quiet: bool = False, to_stderr: bool = False
+    ) -> None:
+        self._console = Console(highlight=False, soft_wrap=True, quiet=quiet, stderr=to_stderr)
         self._verbosity = verbosity
         self._log: TextIO | None = None
         self._works: list[_Shown] = []
@@ -75,9 +78,7 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """A message to the person, unless she asked for quiet."""
-        if self._verbosity != "quiet":
-            self._print(text)
-        self._keep(text)
+        self._say(text)
 
     def result(self, text: str) -> None:
         """What a command came to: printed even when quiet."""
@@ -92,6 +93,11 @@ class Reporter:
         """What only a verbose person reads; the run's log does without."""
         if self.is_verbose:
             self._print(text)
+
+    def _say(self, text: str) -> None:
+        if self._verbosity != "quiet":
+            self._print(text)
+        self._keep(text)
 
     def _print(self, text: str) -> None:
         with self._lock:
@@ -110,8 +116,10 @@ class Reporter:
         self.start_progress(what, total=total)
         try:
             yield
-        finally:
-            self.stop_progress()
+        except BaseException:
+            self.stop_progress(is_done=False)
+            raise
+        self.stop_progress()
 
     def start_progress(self, what: str, *, done: int = 0, total: int | None = None) -> None:
         """Begins to show work of `total` units, some of them already done; without a total its time alone.
@@ -146,16 +154,19 @@ class Reporter:
         if self.progress_due():
             self.progress(done)
 
-    def stop_progress(self) -> None:
-        """The innermost work is over: its bar is taken away, or a line says so where lines told of it."""
+    def stop_progress(self, *, is_done: bool = True) -> None:
+        """The innermost work is over: its bar is taken away, or a line says so where lines told of it.
+
+        What failed is not done, and the failure speaks for itself.
+        """
         if not self._works:
             return
         with self._lock:
             ended = self._works.pop()
         if not self._works:
             self._end_showing()
-        if ended.lines:
-            self.say(f"{ended.work.name}: done after {clock_time(ended.work.lasted_s)}")
+        if ended.lines and is_done:
+            self._say(f"{ended.work.name}: done after {clock_time(ended.work.lasted_s)}")
 
     @property
     def _uses_bars(self) -> bool:
@@ -199,7 +210,7 @@ class Reporter:
                 self._say_how_far(self._works[-1])
 
     def _say_how_far(self, shown: "_Shown") -> None:
-        self.say(plain_line(shown.work))
+        self._say(plain_line(shown.work))
         shown.lines += 1
         shown.next_s = time.perf_counter() + _LINE_PERIOD_S
         shown.silent_until_s = time.perf_counter() + _SILENCE_S

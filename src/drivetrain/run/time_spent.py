@@ -34,7 +34,7 @@ def time_spent(loop: RunLoop) -> dict[str, float]:
     if loop.choice is not None and (probing_s := loop.clock.seconds.get("probing", 0.0)):
         known["probing"] = max(0.0, probing_s - loop.choice.compiling_s)
     other = max(0.0, loop.clock.own_s - sum(known.values()))
-    return {"start-up": loop.clock.start_up_s, **known, "other": other}
+    return {**known, "start-up": loop.clock.start_up_s, "other": other}
 
 
 def suggest(spent: dict[str, float], *, recipe: Recipe, processor_share: float | None = None) -> str:

@@ -85,16 +85,17 @@ def train_request(
     group.set_timeout(START_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
     with set_up_device(request.recipe, group) as device:
         hold_once(request.data, group=group)
-        assembly = assemble(
-            request.recipe,
-            data=request.data,
-            model=model,
-            plan=request.plan,
-            device=device,
-            group=group,
-            continues=request.has_weights,
-            measured_cut=measured_cut(request.directory, request.recipe) if request.goes_on else None,
-        )
+        with reporter.showing("building the model"):
+            assembly = assemble(
+                request.recipe,
+                data=request.data,
+                model=model,
+                plan=request.plan,
+                device=device,
+                group=group,
+                continues=request.has_weights,
+                measured_cut=measured_cut(request.directory, request.recipe) if request.goes_on else None,
+            )
         try:
             result = _run_locked(
                 request, assembly=assembly, reporter=reporter, stop=stop, on_claimed=on_claimed

@@ -48,7 +48,7 @@ class Measurer:
         self._folder = tempfile.TemporaryDirectory(prefix="drivetrain-verify-")
         self._done = 0
         self._longest_s = 0.0
-        reporter.start_progress("verify", done=0, total=total)
+        reporter.start_progress("verifying", done=0, total=total)
 
     def close(self) -> None:
         """Ends the ranks and the bar, and removes the noted states."""
@@ -94,11 +94,12 @@ class Measurer:
     def spoilt(self, layout: Layout, dtype: DtypeName, *, point: int, gradient: str) -> Measurement:
         """The first update of a layout in whose last replica one gradient is wrong."""
         work = (self._subject.at_point(point).for_one_update(), layout, dtype, gradient)
-        if layout.ranks == 1:
-            with _threads(self._threads):
-                parts = [measure_rank(ALONE, *work)]
-        else:
-            parts = self._started_pool().run(measure_rank, *work, ranks=layout.ranks)
+        with self._reporter.showing(f"negative control in {dtype}"):
+            if layout.ranks == 1:
+                with _threads(self._threads):
+                    parts = [measure_rank(ALONE, *work)]
+            else:
+                parts = self._started_pool().run(measure_rank, *work, ranks=layout.ranks)
         measurement = parts[0].measurement
         assert measurement is not None
         return measurement
@@ -143,7 +144,7 @@ class Measurer:
     def _shown(self, layout: Layout, dtype: DtypeName, point: int) -> Iterator[None]:
         if self._reporter.progress_due():
             again = f", point {point + 1}" if point else ""
-            self._reporter.progress(self._done, f"{layout.name} in {dtype}{again}")
+            self._reporter.progress(min(self._done, self._total), f"{layout.name} in {dtype}{again}")
         yield
         # What is measured again was not counted on.
         self._done += 1 if point == 0 else 0
