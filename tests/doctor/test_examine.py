@@ -41,7 +41,7 @@ def test_with_torch_everything_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(examination, "check_ranks", lambda: ok("ranks", "."))
     shown = ShownWork()
     topics = [finding.topic for finding in examine(tmp_path, reporter=shown)]
-    assert shown.names == shown.ended == ["examining this machine"]
+    assert shown.names == shown.ended == ["looking for torch", "examining this machine"]
     assert shown.counted["examining this machine"] == list(range(8))
     assert shown.totals["examining this machine"] == 8
     assert {"half", "accelerator", "ranks", "compiler", "disk", "wandb"} <= set(topics)

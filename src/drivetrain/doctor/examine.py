@@ -24,7 +24,8 @@ __all__ = ["examine", "is_busy", "is_fit"]
 
 def examine(folder: Path, *, reporter: Reporter) -> list[Finding]:
     """The findings about this machine, for runs in `folder`; without torch the rest cannot be asked."""
-    torch = check_torch()
+    with reporter.showing("looking for torch"):
+        torch = check_torch()
     checks = _checks(folder, torch, has_torch=torch.status != "problem")
     findings: list[Finding] = []
     with reporter.showing("examining this machine", total=len(checks)):
