@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,8 +62,8 @@ def _returning(place: object, name: str, value: object) -> Callable[[pytest.Monk
         ),
         _returning(code_folder, "_version_of", "another compiler"),
         _returning(code_folder, "_accelerator_in_use", "cuda Some device 12.8"),
-        _returning(code_folder.platform, "python_version", "3.99"),
-        _returning(code_folder.platform, "libc_ver", ("glibc", "1.0")),
+        _returning(platform, "python_version", "3.99"),
+        _returning(platform, "libc_ver", ("glibc", "1.0")),
         lambda patch: patch.setattr(torch, "__version__", "2.99"),
     ],
 )

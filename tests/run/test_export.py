@@ -9,19 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import nn
 
+import drivetrain
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.run import export, export_formats
 from drivetrain.run.export import export_run
 from drivetrain.run.reporter import Reporter
 from tests.run.conftest import TrainSmall
-from tests.run.segments import segment
+from tests.run.segments import TILES, segment
 
 QUIET = Reporter(quiet=True)
+EVERY_FORMAT = export_formats.available_formats()
 
 
 @pytest.fixture
@@ -43,6 +47,10 @@ def test_a_classifier_for_torch(classifier: Path, tmp_path: Path) -> None:
     described = json.loads((tmp_path / "out" / "export.json").read_text())
     assert described["class_names"] == [str(digit) for digit in range(10)]
     assert described["input"]["shape"] == ["batch", 8, 8, 1]
+    assert (described["input"]["layout"], described["output"]["layout"]) == ("NHWC", "NC")
+    assert result.usage == (
+        "takes images of one size: `images` uint8 (batch, 8, 8, 1), NHWC; gives probabilities (batch, 10), NC"
+    )
     assert described["preprocessing"] == ["uint8 to float32", "bilinear to 16x16", "normalised: unit"]
     content = (tmp_path / "out" / "model.pt2").read_bytes()
     assert described["files"]["model.pt2"]["sha256"] == hashlib.sha256(content).hexdigest()
@@ -63,7 +71,51 @@ def test_a_class_map_of_scaled_images(tmp_path: Path, no_pictures: None) -> None
     classes = _loaded(path / "export" / "model.pt2")(torch.zeros(2, 32, 32, 1, dtype=torch.uint8))
     assert classes.shape == (2, 32, 32)
     described = json.loads((path / "export" / "export.json").read_text())
-    assert described["output"] == {"gives": "classes", "shape": ["batch", 32, 32]}
+    assert described["output"] == {"gives": "classes", "layout": "NHW", "shape": ["batch", "height", "width"]}
+
+
+GEOMETRIES: dict[str, dict[str, Any]] = {
+    "tiles": TILES,
+    "tiles without padding": {**TILES, "model": "unet", "model_params": {}, "tile_size": 36},
+    "scaled": {"dataset_size": 4},
+    "whole": {"dataset_size": 4, "image_size": None, "micro_batch_size": 1},
+}
+
+
+@pytest.mark.parametrize("kind", GEOMETRIES)
+def test_whole_images_of_any_size_as_the_run_predicts_them(
+    kind: str, tmp_path: Path, no_pictures: None
+) -> None:
+    path = tmp_path / "run"
+    segment(path, max_updates=1, validation=False, **GEOMETRIES[kind])
+    result = export_run(path, reporter=QUIET, formats=EVERY_FORMAT)
+    assert max(result.differences.values()) < 1e-5
+    described = json.loads((path / "export" / "export.json").read_text())
+    assert described["input"]["shape"] == ["batch", "height", "width", 1]
+    assert described["output"]["shape"] == ["batch", 2, "height", "width"]
+    assert (described["input"]["layout"], described["output"]["layout"]) == ("NHWC", "NCHW")
+    for height, width in ((20, 31), (90, 150)):
+        image = np.random.default_rng(height).integers(0, 256, (height, width), dtype=np.uint8)
+        expected = _predicted(path, image, tmp_path / f"image-{height}")
+        for file in result.differences:
+            found = _run_file(path / "export" / file, image[None, :, :, None])
+            assert found.shape == (1, 2, height, width)
+            np.testing.assert_allclose(found[0], expected, atol=1e-5)
+
+
+def _predicted(run: Path, image: NDArray[np.uint8], folder: Path) -> NDArray[np.float32]:
+    """The probabilities that `predict` writes for an image."""
+    folder.mkdir()
+    Image.fromarray(image).save(folder / "image.png")
+    drivetrain.predict(run, folder / "image.png", output=folder / "out", probabilities=True)
+    return np.asarray(tifffile.imread(folder / "out" / "image-probabilities.tif"), dtype=np.float32)
+
+
+def _run_file(file: Path, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    if file.suffix == ".pt2":
+        return np.asarray(_loaded(file)(torch.from_numpy(images)))
+    onnxruntime = importlib.import_module("onnxruntime")
+    return np.asarray(onnxruntime.InferenceSession(str(file)).run(None, {"images": images})[0])
 
 
 def test_for_onnx(classifier: Path, tmp_path: Path) -> None:

@@ -65,5 +65,6 @@ def run(args: argparse.Namespace) -> int:
             reporter.say(f"{result.folder / file}: largest difference from the run {difference:.3g}")
         if formats is None and "onnx" not in available_formats():
             reporter.say(f"model.onnx was left out; it needs: pip install {' '.join(missing_packages())}")
+        reporter.say(result.usage)
         reporter.say(f"{result.folder / 'export.json'} describes input, output and classes")
     return 0

@@ -26,7 +26,7 @@ class TileAxis:
     @property
     def extent(self) -> int:
         """How long the image is with what is mirrored."""
-        return self.side + self._steps * self._step
+        return self.side + self._steps * self.step
 
     @property
     def before(self) -> int:
@@ -36,21 +36,23 @@ class TileAxis:
     @property
     def starts(self) -> list[int]:
         """The first place of each tile in the extent."""
-        strides = -(-self._steps // (self._longest_stride // self._step))
-        return [self._steps * place // max(strides, 1) * self._step for place in range(strides + 1)]
+        strides = -(-self._steps // (self.longest_stride // self.step))
+        return [self._steps * place // max(strides, 1) * self.step for place in range(strides + 1)]
 
     @property
-    def _longest_stride(self) -> int:
+    def longest_stride(self) -> int:
+        """How far apart the starts of two tiles may lie at most; whatever the image's length."""
         return max(1, int(self.side * (1 - self.overlap)))
 
     @property
-    def _step(self) -> int:
-        return min(_WIDEST_STEP, 1 << (self._longest_stride.bit_length() - 1))
+    def step(self) -> int:
+        """The power of two that all starts are multiples of; whatever the image's length."""
+        return min(_WIDEST_STEP, 1 << (self.longest_stride.bit_length() - 1))
 
     @property
     def _steps(self) -> int:
         """How many steps the last tile is away from the first."""
-        return -(-max(0, self.length - self.side) // self._step)
+        return -(-max(0, self.length - self.side) // self.step)
 
     def places(self, *, margin: int) -> NDArray[np.int64]:
         """The image's pixel at every place of the extent and of `margin` places around it."""

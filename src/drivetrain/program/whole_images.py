@@ -15,6 +15,7 @@ from drivetrain.data.info import dataset_info, dataset_names
 from drivetrain.data.preprocess import channels_last_view
 from drivetrain.data.source import DataSpec
 from drivetrain.program.forward import Forward
+from drivetrain.program.tiled_graph import GraphScaled, GraphTiles
 from drivetrain.program.tiles import (
     DEFAULT_OVERLAP,
     FlipAveraged,
@@ -24,7 +25,7 @@ from drivetrain.program.tiles import (
 )
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["image_logits", "size_before_scaling", "whole_image_forward"]
+__all__ = ["image_logits", "size_before_scaling", "whole_image_forward", "whole_image_graph"]
 
 _PIXELS_AT_A_TIME = 2 * 1024 * 1024
 
@@ -78,6 +79,27 @@ def whole_image_forward(
     tiles = tiled((recipe.image_size, recipe.image_size), border="mirror")
     others = ScaledForward(tiles, factors=(recipe.image_size / size[0], recipe.image_size / size[1]))
     return _BySize(size, own=scaled_whole, others=_announced(others, _scaling_of(others, size), say=say))
+
+
+def whole_image_graph(recipe: Recipe, spec: DataSpec, forward: Forward, *, margin: int) -> Forward:
+    """What `whole_image_forward` does, without flips, as a graph that can be exported for any size."""
+    tiles = partial(GraphTiles, forward, margin=margin, overlap=DEFAULT_OVERLAP)
+    if spec.tile is not None:
+        return tiles(tile=(spec.tile, spec.tile))
+    if recipe.image_size is None:
+        return tiles(tile=(spec.height, spec.width), has_zeros=_always)
+    side, size = recipe.image_size, size_before_scaling(recipe, spec)
+    has_zeros = _always if size is None else partial(_is_size, (side, side))
+    return GraphScaled(tiles(tile=(side, side), has_zeros=has_zeros), side=side, of=size)
+
+
+def _always(_height: int, _width: int) -> Tensor:
+    return torch.tensor(True)
+
+
+def _is_size(size: tuple[int, int], height: int, width: int) -> Tensor:
+    """As a tensor: a graph takes no branch by the size of an image."""
+    return (torch.scalar_tensor(height) == size[0]) & (torch.scalar_tensor(width) == size[1])
 
 
 def _tiled(

@@ -16,7 +16,8 @@ from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.errors import RunFailedError
 from drivetrain.models.registry import output_margin_of
 from drivetrain.program.fold_batch_norm import fold_batch_norm
-from drivetrain.program.whole_images import whole_image_forward
+from drivetrain.program.forward import Forward
+from drivetrain.program.whole_images import whole_image_forward, whole_image_graph
 from drivetrain.run.directory import check_writable, open_run
 from drivetrain.run.export_formats import FILE_OF, Runner, available_formats, check_formats, write_format
 from drivetrain.run.export_module import ExportModule, OutputKind
@@ -29,6 +30,8 @@ __all__ = ["ExportResult", "export_run"]
 
 DESCRIPTION = "export.json"
 _CHECKED_BATCHES = (1, 3)
+# Of a module that takes images of any size, sizes beside that of the training: a part of it, and more.
+_CHECKED_SIZES = ((0.6, 0.8), (1.7, 1.3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,7 @@ class ExportResult:
     folder: Path
     differences: dict[str, float]
     folded: int
+    usage: str
 
 
 def export_run(
@@ -68,7 +72,9 @@ def export_run(
                 exporter.write(name)
         exporter.describe(update=found.update)
         _move(Path(scratch), folder)
-    return ExportResult(folder=folder, differences=exporter.differences, folded=len(exporter.folded))
+    return ExportResult(
+        folder=folder, differences=exporter.differences, folded=len(exporter.folded), usage=exporter.usage
+    )
 
 
 class _Exporter:
@@ -82,7 +88,14 @@ class _Exporter:
         folded = fold_batch_norm(run.model) if folds else None
         self.folded = () if folded is None else folded.folded
         ready = run.model if folded is None else folded.model
-        self._module = ExportModule(ready, preprocess=run.preprocess, task=self._task, output=gives).eval()
+        self._is_dense = run.spec.task == "segmentation"
+        self._module = ExportModule(
+            ready,
+            preprocess=run.preprocess,
+            task=self._task,
+            output=gives,
+            geometry=self._geometry if self._is_dense else None,
+        ).eval()
         self.differences: dict[str, float] = {}
 
     def write(self, name: str) -> None:
@@ -103,28 +116,35 @@ class _Exporter:
     @torch.no_grad()
     def _difference(self, runner: Runner) -> float:
         """The largest difference of probabilities or, of classes, the largest share of other ones."""
-        found = []
-        for seed, batch in enumerate(_CHECKED_BATCHES):
-            images = self._module.example(batch, seed=seed)
-            found.append(_largest_difference(self._own_output(images), runner(images)))
-        return max(found)
+        images = [self._module.example(batch, seed=seed) for seed, batch in enumerate(_CHECKED_BATCHES)]
+        if self._is_dense:
+            images += [self._module.example(1, size=size) for size in self._checked_sizes()]
+        return max(_largest_difference(self._own_output(some), runner(some)) for some in images)
+
+    def _checked_sizes(self) -> list[tuple[int, int]]:
+        height, width, _ = self._module.input_shape
+        return [(max(1, int(down * height)), max(1, int(across * width))) for down, across in _CHECKED_SIZES]
+
+    def _geometry(self, model: Forward) -> Forward:
+        return whole_image_graph(self._run.recipe, self._run.spec, model, margin=self._margin)
+
+    @property
+    def _margin(self) -> int:
+        return output_margin_of(self._run.recipe.model)
 
     def _own_output(self, images: Tensor) -> Tensor:
-        """What `predict` makes of images; of tiles, which it cuts out of larger ones, what the model does."""
+        """What `predict` makes of images."""
         run = self._run
-        if run.spec.task == "classification" or run.spec.tile is not None:
-            logits = run.model(run.preprocess(channels_last_view(images)))
-        else:
-            forward = whole_image_forward(
-                run.recipe, run.spec, run.model, margin=output_margin_of(run.recipe.model)
-            )
+        if self._is_dense:
+            forward = whole_image_forward(run.recipe, run.spec, run.model, margin=self._margin)
             logits = forward(normalise_dense(channels_last_view(images), run.spec))
+        else:
+            logits = run.model(run.preprocess(channels_last_view(images)))
         return logits.argmax(1) if self._gives == "classes" else self._task.probabilities(logits)
 
     def describe(self, *, update: int) -> None:
         """The small file beside the models."""
         spec, preprocess = self._run.spec, self._run.preprocess
-        height, width, channels = self._module.input_shape
         files = {
             file: {
                 "sha256": hashlib.sha256((self._folder / file).read_bytes()).hexdigest(),
@@ -140,22 +160,47 @@ class _Exporter:
             "checkpoint": update,
             "input": {
                 "name": "images",
-                "shape": ["batch", height, width, channels],
+                "layout": "NHWC",
+                "shape": self.input_shape,
                 "dtype": spec.image_dtype,
-                "tile_margin": (height - spec.tile) // 2 if spec.tile is not None else 0,
                 "file_short_side": spec.short_side,
             },
             "preprocessing": _preprocessing_words(preprocess),
-            "output": {"gives": self._gives, "shape": self._output_shape()},
+            "output": {"gives": self._gives, "layout": self._output_layout, "shape": self._output_shape()},
             "folded_batch_norms": len(self.folded),
             "files": files,
             "versions": {"torch": torch.__version__, "python": platform.python_version()},
         }
         write_json(self._folder / DESCRIPTION, description)
 
+    @property
+    def input_shape(self) -> list[int | str]:
+        """By its layout; sizes that are free by their names."""
+        height, width, channels = self._module.input_shape
+        return ["batch", *(("height", "width") if self._is_dense else (height, width)), channels]
+
+    @property
+    def _output_layout(self) -> str:
+        if self._is_dense:
+            return "NHW" if self._gives == "classes" else "NCHW"
+        return "N" if self._gives == "classes" else "NC"
+
     @torch.no_grad()
     def _output_shape(self) -> list[int | str]:
-        return ["batch", *self._module(self._module.example(1)).shape[1:]]
+        shape = self._module(self._module.example(1)).shape[1:]
+        return ["batch", *shape[:-2], "height", "width"] if self._is_dense else ["batch", *shape]
+
+    @property
+    def usage(self) -> str:
+        """How the files are called, in a sentence."""
+        sizes = "images of any height and width" if self._is_dense else "images of one size"
+        taken = f"{self._run.spec.image_dtype} {_in_brackets(self.input_shape)}, NHWC"
+        given = f"{self._gives} {_in_brackets(self._output_shape())}, {self._output_layout}"
+        return f"takes {sizes}: `images` {taken}; gives {given}"
+
+
+def _in_brackets(shape: list[int | str]) -> str:
+    return f"({', '.join(map(str, shape))})"
 
 
 def _largest_difference(own: Tensor, found: Tensor) -> float:
@@ -169,17 +214,15 @@ def _largest_difference(own: Tensor, found: Tensor) -> float:
 def _preprocessing_words(preprocess: Preparation) -> list[str]:
     """What the exported model does to images, in its order; nobody has to do it again."""
     spec = preprocess.spec
-    resized = f"bilinear to {preprocess.label_size[0]}x{preprocess.label_size[1]}"
-    if spec.task == "classification":
-        resized = f"bilinear to {preprocess.height}x{preprocess.width}"
+    size = preprocess.label_size if spec.task == "segmentation" else (preprocess.height, preprocess.width)
     words = [f"{spec.image_dtype} to float32"]
-    if spec.tile is None and resized != f"bilinear to {spec.height}x{spec.width}":
-        words.append(resized)
+    if spec.tile is None and size != (spec.height, spec.width):
+        words.append(f"bilinear to {size[0]}x{size[1]}")
     if spec.image_dtype == "uint8":
         words.append(f"normalised: {spec.normalisation}")
-    padded = spec.task == "segmentation" and spec.tile is None
-    if padded and preprocess.height > preprocess.label_size[0]:
-        words.append(f"{(preprocess.height - preprocess.label_size[0]) // 2} zeros on each side")
+    if spec.task == "segmentation":
+        tile = f"{preprocess.label_size[0]}x{preprocess.label_size[1]}"
+        words.append(f"images of other sizes than {tile} by overlapping tiles of {tile}, as predict does it")
     return words
 
 

@@ -21,6 +21,8 @@ __all__ = ["FILE_OF", "Runner", "available_formats", "check_formats", "missing_p
 FILE_OF = {"pt2": "model.pt2", "onnx": "model.onnx"}
 _ONNX_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 _EXAMPLE_BATCH = 2
+# Sizes that a module leaves free must not look like constants: more than one tile, and odd.
+_LARGER_BY = (37, 51)
 
 Runner = Callable[[Tensor], Tensor]
 
@@ -49,7 +51,7 @@ def missing_packages() -> list[str]:
 
 
 def write_format(module: ExportModule, name: str, path: Path) -> Runner:
-    """Writes a module with a free batch size, and returns what runs the file that was written."""
+    """Writes a module with all sizes free that it leaves free, and returns what runs the file written."""
     try:
         with _quietly():
             program = _exported(module)
@@ -61,13 +63,17 @@ def write_format(module: ExportModule, name: str, path: Path) -> Runner:
 
 
 def _exported(module: ExportModule) -> torch.export.ExportedProgram:
-    example = module.example(_EXAMPLE_BATCH)
+    sizes = {0: torch.export.Dim("batch")}
+    size = None
+    if module.takes_any_size:
+        height, width, _ = module.input_shape
+        size = (2 * height + _LARGER_BY[0], 2 * width + _LARGER_BY[1])
+        sizes |= {1: torch.export.Dim("height", min=1), 2: torch.export.Dim("width", min=1)}
+    example = module.example(_EXAMPLE_BATCH, size=size)
     with torch.no_grad():
         # Constants that are worked out at the first call must be real ones.
-        module(example)
-        return torch.export.export(
-            module, (example,), dynamic_shapes={"images": {0: torch.export.Dim("batch")}}
-        )
+        module(module.example(_EXAMPLE_BATCH))
+        return torch.export.export(module, (example,), dynamic_shapes={"images": sizes})
 
 
 def _write_pt2(program: torch.export.ExportedProgram, path: Path) -> Runner:
