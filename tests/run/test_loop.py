@@ -19,6 +19,7 @@ def test_everything_that_takes_its_time_is_shown_by_name_and_ends(tmp_path: Path
     overrides = {**SMALL, "output_dir": str(tmp_path / "run"), "validation_micro_batch_size": 10}
     train_resolved(resolve_recipe(overrides=overrides), reporter=shown)
     assert Counter(shown.names) == {
+        "building the model": 1,
         "training": 1,
         "first update": 1,
         "validating": 3,
@@ -43,4 +44,4 @@ def test_a_validation_alone_is_shown(tmp_path: Path) -> None:
     shown = ShownWork()
     options = {"training": False, "output_dir": str(tmp_path / "run")}
     train_resolved(resolve_recipe(overrides={**SMALL, **options}), reporter=shown)
-    assert shown.names == shown.ended == ["validating"]
+    assert shown.names == shown.ended == ["building the model", "validating"]
