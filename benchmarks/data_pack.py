@@ -74,8 +74,8 @@ def measure(*, samples: int, image_size: int, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         files, pack, decoded = (Path(scratch) / name for name in ("files", "pack", "decoded"))
         write_folder(files, samples=samples)
-        write_pack(files, pack, request=PackRequest(), on_sample=lambda _: None)
-        write_pack(files, decoded, request=PackRequest(image_size=image_size), on_sample=lambda _: None)
+        write_pack(files, pack, request=PackRequest())
+        write_pack(files, decoded, request=PackRequest(image_size=image_size))
         contenders = {"single files": files, "pack": pack, "pack of decoded images": decoded}
         sources = {name: open_source(path, image_size=image_size) for name, path in contenders.items()}
         rates: dict[tuple[str, str], list[float]] = {}

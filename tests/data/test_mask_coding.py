@@ -11,7 +11,7 @@ from PIL import Image
 
 from drivetrain.data.class_file import NamedClasses
 from drivetrain.data.mask_coding import MaskCoding, OutsideClassesError, find_coding, object_coding
-from drivetrain.data.mask_pixels import find_values
+from drivetrain.data.mask_pixels import decode_mask, find_values
 from drivetrain.errors import BadInputError
 
 RED, BLACK, WHITE = (255, 0, 0), (0, 0, 0), (255, 255, 255)
@@ -34,7 +34,7 @@ def palette(values: list[int], shown: list[tuple[int, int, int]]) -> Image.Image
 def coding_of(
     *images: Image.Image, num_classes: int | None = None, named: NamedClasses | None = None
 ) -> MaskCoding:
-    found = {f"mask{number}.png": find_values(image) for number, image in enumerate(images)}
+    found = {f"mask{number}.png": find_values(decode_mask(image)) for number, image in enumerate(images)}
     return find_coding(found, named=named, num_classes=num_classes)
 
 
@@ -43,7 +43,7 @@ def names(*words: str, values: tuple[tuple[int, ...], ...] | None = None) -> Nam
 
 
 def read(coding: MaskCoding, image: Image.Image) -> list[int]:
-    classes: NDArray[np.uint8] = coding.classes_in(image)
+    classes: NDArray[np.uint8] = coding.classes_in(decode_mask(image))
     assert classes.dtype == np.uint8
     return [int(value) for value in classes[0]]
 
@@ -158,14 +158,14 @@ def test_what_cannot_be_classes(images: list[Image.Image], options: dict[str, An
 def test_a_value_outside_the_classes() -> None:
     coding = coding_of(grey(0, 1, 7), num_classes=3)
     assert coding.mask_values == ((0,), (1,), (2,))
-    assert coding.outside(find_values(grey(0, 1, 7))) == 7
-    assert coding.outside(find_values(grey(0, 2))) is None
-    assert coding.absent([find_values(grey(0, 1, 7))]) == ["2"]
+    assert coding.outside(find_values(decode_mask(grey(0, 1, 7)))) == 7
+    assert coding.outside(find_values(decode_mask(grey(0, 2)))) is None
+    assert coding.absent([find_values(decode_mask(grey(0, 1, 7)))]) == ["2"]
     with pytest.raises(OutsideClassesError, match="the value 7, which stands for none of the classes"):
-        coding.classes_in(grey(0, 1, 7))
+        coding.classes_in(decode_mask(grey(0, 1, 7)))
     coding = coding_of(colours(BLACK, RED), named=names("x", "y", values=(BLACK, WHITE)))
     with pytest.raises(OutsideClassesError, match=r"the colour \[255, 0, 0\]"):
-        coding.classes_in(colours(BLACK, RED))
+        coding.classes_in(decode_mask(colours(BLACK, RED)))
 
 
 def test_masks_of_single_objects() -> None:
@@ -185,7 +185,7 @@ def test_jpeg_is_cut_at_the_middle() -> None:
     content = BytesIO()
     Image.fromarray(mask).save(content, "JPEG", quality=60)
     image = Image.open(content)
-    found = find_values(image)
+    found = find_values(decode_mask(image))
     assert (found.kind, found.values, found.is_lossy_grey) == ("jpeg", (0, 255), False)
     coding = find_coding({"a.jpg": found}, named=None, num_classes=None)
-    assert np.array_equal(coding.classes_in(image), mask // 255)
+    assert np.array_equal(coding.classes_in(decode_mask(image)), mask // 255)

@@ -22,7 +22,7 @@ def opened(folder: Path, **fields: Any) -> DataSplits:
 
 
 def packed(source: Path, destination: Path, **request: Any) -> PackResult:
-    return write_pack(source, destination, request=PackRequest(**request), on_sample=lambda done: None)
+    return write_pack(source, destination, request=PackRequest(**request))
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def _folder(path: Path) -> None:
 
 def _pack(path: Path) -> None:
     _folder(path / "source")
-    write_pack(path / "source", path / "pack", request=PackRequest(), on_sample=lambda done: None)
+    write_pack(path / "source", path / "pack", request=PackRequest())
 
 
 _CROPPED: dict[str, Any] = {"image_size": 16, "augment": True, "random_resized_crop": 0.3}

@@ -203,7 +203,7 @@ def _photographs(folder: Path, *, splits: tuple[str, ...]) -> None:
 
 
 def _pack(photographs: Path, pack: Path) -> None:
-    write_pack(photographs, pack, request=PackRequest(), on_sample=lambda _: None)
+    write_pack(photographs, pack, request=PackRequest())
 
 
 def _photograph_options(tmp_path: Path, data: str, **options: Any) -> dict[str, Any]:

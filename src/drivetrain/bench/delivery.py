@@ -19,6 +19,7 @@ from drivetrain.bench.subject import asked_values
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import Feed, ResidentFeed
 from drivetrain.data.held_once import hold_once
+from drivetrain.data.progress import showing_progress
 from drivetrain.data.loader import default_num_workers
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.patience import START_TIMEOUT_S
@@ -54,7 +55,8 @@ def measure_delivery(
     """The feeds of a recipe's replicas, with its augmentation and without; steps are updates."""
     group.set_timeout(START_TIMEOUT_S)
     with set_up_device(resolved.recipe, group) as device:
-        own = prepare_delivery(resolved, resolved.recipe, device=device, group=group)
+        with showing_progress(reporter):
+            own = prepare_delivery(resolved, resolved.recipe, device=device, group=group)
         hold_once(own.data, group=group)
         variants = {"data without augmentation": own}
         if own.changes_samples:

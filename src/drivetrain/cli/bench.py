@@ -19,6 +19,7 @@ from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
 from drivetrain.cli.switch import add_switch
 from drivetrain.cluster.environment import find_place
+from drivetrain.data.progress import showing_progress
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.fields import option_name
@@ -27,10 +28,10 @@ from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
 from drivetrain.run.directory import open_run
+from drivetrain.run.reporter import Reporter
 
 if TYPE_CHECKING:
     from drivetrain.bench.result import BenchResult
-    from drivetrain.run.reporter import Reporter
 
 _DATA_KINDS = ("auto", "real", "host", "device")
 _OPTIONS_OF_RUNS = frozenset({"precision", "half_type", "compile", "device", "num_threads", "verbosity"})
@@ -124,15 +125,15 @@ def bench_training(
     path = check_output(output)
     place = find_place(os.environ)
     resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
-    subject, splits = prepare_subject(resolved, data=data, repetition=repetition)
-    from drivetrain.bench.ranks import measure_on_ranks
-    from drivetrain.bench.train import check_stages, measure_training
-    from drivetrain.bench.train_result import training_result
-    from drivetrain.run.reporter import Reporter
-
     with Reporter(
         verbosity=resolved.recipe.verbosity, quiet=place is not None and place.rank > 0
     ) as reporter:
+        with showing_progress(reporter):
+            subject, splits = prepare_subject(resolved, data=data, repetition=repetition)
+        from drivetrain.bench.ranks import measure_on_ranks
+        from drivetrain.bench.train import check_stages, measure_training
+        from drivetrain.bench.train_result import training_result
+
         for warning in subject.warnings:
             reporter.warn(warning)
         check_stages(subject.recipe, splits.spec)
@@ -161,7 +162,6 @@ def _infer(args: argparse.Namespace) -> int:
             raise BadInputError(f"--batch-sizes {size} must be at least 1; --batch-sizes 1 16 works.")
     resolved = _recipe_for_inference(args)
     from drivetrain.bench.infer import InferSettings, measure_inference
-    from drivetrain.run.reporter import Reporter
 
     settings = InferSettings(
         batch_sizes=tuple(dict.fromkeys(args.batch_sizes)),
@@ -215,7 +215,6 @@ def _data(args: argparse.Namespace) -> int:
         )
     from drivetrain.bench.delivery import delivery_result, keeps_up, measure_delivery
     from drivetrain.bench.ranks import measure_on_ranks
-    from drivetrain.run.reporter import Reporter
 
     quiet = place is not None and place.rank > 0
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
@@ -247,7 +246,6 @@ def _compare(args: argparse.Namespace) -> int:
     comparison = compare_files(args.files)
     from drivetrain.bench.compare_picture import draw_comparison
     from drivetrain.run.files import write_json
-    from drivetrain.run.reporter import Reporter
     from drivetrain.run.text_table import text_table
 
     with Reporter() as reporter:
@@ -264,7 +262,7 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _finish(result: "BenchResult", path: Path | None, reporter: "Reporter") -> None:
+def _finish(result: "BenchResult", path: Path | None, reporter: Reporter) -> None:
     for line in result_lines(result):
         reporter.result(line)
     if path is not None:

@@ -141,7 +141,8 @@ def _megabytes(count: int) -> int:
 def _check(args: argparse.Namespace) -> int:
     from drivetrain.data.verify_files import check_dataset
 
-    checked = check_dataset(args.name, data_dir=args.data_dir)
+    with _progress_shown():
+        checked = check_dataset(args.name, data_dir=args.data_dir)
     if args.json:
         _print_json({key: value for key, value in asdict(checked).items() if value != {}})
     else:
@@ -185,14 +186,8 @@ def _pack(args: argparse.Namespace) -> int:
     request = PackRequest(
         image_size=args.image_size, channels=args.channels or 3, skip_bad=args.on_bad_sample == "skip"
     )
-    with _progress() as progress:
-        bar = progress.add_task("packing", total=None)
-        result = write_pack(
-            args.source,
-            args.destination,
-            request=request,
-            on_sample=lambda done: progress.update(bar, completed=done),
-        )
+    with _progress_shown():
+        result = write_pack(args.source, args.destination, request=request)
     for warning in result.warnings:
         sys.stderr.write(f"drivetrain data: warning: {warning}\n")
     for bad in result.bad_samples:
@@ -200,6 +195,16 @@ def _pack(args: argparse.Namespace) -> int:
     counts = " and ".join(f"{count} {split}" for split, count in result.samples.items())
     _say(f"{args.destination}: {counts} samples, {result.stored_bytes} bytes")
     return 0
+
+
+@contextmanager
+def _progress_shown() -> Iterator[None]:
+    """On stderr, so that stdout holds the answer alone."""
+    from drivetrain.data.progress import showing_progress
+    from drivetrain.run.reporter import Reporter
+
+    with Reporter(to_stderr=True) as reporter, showing_progress(reporter):
+        yield
 
 
 @contextmanager

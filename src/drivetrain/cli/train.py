@@ -16,6 +16,7 @@ from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.prepare import prepare_request
+from drivetrain.run.reporter import Reporter
 from drivetrain.run.time_limit import process_began_s
 
 
@@ -35,8 +36,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(resolved: ResolvedRecipe) -> int:
+    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
+        return _train_reporting(resolved, reporter)
+
+
+def _train_reporting(resolved: ResolvedRecipe, reporter: Reporter) -> int:
     # Whatever is wrong with a request is said before torch is imported.
-    request = prepare_request(resolved, began_s=process_began_s())
+    request = prepare_request(resolved, began_s=process_began_s(), reporter=reporter)
     if rank_count(resolved.recipe) > 1:
         from drivetrain.run.ranks import launch_training
 
@@ -44,16 +50,15 @@ def _train(resolved: ResolvedRecipe) -> int:
         # Ranks open the data by themselves.
         del request
         return launch_training(resolved, spec=spec, began_s=began_s).exit_status
-    from drivetrain.run.reporter import Reporter
     from drivetrain.run.train import train_request
 
-    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
-        return train_request(request, reporter=reporter).exit_status
+    return train_request(request, reporter=reporter).exit_status
 
 
 def _train_as_rank(resolved: ResolvedRecipe, place: RankPlace) -> int:
     with launched_rank(place):
-        request = prepare_request(resolved, began_s=process_began_s())
+        with Reporter(verbosity=resolved.recipe.verbosity, quiet=place.rank > 0) as reporter:
+            request = prepare_request(resolved, began_s=process_began_s(), reporter=reporter)
         from drivetrain.run.ranks import train_as_rank
 
         return train_as_rank(place, request).exit_status

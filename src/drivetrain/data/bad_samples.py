@@ -1,19 +1,19 @@
 """Samples that cannot be read: refused, or left out without moving any other sample."""
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.decode import BadSampleError
+from drivetrain.data.decode import BadSampleError, naming_bad_sample
 from drivetrain.data.image_source import ImageSource
 from drivetrain.data.masked_images import HeldMaskedImages
+from drivetrain.data.progress import counted
 from drivetrain.data.source import BadSample, DataSplits, Source, SubsetSource
 from drivetrain.data.synthetic_em import SyntheticMicrographs
 from drivetrain.data.tile_source import TileSource, UniformSource
@@ -21,11 +21,16 @@ from drivetrain.errors import BadInputError
 
 FileSource = ImageSource | UniformSource | TileSource
 
-__all__ = ["bad_indices", "find_bad", "settle_bad_samples", "without_bad"]
+__all__ = [
+    "bad_indices",
+    "find_bad",
+    "reads_files",
+    "refusing_bad_samples",
+    "settle_bad_samples",
+    "without_bad",
+]
 
 _EMPTY = "the file is empty"
-_SAMPLES_AT_A_TIME = 256
-_SAMPLES_WORTH_A_PROGRESS_BAR = 2000
 _MOST_NAMED = 10
 
 
@@ -57,6 +62,15 @@ def settle_bad_samples(splits: DataSplits, *, policy: str) -> DataSplits:
     )
 
 
+@contextmanager
+def refusing_bad_samples() -> Iterator[None]:
+    """Before the first update, a sample that cannot be read is bad input, whoever meets it."""
+    try:
+        yield
+    except BadSampleError as error:
+        raise BadInputError(str(error)) from error
+
+
 def bad_indices(source: Source) -> NDArray[np.int64]:
     """The samples of a source that are marked as bad, for the order of the training samples."""
     if isinstance(source, SubsetSource):
@@ -70,6 +84,11 @@ def without_bad(source: Source) -> Source:
     if len(bad) == 0:
         return source
     return SubsetSource(source, np.setdiff1d(np.arange(len(source), dtype=np.int64), bad))
+
+
+def reads_files(source: Source) -> bool:
+    """Whether the samples of a source lie in image files of their own, which threads may read."""
+    return _flattened(source)[0] is not None
 
 
 def find_bad(source: Source, *, split: str) -> list[BadSample]:
@@ -86,11 +105,13 @@ def find_bad(source: Source, *, split: str) -> list[BadSample]:
         return None
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        places = _with_progress(range(len(indices)), description=f"checking {split} images")
-        found: list[BadSample] = []
-        while block := list(islice(places, _SAMPLES_AT_A_TIME)):
-            found += [bad for bad in threads.map(check, block) if bad is not None]
-    return found
+        checks = counted(
+            threads.map(check, range(len(indices))),
+            total=len(indices),
+            doing="checking",
+            done=f"{split} images checked",
+        )
+        return [bad for bad in checks if bad is not None]
 
 
 def _marked(source: Source, *, split: str) -> tuple[Source, list[BadSample]]:
@@ -136,8 +157,9 @@ def _refuse_empty_files(splits: DataSplits) -> None:
         if not isinstance(inner, ImageSource):
             continue  # Files with masks were looked at when they were found.
         for index in indices.tolist():
-            if inner.store.stored_bytes(index) == 0:
-                raise BadInputError(str(BadSampleError(inner.store.name(index), _EMPTY)))
+            with refusing_bad_samples(), naming_bad_sample(inner.store.name(index)):
+                if inner.store.stored_bytes(index) == 0:
+                    raise ValueError(_EMPTY)
 
 
 def _with_idle_warning(splits: DataSplits) -> DataSplits:
@@ -149,14 +171,3 @@ def _described(bad: Iterable[BadSample]) -> str:
     named = [f"{sample.name} ({sample.reason})" for sample in bad]
     rest = len(named) - _MOST_NAMED
     return ", ".join(named[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _with_progress(places: range, *, description: str) -> Iterator[int]:
-    """The same places, with a bar on a terminal while many are gone through."""
-    if len(places) < _SAMPLES_WORTH_A_PROGRESS_BAR or not sys.stderr.isatty():
-        yield from places
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(places, description=description, console=Console(stderr=True), transient=True)

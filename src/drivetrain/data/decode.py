@@ -4,6 +4,7 @@ Grey, palette, CMYK and 16-bit images become what they look like, transparency s
 orientation is applied, and of an animation the first frame counts.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -23,6 +24,7 @@ __all__ = [
     "displayed_size",
     "has_16_bit_grey",
     "image_of",
+    "is_animation",
     "naming_bad_sample",
     "open_image",
 ]
@@ -32,6 +34,7 @@ Box = tuple[float, float, float, float]
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 # Pillow knows formats that start other programs; only these are ever opened.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+_ANIMATED_FORMATS = ("GIF", "PNG", "WEBP")
 _SIDEWAYS = (5, 6, 7, 8)
 _MOST_PIXELS = 178_956_970
 _BRIGHTEST_OF_16_BITS = 65535
@@ -55,10 +58,19 @@ def naming_bad_sample(name: str) -> Iterator[None]:
         raise
     except UnidentifiedImageError:
         raise BadSampleError(name, "it is no image of a known format") from None
+    except FileNotFoundError as error:
+        raise BadSampleError(name, _why_missing(error)) from error
     # Decoders meet broken files with exceptions of every kind.
     except Exception as error:
         text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
         raise BadSampleError(name, text) from error
+
+
+def _why_missing(error: FileNotFoundError) -> str:
+    path = str(error.filename)
+    if os.path.islink(path):
+        return f"it is a symbolic link to {os.readlink(path)}, which does not exist"
+    return "the file does not exist"
 
 
 def open_image(file: IO[bytes]) -> Image.Image:
@@ -74,6 +86,11 @@ def image_of(content: bytes) -> Image.Image:
     if not content:
         raise ValueError("the file is empty")
     return open_image(BytesIO(content))
+
+
+def is_animation(image: Image.Image) -> bool:
+    """Whether a file shows several frames one after the other, of which only the first is read."""
+    return image.format in _ANIMATED_FORMATS and bool(getattr(image, "is_animated", False))
 
 
 def displayed_size(image: Image.Image) -> tuple[int, int]:

@@ -33,11 +33,8 @@ class FolderStore:
         return self.names[index]
 
     def stored_bytes(self, index: int) -> int:
-        """The file's length; 0 also where it cannot be looked at."""
-        try:
-            return os.stat(self.name(index)).st_size
-        except OSError:
-            return 0
+        """The file's length."""
+        return os.stat(self.name(index)).st_size
 
     def size(self, index: int) -> tuple[int, int]:
         """Width and height from the file's header."""

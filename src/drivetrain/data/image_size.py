@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from itertools import islice
+from pathlib import Path
 
 from drivetrain.data.crop import Fit
 from drivetrain.data.decode import BadSampleError, naming_bad_sample
+from drivetrain.data.folder_files import FolderStore
 from drivetrain.data.image_source import ImageStore
+from drivetrain.data.kept_scans import KeptScan
+from drivetrain.data.progress import counted
 from drivetrain.errors import BadInputError
 
 DEFAULT_SIZE = 224
@@ -36,16 +41,36 @@ def choose_fit(
 
 
 def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | None:
-    """The width and height that all readable images have; None if they differ or none can be read."""
-    found: tuple[int, int] | None = None
-    for size in _sizes(store, refuse_bad=refuse_bad):
-        if found is not None and size != found:
-            return None
-        found = size
+    """The width and height that all readable images have; None if they differ or none can be read.
+
+    Of files that are refused where one cannot be read, the answer is remembered between starts.
+    """
+    if not isinstance(store, FolderStore) or not refuse_bad:
+        return _look_for_size(store, refuse_bad=refuse_bad)
+    names = map(store.name, range(len(store)))
+    kept = KeptScan("image-folder", Path(store.root), names, settings={})
+    with suppress(LookupError, TypeError, ValueError):
+        size = kept.recall()["size"]
+        return None if size is None else (int(size[0]), int(size[1]))
+    found = _look_for_size(store, refuse_bad=refuse_bad)
+    kept.keep({"size": found})
     return found
 
 
-def _sizes(store: ImageStore, *, refuse_bad: bool) -> Iterator[tuple[int, int]]:
+def _look_for_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | None:
+    found: tuple[int, int] | None = None
+    looks = counted(
+        _sizes(store, refuse_bad=refuse_bad), total=len(store), doing="scanning", done="image sizes looked at"
+    )
+    with closing(looks):
+        for size in looks:
+            if found is not None and size is not None and size != found:
+                return None
+            found = size or found
+    return found
+
+
+def _sizes(store: ImageStore, *, refuse_bad: bool) -> Iterator[tuple[int, int] | None]:
     """Sizes in order, a block of headers at a time: the first difference ends the search."""
 
     def size_of(index: int) -> tuple[int, int] | None:
@@ -60,7 +85,7 @@ def _sizes(store: ImageStore, *, refuse_bad: bool) -> Iterator[tuple[int, int]]:
     indices = iter(range(len(store)))
     with ThreadPoolExecutor(_THREADS) as threads:
         while block := list(islice(indices, _HEADERS_AT_A_TIME)):
-            yield from (size for size in threads.map(size_of, block) if size is not None)
+            yield from threads.map(size_of, block)
 
 
 def _square(size: int) -> Fit:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from drivetrain.data.class_file import NamedClasses
-from drivetrain.data.mask_pixels import FoundValues, colour_of, object_pixels, packed_colours, plain_values
+from drivetrain.data.mask_pixels import DecodedMask, FoundValues, colour_of
 from drivetrain.errors import BadInputError
 
 __all__ = ["OBJECT_CODING", "MaskCoding", "OutsideClassesError", "find_coding", "object_coding"]
@@ -38,16 +38,14 @@ class MaskCoding:
     by_colour: bool
     by_object: bool = False
 
-    def classes_in(self, image: Image.Image) -> NDArray[np.uint8]:
+    def classes_in(self, mask: DecodedMask) -> NDArray[np.uint8]:
         """The class of each pixel of a mask (height, width)."""
         if self.by_object:
-            return object_pixels(image).astype(np.uint8)
-        values = packed_colours(image) if self.by_colour else plain_values(image)
+            return mask.is_object().astype(np.uint8)
+        values = mask.colours() if self.by_colour else mask.values()
         codes = np.array([self._code(value) for value in self.mask_values])
-        order = codes.argsort()
-        places = np.minimum(np.searchsorted(codes[order], values), len(codes) - 1)
-        classes = order[places]
-        is_outside = codes[classes] != values
+        classes = _places_of(values, codes)
+        is_outside = classes < 0
         if is_outside.any():
             outside = int(values[is_outside][0])
             raise OutsideClassesError(
@@ -79,6 +77,18 @@ class MaskCoding:
             return value[0]
         red, green, blue = value if len(value) == 3 else value * 3
         return red << 16 | green << 8 | blue
+
+
+def _places_of(values: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which of the codes each value is, -1 where it is none."""
+    order = codes.argsort()
+
+    def look_up(wanted: NDArray[Any]) -> NDArray[np.int64]:
+        places = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
+        return np.where(codes[order][places] == wanted, order[places], -1)
+
+    # A search for each of the 256 values is much less work than one for each pixel.
+    return look_up(np.arange(256))[values] if values.dtype == np.uint8 else look_up(values)
 
 
 OBJECT_CODING = MaskCoding(

@@ -1,5 +1,6 @@
 """Finds images with masks: in twin folders, beside each other, or in a folder for each image."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,15 @@ class FoundFiles:
 
     splits: dict[str, tuple[MaskedFile, ...]]
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> str:
+        """Tells apart which masks belong to which images, where all files are the same."""
+        parts = [
+            (split, [(len(file.masks), file.is_by_object) for file in part])
+            for split, part in self.splits.items()
+        ]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def find_masked_files(folder: Path) -> FoundFiles:

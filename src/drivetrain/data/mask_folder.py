@@ -1,11 +1,14 @@
 """`--dataset mask-folder`: image files with masks that say the class of each pixel."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.data.class_file import NamedClasses, read_class_file
 from drivetrain.data.data_dir import existing_folder
+from drivetrain.data.held_pixels import HeldPixels
+from drivetrain.data.kept_scans import KeptScan
 from drivetrain.data.mask_advice import advise, advise_on_dark_images
 from drivetrain.data.mask_coding import MaskCoding, find_coding, object_coding
 from drivetrain.data.mask_files import FoundFiles, find_masked_files
@@ -13,7 +16,8 @@ from drivetrain.data.mask_images import MaskFolderImages
 from drivetrain.data.mask_numbers import advise_numbered
 from drivetrain.data.mask_outside import ClassesAsked, describe_outside
 from drivetrain.data.mask_pixels import FoundValues
-from drivetrain.data.mask_scan import Look, Sample, look_at_all
+from drivetrain.data.mask_record import as_record, from_record
+from drivetrain.data.mask_scan import Look, MaskScan, Sample
 from drivetrain.data.masked_splits import MaskedSplits
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
@@ -38,7 +42,8 @@ def open_mask_folder(
         )
     folder = existing_folder(data_dir, dataset="mask-folder", holding="images and masks")
     found = find_masked_files(folder)
-    samples = {split: look_at_all(files) for split, files in found.splits.items()}
+    decoded = HeldPixels()
+    samples = _scanned(folder, found, MaskScan(white_level=white_level, held=decoded))
     seen = [look for part in samples.values() for _, look in part]
     if on_bad_sample == "error":
         _refuse_unreadable(seen)
@@ -57,6 +62,7 @@ def open_mask_folder(
             channels=depth,
             asked=asked,
             white_level=white_level,
+            decoded=decoded,
         )
         for split, part in samples.items()
         if part
@@ -73,6 +79,22 @@ def open_mask_folder(
         spec=replace(_spec(coding, sources.values(), channels=depth), white_level=white_level),
         warnings=warnings,
     )
+
+
+def _scanned(folder: Path, found: FoundFiles, scan: MaskScan) -> dict[str, list[Sample]]:
+    """The pages of each split with what was seen of them, now or at an earlier start."""
+    files = [file for part in found.splits.values() for file in part]
+    paths = [path for file in files for path in (file.image, *file.masks)]
+    settings = {**scan.settings, "layout": found.layout}
+    kept = KeptScan("mask-folder", folder, paths, settings=settings)
+    with suppress(LookupError, TypeError, ValueError, AttributeError):
+        record = kept.recall()
+        return {split: from_record(part, record[split]) for split, part in found.splits.items()}
+    samples = {split: scan.look_at_all(part) for split, part in found.splits.items()}
+    records = {split: as_record(found.splits[split], part) for split, part in samples.items()}
+    if None not in records.values():
+        kept.keep(records)
+    return samples
 
 
 def _require_16_bits(seen: Sequence[Look], white_level: int | None) -> None:

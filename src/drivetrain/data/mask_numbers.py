@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from drivetrain.data.mask_coding import MaskCoding
 from drivetrain.data.mask_pages import OpenVolumes, naming_mask
-from drivetrain.data.mask_pixels import FoundValues, plain_values
+from drivetrain.data.mask_pixels import FoundValues, decode_mask
 from drivetrain.data.mask_scan import Sample
 
 __all__ = ["advise_numbered"]
@@ -88,7 +88,7 @@ def _are_objects(samples: Sequence[Sample], *, highest: int) -> bool:
     for file, _ in _few_of(samples):
         (mask,) = file.masks
         with naming_mask(file.name, file.mask_name(mask)):
-            values = plain_values(volumes.image(mask, file.page)).astype(np.int32)
+            values = decode_mask(volumes.image(mask, file.page)).values().astype(np.int32)
         _look_at_pieces(np.where(values == _OUTLINE, 0, values), seen)
     are_layers = highest < _MANY_NUMBERS and 0 < _NEARLY_ALL * seen.later <= seen.touching
     return not are_layers and seen.in_one_piece >= _NEARLY_ALL * seen.numbers

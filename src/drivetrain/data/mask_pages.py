@@ -27,6 +27,7 @@ __all__ = [
     "count_pages",
     "decode_whole",
     "file_of",
+    "in_channels",
     "named_page",
     "naming_mask",
     "opened",
@@ -117,6 +118,15 @@ def decode_whole(image: Image.Image, *, channels: int, white_level: int | None =
     return decode_image(
         image, channels=channels, size=size, choose_box=lambda w, h: (0, 0, w, h), white_level=white_level
     )
+
+
+def in_channels(pixels: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
+    """Decoded pixels (height, width, 1 or 3) as `decode_whole` would have given them in `channels`."""
+    if pixels.shape[2] == channels:
+        return pixels
+    if channels == 3:
+        return np.repeat(pixels, 3, axis=2)
+    return np.asarray(Image.fromarray(pixels).convert("L"), dtype=np.uint8)[..., np.newaxis]
 
 
 @contextmanager

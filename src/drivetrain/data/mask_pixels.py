@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-__all__ = ["FoundValues", "colour_of", "find_values", "object_pixels", "packed_colours", "plain_values"]
+__all__ = ["DecodedMask", "FoundValues", "colour_of", "decode_mask", "find_values"]
 
 MaskKind = Literal["grey", "palette", "colour", "jpeg"]
 
@@ -28,50 +28,62 @@ class FoundValues:
     is_lossy_grey: bool = False
 
 
-def find_values(image: Image.Image) -> FoundValues:
-    """Reads a mask for what is in it."""
+@dataclass(frozen=True, slots=True)
+class DecodedMask:
+    """A mask file, decoded: (height, width) grey values, palette indices, or colours packed into a number."""
+
+    kind: MaskKind
+    mode: str
+    pixels: NDArray[Any]
+    palette: NDArray[np.int32] | None = None
+    """The packed colour of each index."""
+    is_lossy_grey: bool = False
+
+    def values(self) -> NDArray[Any]:
+        """A grey value or palette index for each pixel."""
+        if self.kind == "colour":
+            raise ValueError(f"its {self.mode} pixels are colours where the other masks hold single values")
+        return self.pixels
+
+    def colours(self) -> NDArray[np.int32]:
+        """Red, green and blue of each pixel in one number; transparency does not count."""
+        if self.kind == "colour":
+            return self.pixels
+        if self.palette is not None:
+            return np.asarray(self.palette[self.pixels])
+        if self.pixels.dtype != np.uint8:
+            raise ValueError("its pixels of more than 8 bits are no colours, which the other masks hold")
+        return self.pixels.astype(np.int32) * np.int32(0x010101)
+
+    def is_object(self) -> NDArray[np.bool_]:
+        """Where a mask of one object is not black."""
+        return np.asarray(self.pixels != 0)
+
+
+def decode_mask(image: Image.Image) -> DecodedMask:
+    """The pixels of a mask; of JPEG files those nearer to white are white, the others black."""
+    mode = image.mode
     if image.format in _LOSSY:
-        grey = _grey_of(image)
+        grey = np.asarray(_upright(image.convert("L")))
         is_between = (grey >= _DARKEST_GREY) & (grey < _LIGHTEST_GREY)
-        values = _distinct(plain_values(image))
-        return FoundValues("jpeg", values, _grey_colours(values), bool(is_between.mean() > _MOST_GREY))
-    if image.mode == "P":
-        values = _distinct(plain_values(image))
-        palette = np.asarray(image.getpalette("RGB")).reshape(-1, 3)
-        return FoundValues("palette", values, tuple(_pack(palette[value]) for value in values))
-    if _is_grey(image):
-        values = _distinct(plain_values(image))
-        return FoundValues("grey", values, _grey_colours(values))
-    return FoundValues("colour", (), _distinct(packed_colours(image)))
+        binary = np.where(grey >= _THRESHOLD, np.uint8(255), np.uint8(0))
+        return DecodedMask("jpeg", "L", binary, is_lossy_grey=bool(is_between.mean() > _MOST_GREY))
+    if mode == "P":
+        return DecodedMask("palette", mode, np.asarray(_upright(image)), _palette_of(image))
+    if mode in ("1", "L", "LA", "La", "I", "F") or mode.startswith("I;16"):
+        grey_image = _upright(image.convert("L") if mode in ("1", "LA", "La") else image)
+        return DecodedMask("grey", mode, _whole_numbers(np.asarray(grey_image)))
+    return DecodedMask("colour", mode, _packed(np.asarray(_upright(image.convert("RGB")))))
 
 
-def plain_values(image: Image.Image) -> NDArray[Any]:
-    """A grey value or palette index for each pixel (height, width)."""
-    if image.format in _LOSSY:
-        return np.where(_grey_of(image) >= _THRESHOLD, np.uint8(255), np.uint8(0))
-    if image.mode == "P":
-        return np.asarray(_upright(image))
-    if not _is_grey(image):
-        raise ValueError(f"its {image.mode} pixels are colours where the other masks hold single values")
-    grey = _upright(image.convert("L") if image.mode in ("1", "LA", "La") else image)
-    values = np.asarray(grey)
-    if image.mode == "F" and not (values == np.floor(values)).all():
-        raise ValueError("its floating-point pixels are no whole numbers, which classes are")
-    return values.astype(np.int64) if image.mode == "F" else values
-
-
-def packed_colours(image: Image.Image) -> NDArray[np.int32]:
-    """Red, green and blue of each pixel in one number (height, width); transparency does not count."""
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        raise ValueError("its pixels of more than 8 bits are no colours, which the other masks hold")
-    return _packed(np.asarray(_upright(image.convert("RGB"))))
-
-
-def object_pixels(image: Image.Image) -> NDArray[np.bool_]:
-    """Where a mask of one object is not black."""
-    if _is_grey(image) or image.mode == "P" or image.format in _LOSSY:
-        return np.asarray(plain_values(image) != 0)
-    return np.asarray(packed_colours(image) != 0)
+def find_values(mask: DecodedMask) -> FoundValues:
+    """What is in a mask."""
+    distinct = _distinct(mask.pixels)
+    if mask.kind == "colour":
+        return FoundValues("colour", (), distinct)
+    if mask.palette is not None:
+        return FoundValues("palette", distinct, tuple(mask.palette[list(distinct)].tolist()))
+    return FoundValues(mask.kind, distinct, _grey_colours(distinct), mask.is_lossy_grey)
 
 
 def colour_of(packed: int) -> tuple[int, int, int]:
@@ -79,27 +91,35 @@ def colour_of(packed: int) -> tuple[int, int, int]:
     return packed >> 16, packed >> 8 & 255, packed & 255
 
 
-def _is_grey(image: Image.Image) -> bool:
-    return image.mode in ("1", "L", "LA", "La", "I", "F") or image.mode.startswith("I;16")
-
-
-def _grey_of(image: Image.Image) -> NDArray[np.uint8]:
-    return np.asarray(_upright(image.convert("L")))
-
-
 def _upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image)
+
+
+def _palette_of(image: Image.Image) -> NDArray[np.int32]:
+    """All 256 entries; those that a file does not have are black, as Pillow shows them."""
+    stored = np.asarray(image.getpalette("RGB"), dtype=np.uint8).reshape(-1, 3)
+    palette = np.zeros(256, dtype=np.int32)
+    palette[: len(stored)] = _packed(stored)
+    return palette
+
+
+def _whole_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype.kind == "f":
+        if not np.isfinite(values).all():
+            raise ValueError("some of its floating-point pixels are not finite (NaN or infinity)")
+        if not (values == np.floor(values)).all():
+            raise ValueError("its floating-point pixels are no whole numbers, which classes are")
+        values = values.astype(np.int64)
+    is_wide = values.dtype != np.uint8
+    # Masks are kept in memory, and most that are written wide hold few classes.
+    is_narrow = is_wide and values.size > 0 and values.min() >= 0 and values.max() <= _WIDEST_GREY
+    return values.astype(np.uint8) if is_narrow else values
 
 
 def _packed(pixels: NDArray[np.uint8]) -> NDArray[np.int32]:
     wide = pixels.astype(np.int32)
     packed: NDArray[np.int32] = (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
     return packed
-
-
-def _pack(colour: NDArray[Any]) -> int:
-    red, green, blue = colour.tolist()
-    return int(red) << 16 | int(green) << 8 | int(blue)
 
 
 def _grey_colours(values: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.data.progress import counted
+
 MEMBRANE = "membrane"
 
 
@@ -98,6 +100,7 @@ def background_class(class_names: Sequence[str]) -> int:
 def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:
     """How many pixels of each class the masks hold."""
     counts = np.zeros(num_classes, dtype=np.int64)
-    for index in range(len(masked)):
+    places = range(len(masked))
+    for index in counted(places, total=len(places), doing="counting", done="masks counted for class weights"):
         counts += np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
     return counts

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +16,7 @@ from drivetrain.data.decode import BadSampleError, decode_image, displayed_size,
 from drivetrain.data.folder_files import FolderStore
 from drivetrain.data.image_folder import StoredImages, find_images
 from drivetrain.data.pack_format import INDEX, PackedSplit, PackIndex, PackTable, described_file
+from drivetrain.data.progress import counted
 from drivetrain.data.source import BadSample
 from drivetrain.errors import BadInputError, RunFailedError
 
@@ -53,10 +54,8 @@ class _Encoded:
     reason: str = ""
 
 
-def write_pack(
-    source: str | Path, destination: str | Path, *, request: PackRequest, on_sample: Callable[[int], None]
-) -> PackResult:
-    """Packs an image folder; `on_sample` hears how many samples are done. Nothing is left by a failure."""
+def write_pack(source: str | Path, destination: str | Path, *, request: PackRequest) -> PackResult:
+    """Packs an image folder. Nothing is left by a failure."""
     folder, target = Path(source), Path(destination)
     if not folder.is_dir():
         raise BadInputError(f"SRC {source} is no folder; give one that holds a folder for each class.")
@@ -66,7 +65,7 @@ def write_pack(
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         partial.mkdir(parents=True)
-        result = _write(images, partial, request=request, on_sample=on_sample)
+        result = _write(images, partial, request=request)
         partial.replace(target)
     except OSError as error:
         raise RunFailedError(f"DEST {destination} cannot be written: {error.strerror or error}.") from error
@@ -75,21 +74,22 @@ def write_pack(
     return result
 
 
-def _write(
-    images: StoredImages, folder: Path, *, request: PackRequest, on_sample: Callable[[int], None]
-) -> PackResult:
+def _write(images: StoredImages, folder: Path, *, request: PackRequest) -> PackResult:
     bad: list[BadSample] = []
     splits: dict[str, PackedSplit] = {}
-    done = 0
     for split, store in images.stores.items():
         assert isinstance(store, FolderStore), "only folders are packed"
         writer = _SplitWriter(folder, split=split, shard_bytes=request.shard_bytes)
-        for index, encoded in enumerate(_encode_all(store, request=request)):
+        encodings = counted(
+            _encode_all(store, request=request),
+            total=len(store),
+            doing="packing",
+            done=f"{split} images packed",
+        )
+        for index, encoded in enumerate(encodings):
             if encoded.reason:
                 bad.append(_refuse_or_note(store, split=split, index=index, encoded=encoded, request=request))
             writer.add(encoded, label=int(images.labels[split][index]), name=store.names[index])
-            done += 1
-            on_sample(done)
         splits[split] = writer.finish()
     decoded = request.image_size is not None
     index_file = PackIndex(

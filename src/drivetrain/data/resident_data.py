@@ -1,6 +1,9 @@
 """The samples of a source in device memory whole, for whoever feeds them."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,15 @@ from torch import Tensor
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.cluster.shared_memory import Layout, shared_arrays
+from drivetrain.data.bad_samples import reads_files
 from drivetrain.data.held_samples import HeldSamples, held_samples
 from drivetrain.data.preprocess import Preparation, channels_last_view
-from drivetrain.data.source import DataSpec, Source, index_chunks, require_labels
+from drivetrain.data.progress import counted
+from drivetrain.data.source import CHUNK_BYTES, DataSpec, Source, index_chunks, require_labels
 
 __all__ = ["ResidentData"]
+
+_FILES_AT_A_TIME = 16
 
 
 class ResidentData:
@@ -100,9 +107,20 @@ def _as_tensors(arrays: list[NDArray[Any]]) -> list[Tensor]:
 def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
     """Copies all samples, images as rows of pixels."""
     rows, all_labels = tensors
-    for indices in index_chunks(len(source), sample_bytes=spec.image_bytes):
+
+    def copy(indices: NDArray[np.int64]) -> NDArray[np.int64]:
         images, labels = source.fetch(indices)
         require_labels(labels, num_classes=spec.num_classes)
         here = slice(int(indices[0]), int(indices[-1]) + 1)
         rows[here] = torch.from_numpy(images).reshape(-1, rows.shape[1])
         all_labels[here] = torch.from_numpy(labels)
+        return indices
+
+    # Files are decoded side by side; a user's own data set may not be made for that.
+    is_of_files = reads_files(source)
+    sample_bytes = max(spec.image_bytes, CHUNK_BYTES // _FILES_AT_A_TIME) if is_of_files else spec.image_bytes
+    chunks = index_chunks(len(source), sample_bytes=sample_bytes)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        copied = chain.from_iterable(threads.map(copy, chunks) if is_of_files else map(copy, chunks))
+        for _ in counted(copied, total=len(source), doing="reading", done="samples read"):
+            pass

@@ -12,6 +12,7 @@ from drivetrain.data.bad_samples import without_bad
 from drivetrain.data.info import is_external_dataset
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
+from drivetrain.data.progress import showing_progress
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import UniformSource, masked_of
@@ -64,11 +65,12 @@ def evaluate_run(
     MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
-    if data is None:
-        split = split or "validation"
-        splits = _open(recipe, run, split=split)
-    else:
-        splits, split = divide_given(data, recipe=recipe, directory=run.directory, split=split)
+    with showing_progress(reporter):
+        if data is None:
+            split = split or "validation"
+            splits = _open(recipe, run, split=split)
+        else:
+            splits, split = divide_given(data, recipe=recipe, directory=run.directory, split=split)
     _require_same_kind(splits.spec, run.spec)
     source = _choose_split(splits, split, recipe)
     if data is None:

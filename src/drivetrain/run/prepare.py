@@ -11,6 +11,7 @@ from typing import Any
 
 from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.info import is_external_dataset
+from drivetrain.data.progress import showing_progress
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
@@ -34,6 +35,7 @@ from drivetrain.run.identity import check_same_identity, identity_of
 from drivetrain.run.inputs import expand_inputs
 from drivetrain.run.own_data import OwnData, own_data_of
 from drivetrain.run.prediction_note import changed_file
+from drivetrain.run.reporter import Reporter
 
 _MOST_THREADS_PER_CORE = 8
 
@@ -127,18 +129,21 @@ def prepare_request(
     own_model: list[str] | None = None,
     sibling: RunDirectory | None = None,
     began_s: float | None = None,
+    reporter: Reporter | None = None,
 ) -> Request:
     """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done.
 
     `sibling` is a run of the same job, which must have been made of the same files. The time of --max-time
-    counts from `began_s` on, in seconds since 1970, or from now.
+    counts from `began_s` on, in seconds since 1970, or from now. `reporter` shows how far reading the data has
+    come.
     """
     began_s = time.time() if began_s is None else began_s
     recipe = resolved.recipe
     _check_machine(recipe)
     prepare_half_precision(recipe)
     expand_inputs(recipe.predict_after, option="--predict-after")
-    splits = open_data(recipe) if data is None else data
+    with showing_progress(reporter):
+        splits = open_data(recipe) if data is None else data
     check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)
     _check_data(recipe, splits)
     files = files_of(recipe, splits)

@@ -12,7 +12,9 @@ from drivetrain.cluster.rank_device import choose_rank_device
 from drivetrain.cluster.rank_process import keep_log
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.cluster.threads import threads_of_rank
+from drivetrain.data.bad_samples import refusing_bad_samples
 from drivetrain.data.held_once import hold_once
+from drivetrain.data.progress import showing_progress
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import RunFailedError
 from drivetrain.program.backend_settings import training_backends
@@ -53,7 +55,12 @@ def train_resolved(
     time of --max-time counts from `began_s` on, in seconds since 1970, or from now.
     """
     request = prepare_request(
-        resolved, data=data, own_model=architecture_of(model), sibling=sibling, began_s=began_s
+        resolved,
+        data=data,
+        own_model=architecture_of(model),
+        sibling=sibling,
+        began_s=began_s,
+        reporter=reporter,
     )
     if on_prepared is not None:
         on_prepared()
@@ -85,7 +92,7 @@ def train_request(
     group.set_timeout(START_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
     with set_up_device(request.recipe, group) as device:
         hold_once(request.data, group=group)
-        with reporter.showing("building the model"):
+        with reporter.showing("building the model"), showing_progress(reporter), refusing_bad_samples():
             assembly = assemble(
                 request.recipe,
                 data=request.data,

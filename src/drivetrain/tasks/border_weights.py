@@ -1,6 +1,7 @@
 """The border weight map of the U-Net paper: pixels between near objects count more."""
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from math import ceil, log, sqrt
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from drivetrain.data.decode import BadSampleError
 from drivetrain.data.masked_images import MaskedImages, ObjectImages, ObjectPixels
+from drivetrain.data.progress import counted
 from drivetrain.tasks.region_metrics import find_objects as number_objects
 
 _TOP_CODE = 255
@@ -109,7 +111,15 @@ class WithBorderWeights:
 
     def is_idle(self) -> bool:
         """Whether all codes of all images that can be read are 0; mostly the first image tells."""
-        return not any(map(self._has_codes, range(len(self))))
+        places = range(len(self))
+        looks = counted(
+            map(self._has_codes, places),
+            total=len(places),
+            doing="weighing",
+            done="masks searched for borders",
+        )
+        with closing(looks):
+            return not any(looks)
 
     def _codes_of(self, index: int, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
         objects = self.masked.objects(index) if isinstance(self.masked, ObjectImages) else None

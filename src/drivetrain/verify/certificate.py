@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from drivetrain.cluster.pool import RankPool
+from drivetrain.data.progress import showing_progress
 from drivetrain.data.source import DataSplits
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.reporter import Reporter
@@ -87,7 +88,8 @@ def verify_resolved(
     pool: RankPool | None = None,
 ) -> Certificate:
     """Measures a recipe's layouts and compares them; nothing is written. `pool` are ranks to borrow."""
-    subject = prepare_subject(resolved, updates=updates, data=data, model=model)
+    with showing_progress(reporter):
+        subject = prepare_subject(resolved, updates=updates, data=data, model=model)
     for text in subject.warnings:
         reporter.warn(text)
     for text in subject.notes:
