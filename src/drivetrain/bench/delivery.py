@@ -19,8 +19,8 @@ from drivetrain.bench.subject import asked_values
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.feed import Feed, ResidentFeed
 from drivetrain.data.held_once import hold_once
-from drivetrain.data.progress import showing_progress
 from drivetrain.data.loader import default_num_workers
+from drivetrain.data.progress import showing_progress
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.patience import START_TIMEOUT_S
 from drivetrain.run.reporter import Reporter
