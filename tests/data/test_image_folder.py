@@ -54,7 +54,7 @@ def test_validation_folder(tmp_path: Path, name: str) -> None:
 
 def test_validation_and_test_folders(tmp_path: Path) -> None:
     for name, count in (("train", 5), ("val", 3), ("test", 2)):
-        write_images(tmp_path / name, {"a": count})
+        write_images(tmp_path / name, {"a": count - 1, "b": 1})
     write_images(tmp_path / "extra", {"a": 1})
     data = opened(tmp_path)
     assert counts(data) == (5, 3, 2)
@@ -114,9 +114,9 @@ def test_folders_that_will_not_do(tmp_path: Path) -> None:
 
 
 def test_size_is_the_common_one_or_224_with_a_warning(tmp_path: Path) -> None:
-    write_images(tmp_path / "same", {"a": 3}, sizes=((12, 12),))
-    write_images(tmp_path / "flat", {"a": 3}, sizes=((12, 9),))
-    write_images(tmp_path / "many", {"a": 3}, sizes=((12, 12), (12, 9)))
+    write_images(tmp_path / "same", {"a": 2, "b": 1}, sizes=((12, 12),))
+    write_images(tmp_path / "flat", {"a": 2, "b": 1}, sizes=((12, 9),))
+    write_images(tmp_path / "many", {"a": 2, "b": 1}, sizes=((12, 12), (12, 9)))
     same, flat, many = (opened(tmp_path / name, validation_fraction=0.0) for name in ("same", "flat", "many"))
     assert [(data.spec.height, data.spec.width) for data in (same, flat, many)] == [
         (12, 12),

@@ -87,7 +87,7 @@ def test_splits(tmp_path: Path) -> None:
             r"has the masks \S*a.png and \S*a_mask.png; keep",
         ),
         (
-            ("id/images/a.png", "id/images/b.png", "id/masks/a.png"),
+            ("1/images/a.png", "1/masks/a.png", "2/images/a.png", "2/images/b.png", "2/masks/a.png"),
             "holds 2 images; where each image has its own",
         ),
         (("train/a.png", "train/a_mask.png", "val/b.png", "validation/b.png"), "both val and validation"),

@@ -10,7 +10,15 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.map_style import DatasetSource
 from drivetrain.data.pixels import read_images, read_labels
-from drivetrain.data.source import ArraySource, DataSpec, DataSplits, Source, SubsetSource, index_chunks
+from drivetrain.data.source import (
+    ArraySource,
+    DataSpec,
+    DataSplits,
+    Source,
+    SubsetSource,
+    index_chunks,
+    require_finite,
+)
 from drivetrain.errors import BadInputError
 
 
@@ -123,4 +131,5 @@ def _array_source(images: Any, labels: Any) -> ArraySource:
         )
     if len(pixels) == 0:
         raise BadInputError("The data set has no samples; give at least one.")
+    require_finite(pixels)
     return ArraySource(images=pixels, labels=numbers)

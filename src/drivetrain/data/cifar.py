@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from drivetrain.data.cifar_pickle import read_cifar_pickle
 from drivetrain.data.data_dir import existing_folder
 from drivetrain.data.info import DatasetInfo, dataset_info
+from drivetrain.data.near_folders import way_out
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 
@@ -110,9 +111,13 @@ def _find_form(folder: Path, info: DatasetInfo) -> tuple[_Form, Path]:
                         f"--data-dir: {place} holds no {', '.join(missing)}; {_remedy(info.name, folder)}."
                     )
                 return form, place
-    raise BadInputError(
-        f"--data-dir {folder} does not hold {_holding(info.name)}; {_remedy(info.name, folder)}."
+    files = [name for form in _FORMS[info.name] for name in form.train]
+    remedy = way_out(
+        folder,
+        lambda path: any((path / name).is_file() for name in files),
+        otherwise=_remedy(info.name, folder),
     )
+    raise BadInputError(f"--data-dir {folder} does not hold {_holding(info.name)}; {remedy}.")
 
 
 def _read(place: Path, names: Sequence[str], *, form: _Form, info: DatasetInfo) -> ArraySource:

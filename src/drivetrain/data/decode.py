@@ -27,6 +27,7 @@ __all__ = [
     "is_animation",
     "naming_bad_sample",
     "open_image",
+    "open_nonempty",
 ]
 
 Box = tuple[float, float, float, float]
@@ -79,6 +80,13 @@ def open_image(file: IO[bytes]) -> Image.Image:
     if image.width * image.height > _MOST_PIXELS:
         raise ValueError(f"its {image.width}x{image.height} pixels are more than {_MOST_PIXELS}")
     return image
+
+
+def open_nonempty(file: IO[bytes]) -> Image.Image:
+    """The same of a file that may have nothing in it."""
+    if os.fstat(file.fileno()).st_size == 0:
+        raise ValueError("the file is empty")
+    return open_image(file)
 
 
 def image_of(content: bytes) -> Image.Image:

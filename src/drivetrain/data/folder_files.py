@@ -8,10 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from drivetrain.data.decode import IMAGE_SUFFIXES, displayed_size, image_of, open_image
+from drivetrain.data.decode import (
+    IMAGE_SUFFIXES,
+    BadSampleError,
+    displayed_size,
+    image_of,
+    is_animation,
+    naming_bad_sample,
+    open_image,
+    open_nonempty,
+)
 from drivetrain.errors import BadInputError
 
 _MOST_NAMES_IN_A_WARNING = 5
+_MAY_BE_ANIMATED = (".gif", ".webp")
+_MOST_HEADERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,7 @@ class FolderStore:
     def size(self, index: int) -> tuple[int, int]:
         """Width and height from the file's header."""
         with open(self.name(index), "rb") as file:
-            return displayed_size(open_image(file))
+            return displayed_size(open_nonempty(file))
 
     def image(self, index: int) -> Image.Image:
         """The file's image; the file itself is closed again."""
@@ -80,7 +91,7 @@ def list_classes(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
     return ClassFiles(
         store=FolderStore(str(folder), tuple(names)),
         labels=np.array(labels, dtype=np.int64),
-        warnings=_warnings(folder, empty=empty, others=others),
+        warnings=[*_warnings(folder, empty=empty, others=others), *_animation_warnings(folder, names)],
     )
 
 
@@ -119,6 +130,27 @@ def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]
             f"{first_names(others)}."
         )
     return warnings
+
+
+def _animation_warnings(folder: Path, names: list[str]) -> list[str]:
+    """By the headers of files that may be animations; one that cannot be read is met elsewhere."""
+    likely = [name for name in names if name.lower().endswith(_MAY_BE_ANIMATED)][:_MOST_HEADERS]
+    animated = [str(folder / name) for name in likely if _is_animated(folder / name)]
+    return [describe_animations(animated)] if animated else []
+
+
+def _is_animated(path: Path) -> bool:
+    try:
+        with naming_bad_sample(str(path)), path.open("rb") as file:
+            return is_animation(open_image(file))
+    except BadSampleError:
+        return False
+
+
+def describe_animations(names: list[str]) -> str:
+    """A warning about files of which only the first frame is used."""
+    holds = "is an animation" if len(names) == 1 else f"are animations ({len(names)} files)"
+    return f"{first_names(names)} {holds}, of which only the first frame is used."
 
 
 def first_names(names: list[str]) -> str:

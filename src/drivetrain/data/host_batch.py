@@ -13,7 +13,7 @@ from drivetrain.data.augment.at_decode import fetch_for_training
 from drivetrain.data.augment.chain import AnyAugmentation, Drawn
 from drivetrain.data.batch_preparation import BatchPreparation, PrepareBatch
 from drivetrain.data.preprocess import Preparation, channels_last_view
-from drivetrain.data.source import Source, require_labels
+from drivetrain.data.source import Source, require_finite_fetch, require_labels
 
 Travel = Literal["preprocessed", "float32", "as stored"]
 Samples = tuple[NDArray[Any], NDArray[Any]]
@@ -71,7 +71,7 @@ class HostPreparation:
 
     def __call__(self, indices: NDArray[np.int64]) -> HostBatch:
         """Samples without chance: for validation and prediction."""
-        return self._batch(self.source.fetch(indices))
+        return self._batch(self.source.fetch(indices), indices=indices)
 
     def for_training(
         self,
@@ -83,10 +83,11 @@ class HostPreparation:
     ) -> HostBatch:
         """Samples as training sees them in their passes over the data."""
         if self.augmentation is None:
-            return self._batch(fetch_for_training(self.source, indices, passes=passes), weights=weights)
+            samples = fetch_for_training(self.source, indices, passes=passes)
+            return self._batch(samples, indices=indices, weights=weights)
         drawn = self.augmentation.draw(indices, passes=passes, usable=usable)
         samples = fetch_for_training(self.source, drawn.indices, passes=drawn.passes)
-        return self._batch(samples, weights=weights, drawn=drawn)
+        return self._batch(samples, indices=drawn.indices, weights=weights, drawn=drawn)
 
     def on_device(self, batch: HostBatch, *, prepare: PrepareBatch | None = None) -> tuple[Tensor, Tensor]:
         """Images and labels, after what the device still has to do to those that arrived.
@@ -100,8 +101,14 @@ class HostPreparation:
         )
 
     def _batch(
-        self, samples: Samples, *, weights: NDArray[np.float32] | None = None, drawn: Drawn | None = None
+        self,
+        samples: Samples,
+        *,
+        indices: NDArray[np.int64],
+        weights: NDArray[np.float32] | None = None,
+        drawn: Drawn | None = None,
     ) -> HostBatch:
+        require_finite_fetch(samples[0], source=self.source, indices=indices)
         require_labels(samples[1], num_classes=self.preprocess.spec.num_classes)
         images, labels = torch.from_numpy(samples[0]), torch.from_numpy(samples[1])
         draws, mix = (None, None) if drawn is None else (_tensor(drawn.values), _tensor(drawn.mix))

@@ -9,16 +9,19 @@ from numpy.typing import NDArray
 
 from drivetrain.data.crop import Fit, RandomCrop
 from drivetrain.data.data_dir import existing_folder
+from drivetrain.data.decode import IMAGE_SUFFIXES
 from drivetrain.data.folder_files import ClassFiles, class_folders, first_names, list_classes
 from drivetrain.data.image_size import choose_fit
 from drivetrain.data.image_source import ImageSource, ImageStore
 from drivetrain.data.info import dataset_info
+from drivetrain.data.near_folders import folder_that_works
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 
 _TRAIN = "train"
 _VALIDATION = ("val", "validation")
 _TEST = "test"
+_FEW = 5
 # An image of ImageNet: boxes of 0.05 to 1 of its area that cover at least 0.1 of it.
 _IMAGENET_AREA, _IMAGENET_COVER = 0.05, 0.1
 
@@ -88,7 +91,12 @@ def open_images(images: StoredImages, *, request: ImageRequest) -> DataSplits:
         validation=sources.get("validation"),
         test=sources.get(_TEST),
         spec=_spec(images.class_names, fit=fit, channels=channels, request=request),
-        warnings=[*images.warnings, *size_warnings, *_count_warnings(images, request=request)],
+        warnings=[
+            *images.warnings,
+            *size_warnings,
+            *_class_warnings(images),
+            *_count_warnings(images, request=request),
+        ],
     )
 
 
@@ -109,6 +117,8 @@ def find_images(folder: Path) -> StoredImages:
             f"--data-dir {folder} holds images and their masks, which are no classes; --dataset mask-folder "
             "reads them."
         )
+    if len(class_names) < 2 and split_folders[_TRAIN] == folder:
+        _refuse_wrong_level(folder)
     if not class_names:
         raise BadInputError(
             f"--data-dir {folder} holds no class folders; it must be like {folder}/cat/1.jpg and "
@@ -126,6 +136,29 @@ def find_images(folder: Path) -> StoredImages:
         labels={split: files.labels for split, files in kept.items()},
         warnings=[*warnings, *(warning for files in found.values() for warning in files.warnings)],
     )
+
+
+def _refuse_wrong_level(folder: Path) -> None:
+    is_class = _holds_images(folder) and _holds_classes(folder.parent)
+    meant = folder.parent if is_class else folder_that_works(folder, _holds_classes)
+    if meant is not None:
+        classes = class_folders(_split_folders(meant)[0][_TRAIN])
+        raise BadInputError(
+            f"--data-dir {folder} holds fewer than two classes, but --data-dir {meant} holds "
+            f"{first_names(list(classes))}."
+        )
+
+
+def _holds_classes(folder: Path) -> bool:
+    """Whether two folders in a folder, or in its train, hold images."""
+    train = _split_folders(folder)[0][_TRAIN]
+    if set(class_folders(train)) == {"images", "masks"}:
+        return False
+    return sum(_holds_images(train / name) for name in class_folders(train)[:_FEW]) > 1
+
+
+def _holds_images(folder: Path) -> bool:
+    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.iterdir())
 
 
 def _list_split(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
@@ -171,6 +204,12 @@ def _spec(class_names: tuple[str, ...], *, fit: Fit, channels: int, request: Ima
         normalisation="imagenet" if normalised else "unit",
         short_side=fit.short_side,
     )
+
+
+def _class_warnings(images: StoredImages) -> list[str]:
+    if len(images.class_names) != 1:
+        return []
+    return [f"All images are of a single class, {images.class_names[0]}, which leaves nothing to learn."]
 
 
 def _count_warnings(images: StoredImages, *, request: ImageRequest) -> list[str]:

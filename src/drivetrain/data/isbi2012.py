@@ -9,6 +9,7 @@ from drivetrain.data.data_dir import existing_folder
 from drivetrain.data.info import dataset_info
 from drivetrain.data.masked_images import HeldMaskedImages
 from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.data.near_folders import way_out
 from drivetrain.data.source import DataSpec
 from drivetrain.data.tiff_pages import read_volume
 from drivetrain.errors import BadInputError
@@ -44,10 +45,12 @@ def unlabelled_volume(data_dir: str) -> NDArray[np.uint8] | None:
 
 def _read(path: Path) -> NDArray[np.uint8]:
     if not path.is_file():
-        raise BadInputError(
-            f"--data-dir {path.parent} lacks {path.name}; `drivetrain data fetch isbi2012 --data-dir "
-            f"{path.parent}` brings it."
+        remedy = way_out(
+            path.parent,
+            lambda folder: all((folder / name).is_file() for name in (_IMAGES, _LABELS)),
+            otherwise=f"`drivetrain data fetch isbi2012 --data-dir {path.parent}` brings it",
         )
+        raise BadInputError(f"--data-dir {path.parent} lacks {path.name}; {remedy}.")
     volume = read_volume(path)
     if volume.dtype != np.uint8 or volume.ndim != 3:
         depth = "colour" if volume.ndim > 3 else f"{volume.dtype} grey"

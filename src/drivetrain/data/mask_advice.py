@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from drivetrain.data.folder_files import first_names
+from drivetrain.data.folder_files import describe_animations, first_names
 from drivetrain.data.mask_coding import MaskCoding
-from drivetrain.data.mask_scan import Look
+from drivetrain.data.mask_scan import Look, Sample
 
-__all__ = ["advise", "advise_on_dark_images"]
+__all__ = ["advise", "advise_on_animations", "advise_on_dark_images"]
 
 _DARK = 32
 
@@ -28,6 +28,13 @@ def advise(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None)
             yield from _guessed_values(coding)
 
 
+def advise_on_animations(samples: Sequence[Sample]) -> Iterator[str]:
+    """A sentence where files hold more frames than the one that is read."""
+    animated = [file.image for file, look in samples if look.is_animated]
+    if animated:
+        yield describe_animations(animated)
+
+
 def advise_on_dark_images(seen: Sequence[Look]) -> Iterator[str]:
     """A sentence where nothing is bright; cameras often fill 12 of 16 bits."""
     brightest = max((look.brightest for look in seen), default=0)
@@ -47,6 +54,6 @@ def _guessed_values(coding: MaskCoding) -> Iterator[str]:
     is_named = coding.class_names != tuple(map(str, values))
     if not is_named and len(values) > 1 and values != list(range(len(values))):
         yield (
-            f"The masks hold the values {', '.join(map(str, values))}, and each is a class; --num-classes N "
-            "reads the values 0 to N-1 as classes instead."
+            f"The masks hold the values {first_names([*map(str, values)])}, and each is a class; "
+            "--num-classes N reads the values 0 to N-1 as classes instead."
         )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.class_file import NamedClasses
+from drivetrain.data.folder_files import first_names
 from drivetrain.data.mask_pixels import DecodedMask, FoundValues, colour_of
 from drivetrain.errors import BadInputError
 
@@ -229,5 +230,4 @@ def _default_names(values: tuple[MaskValue, ...]) -> tuple[str, ...]:
 
 
 def _listed(triples: list[tuple[int, int, int]]) -> str:
-    shown = [str(list(triple)) for triple in triples[:_MOST_VALUES]]
-    return ", ".join(shown)
+    return first_names([str(list(triple)) for triple in triples])

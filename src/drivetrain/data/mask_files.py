@@ -3,18 +3,21 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from drivetrain.data.folder_files import first_names
 from drivetrain.data.image_listing import ImageFiles, list_images
-from drivetrain.data.mask_names import find_owner, owners_by_name
+from drivetrain.data.mask_names import find_owner, is_mask_name, owners_by_name
 from drivetrain.data.mask_pages import named_page
+from drivetrain.data.near_folders import folder_that_works
 from drivetrain.errors import BadInputError
 
 __all__ = ["FoundFiles", "MaskedFile", "find_masked_files"]
 
 _IMAGE_FOLDERS = ("images", "imgs", "image", "img")
 _MASK_FOLDERS = ("masks", "labels", "mask", "label", "annotations", "annotation", "gt", "segmentation")
+_FEW = 3
 _SPLITS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
 
 
@@ -61,16 +64,53 @@ def find_masked_files(folder: Path) -> FoundFiles:
     """The images of DIR/train, DIR/val and DIR/test, or of DIR alone, each with its masks."""
     try:
         found = _find(folder)
+    except BadInputError:
+        _refuse_wrong_level(folder)
+        raise
     except OSError as error:
         raise BadInputError(
             f"--data-dir: {error.filename} cannot be read ({error.strerror}); name a folder that can be."
         ) from error
     if not found.splits.get("train"):
+        _refuse_wrong_level(folder)
         raise BadInputError(
             f"--data-dir {folder} holds no images with masks; it must be like {folder}/images/1.png and "
             f"{folder}/masks/1.png, or {folder}/1.png and {folder}/1_mask.png."
         )
     return found
+
+
+def _refuse_wrong_level(folder: Path) -> None:
+    """Names the folder that was meant, where this one has not the form of a data set and another has."""
+    if _has_form(folder):
+        return
+    meant = folder.parent if _is_part(folder) else folder_that_works(folder, _has_form)
+    if meant is not None:
+        raise BadInputError(
+            f"--data-dir {folder} does not hold images with masks in any known form, but --data-dir {meant} "
+            "does."
+        )
+
+
+def _is_part(folder: Path) -> bool:
+    """Whether a folder is that of the images, of the masks or of a split of the folder above it."""
+    parts = {*_IMAGE_FOLDERS, *_MASK_FOLDERS, *(name for names in _SPLITS.values() for name in names)}
+    return folder.name.lower() in parts and _has_form(folder.parent)
+
+
+def _has_form(folder: Path) -> bool:
+    """Whether images and masks seem to lie in a folder, by the names of a few files and folders."""
+    place = _split_places(folder)["train"]
+    if place.is_twin:
+        return place.masks is not None
+    folders = islice((path for path in place.images.iterdir() if path.is_dir()), _FEW)
+    if any(_is_of_one_image(path) and _holds_one_file(_place(path).images) for path in folders):
+        return True
+    return any(path.is_file() and is_mask_name(path.stem) for path in place.images.iterdir())
+
+
+def _holds_one_file(folder: Path) -> bool:
+    return len([*islice(folder.iterdir(), 2)]) == 1
 
 
 @dataclass(frozen=True, slots=True)

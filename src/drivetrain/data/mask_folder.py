@@ -9,7 +9,7 @@ from drivetrain.data.class_file import NamedClasses, read_class_file
 from drivetrain.data.data_dir import existing_folder
 from drivetrain.data.held_pixels import HeldPixels
 from drivetrain.data.kept_scans import KeptScan
-from drivetrain.data.mask_advice import advise, advise_on_dark_images
+from drivetrain.data.mask_advice import advise, advise_on_animations, advise_on_dark_images
 from drivetrain.data.mask_coding import MaskCoding, find_coding, object_coding
 from drivetrain.data.mask_files import FoundFiles, find_masked_files
 from drivetrain.data.mask_images import MaskFolderImages
@@ -67,11 +67,16 @@ def open_mask_folder(
         for split, part in samples.items()
         if part
     }
-    warnings = [*found.warnings, *advise(seen, coding, num_classes=num_classes)]
+    all_samples = [sample for part in samples.values() for sample in part]
+    warnings = [
+        *found.warnings,
+        *advise(seen, coding, num_classes=num_classes),
+        *advise_on_animations(all_samples),
+    ]
     if white_level is None:
         warnings += advise_on_dark_images(seen)
     if num_classes is None and named is None:
-        warnings += advise_numbered([sample for part in samples.values() for sample in part], coding)
+        warnings += advise_numbered(all_samples, coding)
     return MaskedSplits(
         train=sources["train"],
         validation=sources.get("validation"),

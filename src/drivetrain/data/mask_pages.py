@@ -18,6 +18,7 @@ from drivetrain.data.decode import (
     image_of,
     naming_bad_sample,
     open_image,
+    open_nonempty,
 )
 from drivetrain.errors import BadInputError
 
@@ -61,9 +62,7 @@ def opened(path: str, *, whole: bool) -> Iterator[Image.Image]:
         yield image_of(Path(path).read_bytes())
         return
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            raise ValueError("the file is empty")
-        yield open_image(file)
+        yield open_nonempty(file)
 
 
 def count_pages(image: Image.Image) -> int:

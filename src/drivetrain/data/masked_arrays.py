@@ -11,7 +11,7 @@ from drivetrain.data.arrays import is_array
 from drivetrain.data.masked_images import HeldMaskedImages
 from drivetrain.data.masked_splits import MaskedSplits
 from drivetrain.data.pixels import read_images
-from drivetrain.data.source import DataSpec
+from drivetrain.data.source import DataSpec, require_finite
 from drivetrain.errors import BadInputError
 
 __all__ = ["is_masked", "masked_splits_of"]
@@ -33,8 +33,9 @@ def masked_splits_of(train: Any, validation: Any = None) -> MaskedSplits:
     """
     held = _held(train)
     spec = _spec(held)
+    warnings = _class_warnings(held)
     if validation is None:
-        return MaskedSplits(train=held, validation=None, test=None, spec=spec)
+        return MaskedSplits(train=held, validation=None, test=None, spec=spec, warnings=warnings)
     held_validation = _held(validation)
     other = _spec(held_validation)
     if (other.channels, other.image_dtype) != (spec.channels, spec.image_dtype):
@@ -43,7 +44,14 @@ def masked_splits_of(train: Any, validation: Any = None) -> MaskedSplits:
             f"images {spec.channels} in {spec.image_dtype}; both must be of one kind."
         )
     spec = spec.with_num_classes(max(spec.num_classes, other.num_classes))
-    return MaskedSplits(train=held, validation=held_validation, test=None, spec=spec)
+    return MaskedSplits(train=held, validation=held_validation, test=None, spec=spec, warnings=warnings)
+
+
+def _class_warnings(held: HeldMaskedImages) -> list[str]:
+    value = int(held.masks.flat[0])
+    if (held.masks != value).any():
+        return []
+    return [f"Every pixel of the training masks is of class {value}, so the model cannot learn the others."]
 
 
 def _pair_of(data: Any) -> tuple[Any, Any] | None:
@@ -71,6 +79,7 @@ def _held(data: Any) -> HeldMaskedImages:
             f"The masks are {_size(masks)}, but their images are {_size(images)} (height x width); bring the "
             "two to one size."
         )
+    require_finite(images)
     names = tuple(f"image {index}" for index in range(len(images)))
     return HeldMaskedImages(images=images, masks=masks, names=names)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.info import dataset_info
+from drivetrain.data.near_folders import way_out
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 
@@ -65,10 +66,17 @@ def _read_pair(folder: Path, part: str) -> ArraySource:
 
 
 def _find(folder: Path, name: str) -> Path:
-    for candidate in (folder / f"{name}.gz", folder / name):
-        if candidate.is_file():
-            return candidate
-    raise BadInputError(f"--data-dir {folder} holds no {name}.gz (nor {name}); it must hold {_file_list()}.")
+    candidates = _candidates(folder, name)
+    if candidates:
+        return candidates[0]
+    remedy = way_out(
+        folder, lambda path: bool(_candidates(path, name)), otherwise=f"it must hold {_file_list()}"
+    )
+    raise BadInputError(f"--data-dir {folder} holds no {name}.gz (nor {name}); {remedy}.")
+
+
+def _candidates(folder: Path, name: str) -> list[Path]:
+    return [path for path in (folder / f"{name}.gz", folder / name) if path.is_file()]
 
 
 def _read_idx(path: Path, *, dimensions: int) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ from PIL import Image
 from drivetrain.data.data_dir import existing_folder
 from drivetrain.data.decode import image_of
 from drivetrain.data.image_folder import ImageRequest, StoredImages, open_images
+from drivetrain.data.near_folders import way_out
 from drivetrain.data.pack_format import INDEX, PackedFile, PackIndex, PackTable, described_file
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError
@@ -78,9 +79,8 @@ def open_packed(data_dir: str | None, *, request: ImageRequest) -> DataSplits:
     """`--dataset packed`."""
     folder = existing_folder(data_dir, dataset="packed", holding="what `drivetrain data pack` wrote")
     if not is_pack(folder):
-        raise BadInputError(
-            f"--data-dir {folder} holds no {INDEX}; `drivetrain data pack SRC {folder}` makes a pack."
-        )
+        remedy = way_out(folder, is_pack, otherwise=f"`drivetrain data pack SRC {folder}` makes a pack")
+        raise BadInputError(f"--data-dir {folder} holds no {INDEX}; {remedy}.")
     return open_images(read_pack(folder), request=request)
 
 

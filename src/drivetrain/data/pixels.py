@@ -79,7 +79,8 @@ def _as_pixels(images: NDArray[Any]) -> NDArray[Any]:
     if images.dtype == np.uint8:
         return images
     if np.issubdtype(images.dtype, np.floating):
-        return images.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # What float32 cannot hold becomes infinite, and is refused as that.
+            return images.astype(np.float32, copy=False)
     raise BadInputError(
         f"Images of type {images.dtype} are not understood; give uint8 (0 to 255) or floating values, which "
         "are used as they are."

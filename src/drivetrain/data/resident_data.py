@@ -17,7 +17,14 @@ from drivetrain.data.bad_samples import reads_files
 from drivetrain.data.held_samples import HeldSamples, held_samples
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.progress import counted
-from drivetrain.data.source import CHUNK_BYTES, DataSpec, Source, index_chunks, require_labels
+from drivetrain.data.source import (
+    CHUNK_BYTES,
+    DataSpec,
+    Source,
+    index_chunks,
+    require_finite_fetch,
+    require_labels,
+)
 
 __all__ = ["ResidentData"]
 
@@ -111,6 +118,7 @@ def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
     def copy(indices: NDArray[np.int64]) -> NDArray[np.int64]:
         images, labels = source.fetch(indices)
         require_labels(labels, num_classes=spec.num_classes)
+        require_finite_fetch(images, source=source, indices=indices)
         here = slice(int(indices[0]), int(indices[-1]) + 1)
         rows[here] = torch.from_numpy(images).reshape(-1, rows.shape[1])
         all_labels[here] = torch.from_numpy(labels)

@@ -167,6 +167,30 @@ def index_chunks(samples: int, *, sample_bytes: int) -> Iterator[NDArray[np.int6
         yield np.arange(first, min(first + per_chunk, samples), dtype=np.int64)
 
 
+def require_finite(images: NDArray[Any]) -> None:
+    """Refuses floating-point pixels that are NaN or infinite, by the number of the sample."""
+    for chunk in index_chunks(len(images), sample_bytes=images[:1].nbytes):
+        _require_finite(images[chunk[0] : chunk[-1] + 1], numbers=chunk)
+
+
+def require_finite_fetch(images: NDArray[Any], *, source: Source, indices: NDArray[np.int64]) -> None:
+    """The same for samples that a source has given; arrays were looked at when they came."""
+    while isinstance(source, SubsetSource):
+        source, indices = source.source, source.indices[indices]
+    if not isinstance(source, ArraySource):
+        _require_finite(images, numbers=indices)
+
+
+def _require_finite(images: NDArray[Any], *, numbers: NDArray[np.int64]) -> None:
+    if images.dtype.kind != "f" or np.isfinite(images).all():
+        return
+    is_wrong = ~np.isfinite(images).reshape(len(images), -1).all(axis=1)
+    raise BadInputError(
+        f"The image of sample {numbers[is_wrong][0]} holds pixels that are not finite (NaN or infinity); "
+        "correct the sample or leave it out."
+    )
+
+
 def require_labels(labels: NDArray[Any], *, num_classes: int) -> None:
     """Refuses labels that no output of the model stands for."""
     if labels.ndim > 1:

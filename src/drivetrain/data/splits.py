@@ -43,7 +43,7 @@ _HELD_OUT_IN_ORDER = "isbi2012"
 def open_data(recipe: Recipe) -> DataSplits:
     """The data a recipe names, ready to train and validate on."""
     require_fold(recipe)
-    arranged = _open_arranged(recipe)
+    arranged = _with_class_warning(_open_arranged(recipe))
     return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
 
 
@@ -51,8 +51,20 @@ def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> Da
     """A Python user's own data (anything `as_source` takes, or images with masks), by the recipe's rules."""
     require_fold(recipe)
     _require_no_size(recipe)
-    arranged = _arrange(_own_splits(recipe, train, validation), recipe=recipe)
+    arranged = _with_class_warning(_arrange(_own_splits(recipe, train, validation), recipe=recipe))
     return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
+
+
+def _with_class_warning(splits: DataSplits) -> DataSplits:
+    """Says where all training samples are of one class though there are more."""
+    labels = known_labels_of(splits.train)
+    if labels is None or labels.ndim > 1 or splits.spec.num_classes < 2 or len(labels) < 2:
+        return splits
+    if int(labels.min()) != int(labels.max()):
+        return splits
+    name = splits.spec.class_names[int(labels[0])]
+    warning = f"All {len(labels)} training samples are of class {name}, so the model cannot learn the others."
+    return replace(splits, warnings=[*splits.warnings, warning])
 
 
 def _own_splits(recipe: Recipe, train: Any, validation: Any) -> DataSplits:

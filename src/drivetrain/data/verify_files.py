@@ -7,6 +7,7 @@ from drivetrain.data.bad_samples import find_bad
 from drivetrain.data.cifar import open_cifar
 from drivetrain.data.data_dir import existing_folder
 from drivetrain.data.digits import open_digits
+from drivetrain.data.folder_files import first_names
 from drivetrain.data.image_folder import ImageRequest, find_images, open_images
 from drivetrain.data.info import DatasetInfo, dataset_info
 from drivetrain.data.mnist import open_mnist
@@ -98,7 +99,7 @@ def _open(info: DatasetInfo, data_dir: str | None) -> DataSplits:
         splits = open_packed(data_dir, request=request)
         damaged = damaged_files(folder)
         if damaged:
-            raise RunFailedError(f"{folder} is damaged: {', '.join(damaged)} changed since it was packed.")
+            raise RunFailedError(f"{folder} is damaged: {first_names(damaged)} changed since it was packed.")
         return splits
     return open_images(find_images(folder), request=request)
 

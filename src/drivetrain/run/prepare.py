@@ -188,11 +188,22 @@ def _check_data(recipe: Recipe, data: DataSplits) -> None:
             f"the images are {spec.height}x{spec.width}, which --model {recipe.model} does not take; "
             f"--image-size {min(spec.height, spec.width)} makes them square."
         )
+    _require_classes(recipe, data)
     if not recipe.training and data.validation is None:
         options = options_to_hold_out(recipe, data.train)
         way_out = "leave it out" if options is None else f"{options} holds some out"
         raise BadInputError(
             f"--training False leaves nothing to do: there are no validation samples; {way_out}."
+        )
+
+
+def _require_classes(recipe: Recipe, data: DataSplits) -> None:
+    """Any model is right about a single class from the first update on."""
+    if data.spec.task == "classification" and data.spec.num_classes < 2:
+        origin = "the data have" if recipe.data_dir is None else f"--data-dir {recipe.data_dir} has"
+        raise BadInputError(
+            f"{origin} a single class, {data.spec.class_names[0]}, and there is nothing to learn from one; "
+            "give samples of at least two classes."
         )
 
 
