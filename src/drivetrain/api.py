@@ -2,6 +2,7 @@
 
 import copy
 import time
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from drivetrain.run.crossval import CrossvalResult, crossval_resolved
 from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.evaluate import SPLITS, evaluate_run
+from drivetrain.run.inputs import InputNotes
 from drivetrain.run.mask_settings import MaskFormat, MaskSettings
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
@@ -165,7 +167,8 @@ def predict(
     """Class probabilities of image files, or what their masks amount to.
 
     All is also written to `output`, else to the run's predictions/. From `mask_format` to `tile_overlap` all
-    is for runs that predict masks, and means what the options of `drivetrain predict` mean.
+    is for runs that predict masks, and means what the options of `drivetrain predict` mean. A warning names
+    files that cannot be read; only where none can be is that an error.
     """
     _require_one_of("format", format, get_args(TableFormat))
     _require_one_of("compiles", compiles, get_args(CompileWord))
@@ -176,8 +179,9 @@ def predict(
         flips=flips,
         tile_overlap=tile_overlap,
     )
+    notes = InputNotes()
     with Reporter(quiet=quiet) as reporter:
-        return predict_run(
+        rows = predict_run(
             run,
             [inputs] if isinstance(inputs, str | Path) else inputs,
             output=RunDirectory(Path(run)).predictions if output is None else output,
@@ -188,7 +192,12 @@ def predict(
             device=device,
             compiles=compiles,
             masks=masks,
+            notes=notes,
         )
+    if quiet and notes.left_out:
+        files = len({row["file"] for row in rows}) + len(notes.left_out)
+        warnings.warn(notes.sentences(files=files)[-1], stacklevel=2)
+    return rows
 
 
 def make_plan(

@@ -6,7 +6,7 @@ import pytest
 
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
-from drivetrain.run.inputs import expand_inputs, require_file_channels, unreadable_input
+from drivetrain.run.inputs import UnreadableInputError, expand_inputs, require_file_channels
 
 
 def test_folders_are_their_images_without_what_is_left_out(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_folders_are_their_images_without_what_is_left_out(tmp_path: Path) -> No
 def test_sentences_say_what_works(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"^--x .* holds no image files; name image files, or a folder "):
         expand_inputs([tmp_path], option="--x")
-    said = str(unreadable_input(Path("a.png"), "image file is truncated"))
+    said = str(UnreadableInputError(Path("a.png"), "image file is truncated"))
     assert said.startswith("INPUT a.png is not an image that can be read (image file is truncated); put an ")
     assert said.endswith("file in its place, or leave it out.")
 

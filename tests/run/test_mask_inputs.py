@@ -9,6 +9,7 @@ from PIL import Image
 
 from drivetrain.data.source import DataSpec, ImageDtype
 from drivetrain.errors import BadInputError
+from drivetrain.run.inputs import InputNotes
 from drivetrain.run.mask_inputs import check_inputs, read_pages
 
 
@@ -59,20 +60,23 @@ def test_pages_come_in_their_order(tmp_path: Path) -> None:
     pages = list(read_pages(tmp_path / "stack.tif", _spec()))
     assert [int(page[0, 0, 0]) for page in pages] == list(range(12))
     assert {page.shape for page in pages} == {(4, 6, 1)}
-    (entry,) = check_inputs([tmp_path / "stack.tif"], _spec())
+    (entry,) = check_inputs([tmp_path / "stack.tif"], _spec(), notes=InputNotes())
     assert (entry.pages, entry.pixels, entry.stem) == (12, 12 * 4 * 6, "stack")
 
 
 def test_pages_of_differing_sizes_are_refused(tmp_path: Path) -> None:
     whole = _write_pages(tmp_path / "whole.tif", [_ramp(8, 6)] * 3)
     reduced = _write_pages(tmp_path / "reduced.tif", [_ramp(8, 6), _ramp(4, 3), _ramp(2, 1)])
-    assert len(check_inputs([whole], _spec())) == 1
+    assert len(check_inputs([whole], _spec(), notes=InputNotes())) == 1
+    notes = InputNotes()
+    assert [entry.path for entry in check_inputs([reduced, whole], _spec(), notes=notes)] == [whole]
+    assert list(notes.left_out) == [reduced]
     message = (
         r"^INPUT \S*/reduced\.tif has pages of differing sizes: page 1 is 8x6, page 2 is 4x3 "
         r"\(height x width\); save the pages as files of their own, or remove the smaller pages\.$"
     )
     with pytest.raises(BadInputError, match=message):
-        check_inputs([whole, reduced], _spec())
+        check_inputs([reduced], _spec(), notes=InputNotes())
 
 
 def test_a_turned_page_is_read_as_it_is_shown(tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_inputs_of_one_name_keep_apart(tmp_path: Path) -> None:
     for path in files:
         path.parent.mkdir(exist_ok=True)
         Image.new("L", (4, 4)).save(path)
-    stems = [entry.stem for entry in check_inputs(files, _spec())]
+    stems = [entry.stem for entry in check_inputs(files, _spec(), notes=InputNotes())]
     assert stems == ["x", "X-2", "x-3", "x-2-2", "y"]
     assert len({stem.lower() for stem in stems}) == len(stems)
 
@@ -118,7 +122,7 @@ def test_broken_files_are_named(tmp_path: Path, name: str, kept_share: float) ->
     else:
         Image.fromarray(pixels[0]).save(path)
     content = path.read_bytes()
-    check_inputs([path], _spec())
+    check_inputs([path], _spec(), notes=InputNotes())
     path.write_bytes(content[: int(len(content) * kept_share)])
     with pytest.raises(BadInputError, match=f"INPUT .*{name} is not an image that can be read"):
-        check_inputs([path], _spec())
+        check_inputs([path], _spec(), notes=InputNotes())

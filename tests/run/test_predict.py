@@ -81,6 +81,42 @@ def test_bad_inputs_are_named(run: Path, tmp_path: Path, train_small: TrainSmall
     assert not (tmp_path / "out").exists()
 
 
+def test_what_cannot_be_read_is_left_out_named_and_counted(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from drivetrain.cli.main import main
+
+    folder, output = tmp_path / "images", tmp_path / "out"
+    _save_digits(folder, 4)
+    (folder / "digit-01.png").write_bytes(b"")
+    (folder / "digit-02.png").write_bytes((folder / "digit-03.png").read_bytes()[:-30])
+    (folder / "digit-09.png").symlink_to("nowhere.png")
+    frames = [Image.new("L", (8, 8), value) for value in (9, 99)]
+    frames[0].save(folder / "digit-moving.gif", save_all=True, append_images=frames[1:])
+    assert main(["predict", str(run), str(folder), "--output", str(output)]) == 1
+    said = capsys.readouterr().out
+    assert "3 of 6 files cannot be read and have no prediction" in said
+    assert "digit-01.png (the file is empty)" in said
+    assert "digit-02.png (" in said
+    assert "digit-09.png (it is a symbolic link to nowhere.png, which does not exist)" in said
+    assert "digit-moving.gif is an animation, of which only the first frame is used" in said
+    with (output / "predictions.csv").open() as file:
+        names = [Path(row["file"]).name for row in csv.DictReader(file)]
+    assert names == ["digit-00.png", "digit-03.png", "digit-moving.gif"]
+    with pytest.warns(UserWarning, match="3 of 6 files cannot be read"):
+        assert len(drivetrain.predict(run, folder, output=output)) == 3
+
+
+def test_a_folder_with_nothing_readable(run: Path, tmp_path: Path) -> None:
+    from drivetrain.cli.main import main
+
+    (tmp_path / "images").mkdir()
+    for name in ("a.png", "b.png"):
+        (tmp_path / "images" / name).write_text("no image")
+    assert main(["predict", str(run), str(tmp_path / "images"), "--output", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_table_that_predict_did_not_write_is_not_overwritten(run: Path, tmp_path: Path) -> None:
     _save_digits(tmp_path / "images", 2)
     (tmp_path / "own").mkdir()

@@ -44,6 +44,17 @@ def test_predictions_lie_in_the_run(tmp_path: Path, stack: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path, stack: Path, replicas: int) -> None:
+    (tmp_path / "bad.png").write_text("no image")
+    inputs = [str(stack), str(tmp_path / "bad.png")]
+    result = segment(tmp_path / "run", max_updates=1, predict_after=inputs, replicas=replicas)
+    assert (result.status, result.exit_status) == ("finished", 1)
+    assert (tmp_path / "run" / "predictions" / "test-volume-mask.tif").is_file()
+    assert "1 of 2 files cannot be read" in (tmp_path / "run" / "rank-0.log").read_text()
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_a_stopped_run_predicts_once_it_is_finished(tmp_path: Path, stack: Path) -> None:
     with signal_after(1):
         segment(tmp_path / "run", predict_after=str(stack))

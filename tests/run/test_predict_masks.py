@@ -22,6 +22,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run import predict
 from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.directory import RunDirectory
+from drivetrain.run.inputs import InputNotes
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.prediction_folder import noted_files
@@ -176,16 +177,46 @@ def test_inputs_of_one_name_do_not_overwrite_each_other(
     assert values == [0, 255]
 
 
-def test_nothing_is_written_where_one_input_is_broken(
+def test_broken_inputs_are_left_out_and_noted(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
+    good, cut, sizes = (tmp_path / name for name in ("good.png", "cut.png", "sizes.tif"))
+    Image.fromarray(_noise(20, 20)).save(good)
+    cut.write_bytes(good.read_bytes()[:-60])
+    with tifffile.TiffWriter(sizes) as tiff:
+        for side in (20, 10):
+            tiff.write(_noise(side, side), metadata=None, contiguous=False)
+    notes = InputNotes()
+    (row,) = _predict(make_run(), [cut, good, sizes], tmp_path / "out", notes=notes)
+    assert row["file"] == str(good)
+    assert not [path for path in (tmp_path / "out").iterdir() if "cut" in path.name or "sizes" in path.name]
+    assert list(notes.left_out) == [cut, sizes]
+    (sentence,) = notes.sentences(files=3)
+    assert sentence.startswith(f"2 of 3 files cannot be read and have no prediction: {cut} (")
+    assert "sizes.tif has pages of differing sizes" in sentence
+
+
+def test_nothing_is_written_where_every_input_is_broken(
     make_run: Callable[..., TrainedRun], tmp_path: Path
 ) -> None:
-    Image.fromarray(_noise(20, 20)).save(tmp_path / "good.png")
-    (tmp_path / "cut.png").write_bytes((tmp_path / "good.png").read_bytes()[:-60])
-    with pytest.raises(
-        BadInputError, match=r"INPUT .*cut\.png is not an image .*; put an undamaged PNG, JPEG"
-    ):
-        _predict(make_run(), [tmp_path / "good.png", tmp_path / "cut.png"], tmp_path / "out")
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(b"no image")
+    files = [tmp_path / name for name in ("a.png", "b.png", "a.png")]
+    with pytest.raises(BadInputError, match=r"INPUT .*a\.png is not an image .*; put an undamaged PNG, JPEG"):
+        _predict(make_run(), files, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_animation_is_said_to_be_one(make_run: Callable[..., TrainedRun], tmp_path: Path) -> None:
+    frames = [Image.fromarray(_noise(20, 20)), Image.new("L", (20, 20))]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(tmp_path / "still.gif")
+    notes = InputNotes()
+    rows = _predict(
+        make_run(), [tmp_path / "moving.gif", tmp_path / "still.gif"], tmp_path / "out", notes=notes
+    )
+    assert len(rows) == 2
+    assert notes.sentences(files=2) == [
+        f"{tmp_path}/moving.gif is an animation, of which only the first frame is used."
+    ]
 
 
 def test_the_inputs_own_folder_is_not_written_into(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.cli.switch import add_compile, add_switch
+from drivetrain.errors import RunFailedError
 from drivetrain.run.directory import open_run
 
 _SHOWN_ROWS = 20
@@ -52,12 +53,14 @@ def _add_mask_arguments(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     open_run(args.run)
+    from drivetrain.run.inputs import InputNotes
     from drivetrain.run.mask_settings import MaskSettings
     from drivetrain.run.predict import predict_run
     from drivetrain.run.reporter import Reporter
 
     output = Path(args.output) if args.output else Path(args.run) / "predictions"
     formats = ("csv", "json") if args.format == "both" else (args.format,)
+    notes = InputNotes()
     with Reporter() as reporter:
         rows = predict_run(
             args.run,
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
             checkpoint=args.checkpoint,
             device=args.device,
             compiles=args.compile,
+            notes=notes,
             masks=MaskSettings(
                 mask_format=args.mask_format,
                 probabilities=args.probabilities,
@@ -80,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             reporter.say(line)
         written = ", ".join(str(output / f"predictions.{kind}") for kind in formats)
         reporter.say(f"written: {written}" + (f", masks in {output}" if "mask" in rows[0] else ""))
-    return 0
+    return RunFailedError.exit_status if notes.left_out else 0
 
 
 def _shown(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -21,7 +21,8 @@ from drivetrain.data.decode import (
 from drivetrain.errors import BadInputError
 
 _MOST_NAMES_IN_A_WARNING = 5
-_MAY_BE_ANIMATED = (".gif", ".webp")
+_OFTEN_ANIMATED = (".gif", ".webp")
+_MAY_BE_ANIMATED = (*_OFTEN_ANIMATED, ".png")
 _MOST_HEADERS = 1000
 
 
@@ -133,16 +134,16 @@ def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]
 
 
 def _animation_warnings(folder: Path, names: list[str]) -> list[str]:
-    """By the headers of files that may be animations; one that cannot be read is met elsewhere."""
-    likely = [name for name in names if name.lower().endswith(_MAY_BE_ANIMATED)][:_MOST_HEADERS]
-    animated = [str(folder / name) for name in likely if _is_animated(folder / name)]
+    likely = [folder / name for name in names if name.lower().endswith(_OFTEN_ANIMATED)]
+    animated = [str(path) for path in likely[:_MOST_HEADERS] if is_animated_file(path)]
     return [describe_animations(animated)] if animated else []
 
 
-def _is_animated(path: Path) -> bool:
+def is_animated_file(path: Path) -> bool:
+    """Whether a file is an animation, by its header; one that cannot be read is none."""
     try:
         with naming_bad_sample(str(path)), path.open("rb") as file:
-            return is_animation(open_image(file))
+            return path.suffix.lower() in _MAY_BE_ANIMATED and is_animation(open_image(file))
     except BadSampleError:
         return False
 

@@ -1,13 +1,17 @@
 """The image files that `predict` is given."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from drivetrain.data.decode import IMAGE_SUFFIXES
+from drivetrain.data.folder_files import describe_animations
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 
-__all__ = ["expand_inputs", "require_file_channels", "unreadable_input"]
+__all__ = ["InputNotes", "UnreadableInputError", "expand_inputs", "require_file_channels"]
+
+_MOST_NAMED = 20
 
 
 def expand_inputs(
@@ -33,12 +37,44 @@ def expand_inputs(
     return files
 
 
-def unreadable_input(path: Path, reason: str) -> BadInputError:
-    """What to say of a file that is damaged, or no image."""
-    return BadInputError(
-        f"INPUT {path} is not an image that can be read ({reason}); put an undamaged PNG, JPEG, TIFF, BMP, "
-        "GIF, WebP, PGM or PPM file in its place, or leave it out."
-    )
+class UnreadableInputError(BadInputError):
+    """A file that is damaged, or no image."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"INPUT {path} is not an image that can be read ({reason}); put an undamaged PNG, JPEG, TIFF, "
+            "BMP, GIF, WebP, PGM or PPM file in its place, or leave it out."
+        )
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class InputNotes:
+    """What is odd about the files that `predict` was given: those it left out, and animations."""
+
+    left_out: dict[Path, BadInputError] = field(default_factory=dict)
+    animated: list[Path] = field(default_factory=list)
+
+    def require_some(self, files: Sequence[Path]) -> None:
+        """Refuses inputs of which none can be read, by the first of them."""
+        if all(path in self.left_out for path in files):
+            raise self.left_out[files[0]]
+
+    def sentences(self, *, files: int) -> list[str]:
+        """Warnings for whoever asked for the predictions."""
+        sentences = [describe_animations([*map(str, self.animated)])] if self.animated else []
+        if self.left_out:
+            named = [f"{path} ({_reason(error)})" for path, error in self.left_out.items()]
+            rest = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+            sentences.append(
+                f"{len(named)} of {files} files cannot be read and have no prediction: "
+                f"{', '.join(named[:_MOST_NAMED])}{rest}."
+            )
+        return sentences
+
+
+def _reason(error: BadInputError) -> str:
+    return error.reason if isinstance(error, UnreadableInputError) else str(error).rstrip(".")
 
 
 def require_file_channels(spec: DataSpec) -> None:

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.decode import BadSampleError, image_of, naming_bad_sample
+from drivetrain.data.folder_files import is_animated_file
 from drivetrain.data.mask_pages import decode_whole, page_sizes, require_one_size
+from drivetrain.data.progress import counted
 from drivetrain.data.source import DataSpec
-from drivetrain.run.inputs import unreadable_input
+from drivetrain.errors import BadInputError
+from drivetrain.run.inputs import InputNotes, UnreadableInputError
 
 __all__ = ["MaskInput", "check_inputs", "distinct_stems", "read_pages"]
 
@@ -30,16 +33,29 @@ class MaskInput:
     """Of all pages together."""
 
 
-def check_inputs(files: Sequence[Path], spec: DataSpec) -> list[MaskInput]:
-    """Decodes every page of every file once, so that nothing is written where one of them is broken."""
+def check_inputs(files: Sequence[Path], spec: DataSpec, *, notes: InputNotes) -> list[MaskInput]:
+    """Decodes every page of every file once; those that are broken go into `notes`, unless all are."""
+
+    def sizes_of(path: Path) -> list[int] | BadInputError:
+        try:
+            return [page[..., 0].size for page in read_pages(path, spec)]
+        except BadInputError as error:
+            return error
+
+    stems = distinct_stems([path.stem for path in files])
+    entries: list[MaskInput] = []
     # Pillow warns of what it then refuses; the answer is to be one sentence.
     with catch_warnings(action="ignore"), ThreadPoolExecutor() as threads:
-        sizes = list(threads.map(lambda path: [page[..., 0].size for page in read_pages(path, spec)], files))
-    stems = distinct_stems([path.stem for path in files])
-    return [
-        MaskInput(path=path, stem=stem, pages=len(pixels), pixels=sum(pixels))
-        for path, stem, pixels in zip(files, stems, sizes, strict=True)
-    ]
+        checks = threads.map(sizes_of, files)
+        checked = counted(checks, total=len(files), doing="checking", done="files checked")
+        for path, stem, found in zip(files, stems, checked, strict=True):
+            if isinstance(found, BadInputError):
+                notes.left_out[path] = found
+            else:
+                entries.append(MaskInput(path=path, stem=stem, pages=len(found), pixels=sum(found)))
+    notes.require_some(files)
+    notes.animated += [entry.path for entry in entries if is_animated_file(entry.path)]
+    return entries
 
 
 def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
@@ -64,7 +80,7 @@ def _naming_input(path: Path) -> Iterator[None]:
         with naming_bad_sample(str(path)):
             yield
     except BadSampleError as error:
-        raise unreadable_input(path, error.reason) from error
+        raise UnreadableInputError(path, error.reason) from error
 
 
 def distinct_stems(stems: Sequence[str]) -> list[str]:

@@ -18,12 +18,13 @@ from drivetrain.data.decode import (
     image_of,
     naming_bad_sample,
 )
+from drivetrain.data.folder_files import is_animated_file
 from drivetrain.errors import BadInputError
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
 from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.evaluator import validation_batch_size
-from drivetrain.run.inputs import expand_inputs, require_file_channels, unreadable_input
+from drivetrain.run.inputs import InputNotes, UnreadableInputError, expand_inputs, require_file_channels
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.predict_masks import predict_masks
 from drivetrain.run.prediction_folder import (
@@ -52,8 +53,13 @@ def predict_run(
     model: nn.Module | None = None,
     masks: MaskSettings | None = None,
     compiles: CompileMode = "auto",
+    notes: InputNotes | None = None,
 ) -> list[dict[str, Any]]:
-    """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given."""
+    """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given.
+
+    Files that cannot be read are left out, unless all are such; `notes` hears which.
+    """
+    odd = InputNotes() if notes is None else notes
     folder = Path(output)
     files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
     if not files:
@@ -69,12 +75,22 @@ def predict_run(
     with training_backends(run.device):
         if run.spec.task == "classification":
             require_free_names(folder, table_names(formats))
-            rows = _predict_files(run, files, forward, reporter)
+            rows = _predict_files(run, files, forward, reporter, odd)
             _write_tables(rows, folder, formats)
-            return rows
-        return predict_masks(
-            run, files, output=folder, reporter=reporter, formats=formats, settings=settings, forward=forward
-        )
+        else:
+            rows = predict_masks(
+                run,
+                files,
+                output=folder,
+                reporter=reporter,
+                formats=formats,
+                settings=settings,
+                forward=forward,
+                notes=odd,
+            )
+    for sentence in odd.sentences(files=len(files)):
+        reporter.warn(sentence)
+    return rows
 
 
 def _weights_sentence(found: Checkpoint) -> str:
@@ -94,20 +110,35 @@ def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[st
 
 
 def _predict_files(
-    run: TrainedRun, files: list[Path], forward: TrainedForward, reporter: Reporter
+    run: TrainedRun, files: list[Path], forward: TrainedForward, reporter: Reporter, notes: InputNotes
 ) -> list[dict[str, Any]]:
     batch_size = validation_batch_size(run.recipe, run.preprocess)
     rows: list[dict[str, Any]] = []
     reporter.start_progress("predicting", done=0, total=len(files))
     for start in range(0, len(files), batch_size):
-        batch = files[start : start + batch_size]
-        probabilities = _probabilities(run, forward, np.stack([read_image(path, run) for path in batch]))
-        rows += [_row(path, values, run) for path, values in zip(batch, probabilities, strict=True)]
-        forward.progress(len(rows), len(files))
+        images = _readable(files[start : start + batch_size], run, notes)
+        if images:
+            probabilities = _probabilities(run, forward, np.stack(list(images.values())))
+            rows += [_row(path, values, run) for path, values in zip(images, probabilities, strict=True)]
+        done = min(start + batch_size, len(files))
+        forward.progress(done, len(files))
         if reporter.progress_due():
-            reporter.progress(len(rows), "images")
+            reporter.progress(done, "images")
     reporter.stop_progress()
+    notes.require_some(files)
     return rows
+
+
+def _readable(files: list[Path], run: TrainedRun, notes: InputNotes) -> dict[Path, NDArray[Any]]:
+    """The images of those files that can be read."""
+    images: dict[Path, NDArray[Any]] = {}
+    for path in files:
+        try:
+            images[path] = read_image(path, run)
+        except UnreadableInputError as error:
+            notes.left_out[path] = error
+    notes.animated += [path for path in images if is_animated_file(path)]
+    return images
 
 
 def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
@@ -124,7 +155,7 @@ def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
                 choose_box=fit.centre_box,
             )
     except BadSampleError as error:
-        raise unreadable_input(path, error.reason) from error
+        raise UnreadableInputError(path, error.reason) from error
     return shaped if spec.image_dtype == "uint8" else (shaped / np.float32(255)).astype(np.float32)
 
 

@@ -1,9 +1,12 @@
 """Train, then predict, in one call: `--predict-after`."""
 
+from dataclasses import replace
+
 from torch import nn
 
+from drivetrain.errors import RunFailedError
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.inputs import expand_inputs
+from drivetrain.run.inputs import InputNotes, expand_inputs
 from drivetrain.run.part import RunResult
 from drivetrain.run.predict import predict_run
 from drivetrain.run.reporter import Reporter
@@ -13,10 +16,14 @@ __all__ = ["predict_after_training"]
 
 def predict_after_training(
     recipe: Recipe, result: RunResult, *, reporter: Reporter, model: nn.Module | None
-) -> None:
-    """Predicts what the recipe names with the newest checkpoint, into the run's predictions/."""
+) -> RunResult:
+    """Predicts what the recipe names with the newest checkpoint, into the run's predictions/.
+
+    Where files had to be left out, the result's exit status says so, as that of `predict` does.
+    """
     if not recipe.predict_after or result.status != "finished":
-        return
+        return result
+    notes = InputNotes()
     output = result.directory / "predictions"
     rows = predict_run(
         result.directory,
@@ -25,5 +32,7 @@ def predict_after_training(
         reporter=reporter,
         device=recipe.device,
         model=model,
+        notes=notes,
     )
     reporter.say(f"predicted: {len(rows)} images in {output}")
+    return replace(result, exit_status=RunFailedError.exit_status) if notes.left_out else result

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from drivetrain.data.progress import showing_progress
 from drivetrain.errors import BadInputError
 from drivetrain.models.registry import output_margin_of
 from drivetrain.program.tiles import DEFAULT_OVERLAP
 from drivetrain.program.whole_images import image_logits, whole_image_forward
 from drivetrain.run.files import write_atomically
-from drivetrain.run.inputs import require_file_channels
+from drivetrain.run.inputs import InputNotes, require_file_channels
 from drivetrain.run.mask_files import PageWriter, mask_codes, open_mask_file, page_name, tiff_pages
 from drivetrain.run.mask_inputs import MaskInput, check_inputs, read_pages
 from drivetrain.run.mask_settings import MaskFormat, MaskSettings
@@ -38,16 +39,17 @@ def predict_masks(
     formats: Sequence[str] = ("csv",),
     settings: MaskSettings,
     forward: TrainedForward | None = None,
+    notes: InputNotes | None = None,
 ) -> list[dict[str, Any]]:
     """Writes the masks of all files and a summary; one row per page, in the order given.
 
-    Every input is read to its end before anything is written.
+    Every input is read to its end before anything is written; those that cannot be are left out and noted.
     """
     require_file_channels(run.spec)
     folder = Path(output)
     _require_another_folder(files, folder)
-    with reporter.showing("reading the images"):
-        entries = check_inputs(files, run.spec)
+    with showing_progress(reporter):
+        entries = check_inputs(files, run.spec, notes=InputNotes() if notes is None else notes)
     forward = forward or TrainedForward(run, reporter=reporter)
     predictor = _Predictor(run, folder=folder, forward=forward, settings=settings, say=reporter.say)
     names = [*predictor.names(entries), *table_names(formats)]

@@ -110,7 +110,8 @@ def launch_training(
         outcome: _Outcome = pickle.loads(job.outcome.read_bytes())
     trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
     trained.load_state_dict(outcome.weights)
-    return RunResult(model=trained, exit_status=status, **outcome.values)
+    own_status = outcome.values.pop("exit_status")
+    return RunResult(model=trained, exit_status=status or own_status, **outcome.values)
 
 
 def _ranks_in_words(recipe: Recipe) -> str:
@@ -191,10 +192,11 @@ def _run_job(job: _Job) -> int:
     result = train_as_rank(place, request, model=job.model, quiet=job.quiet, on_claimed=claimed.touch)
     if place.rank == 0:
         job.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec)))
-    return result.exit_status
+    # Files that --predict-after left out are no reason to train again.
+    return 0 if result.status == "finished" else result.exit_status
 
 
 def _outcome_of(result: RunResult, *, spec: DataSpec) -> _Outcome:
     weights = {name: value.cpu() for name, value in result.model.state_dict().items()}
-    names = ("directory", "status", "updates", "metrics")
+    names = ("directory", "status", "updates", "metrics", "exit_status")
     return _Outcome(values={name: getattr(result, name) for name in names}, weights=weights, spec=spec)

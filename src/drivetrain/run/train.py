@@ -110,7 +110,7 @@ def train_request(
         finally:
             assembly.program.feed.close()
         if group.is_first:
-            predict_after_training(request.recipe, result, reporter=reporter, model=model)
+            result = predict_after_training(request.recipe, result, reporter=reporter, model=model)
         return result
 
 
