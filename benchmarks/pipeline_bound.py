@@ -116,7 +116,7 @@ def time_updates(
         "validation": False,
         "device": "cpu",
     }
-    request = prepare_request(resolve_recipe(overrides=options), own_model=[])
+    request = prepare_request(resolve_recipe(overrides=options), own_model=lambda _: [])
     program = assemble(
         request.recipe,
         data=request.data,

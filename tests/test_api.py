@@ -198,3 +198,44 @@ def test_create_model_and_public_names() -> None:
         assert getattr(drivetrain, name) is not None
     with pytest.raises(AttributeError):
         _ = drivetrain.nothing
+
+
+def test_a_class_or_function_makes_the_model_for_the_data(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "data": _data(),
+        "micro_batch_size": 10,
+        "num_epochs": 1,
+        "quiet": True,
+        "compile": "off",
+    }
+    result = drivetrain.train(model=Net, output_dir=str(tmp_path / "class"), **options)
+    (measured,) = drivetrain.evaluate(result.directory, model=Net, data=_data())
+    made = drivetrain.train(
+        model=lambda num_classes: Net(num_classes), output_dir=str(tmp_path / "function"), **options
+    )
+    assert 0.0 <= measured["accuracy"] <= 1.0
+    assert torch.equal(result.model.state_dict()["head.weight"], made.model.state_dict()["head.weight"])
+
+
+def test_lazy_layers_train(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(3))
+    result = drivetrain.train(
+        model=model,
+        data=_data(),
+        output_dir=str(tmp_path / "run"),
+        micro_batch_size=10,
+        num_epochs=1,
+        quiet=True,
+        compile="off",
+    )
+    assert torch.equal(model.state_dict()["3.weight"], result.model.state_dict()["3.weight"])
+
+
+def test_a_model_that_returns_a_tuple_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    class Two(Net):
+        def forward(self, images: torch.Tensor) -> Any:
+            return super().forward(images), None
+
+    with pytest.raises(BadInputError, match=r"--model returns a tuple of 2 \(Tensor, NoneType\)"):
+        drivetrain.train(model=Two(), data=_data(), output_dir=str(tmp_path / "run"), quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -1,9 +1,9 @@
 """What the command line does, as Python: a recipe or its options, and optionally your own model and data."""
 
-import copy
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,6 +12,13 @@ from torch import nn
 
 from drivetrain.data.splits import split_user_data
 from drivetrain.errors import BadInputError
+from drivetrain.models.own_model import (
+    GivenModel,
+    OwnModel,
+    dtype_warning,
+    name_of_given,
+    require_given_model,
+)
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
 from drivetrain.recipe.check_folds import require_one_training
@@ -38,7 +45,7 @@ Dtype = Literal["float32", "float64", "both"]
 def train(
     recipe: Recipe | str | None = None,
     *,
-    model: nn.Module | str | None = None,
+    model: GivenModel | str | None = None,
     data: Any = None,
     validation_data: Any = None,
     config_path: str | Path | None = None,
@@ -47,31 +54,33 @@ def train(
 ) -> RunResult:
     """Trains a recipe (an object, or a name, maybe in a file of yours), any option replaced by keyword.
 
-    `model` is a name, or your own module, which ends up trained; `data` and `validation_data` are (images,
-    labels) or, for segmentation, (images, masks) arrays or tensors, or a torch Dataset of images with a label
-    each. Samples for validation are held out of `data` where `validation_fraction` says so.
+    `model` is a name; or your own module, which ends up trained; or a class or function that makes one, given
+    `num_classes`, `channels` and `image_size` as far as it takes them. `data` and `validation_data` are
+    (images, labels) or, for segmentation, (images, masks) arrays or tensors, or a torch Dataset of images
+    with a label each. Samples for validation are held out of `data` where `validation_fraction` says so.
 
     Ctrl-C writes a checkpoint and raises KeyboardInterrupt, SIGTERM likewise SystemExit(143); the exception's
     `result` tells how far the training came. When the time of `max_time` is up, the result's status is
     "stopped" and its exit_status 75.
     """
     began_s = time.time()
-    own_model = model if isinstance(model, nn.Module) else None
     if validation_data is not None and data is None:
         raise BadInputError("validation_data has no effect without data; give both.")
-    if own_model is not None and options.get("model_params"):
-        raise BadInputError("model_params has no effect on a model that is built already; leave it out.")
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
+    resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
     require_one_training(resolved.recipe)
     splits = (
         None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
     )
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         result = train_resolved(
-            resolved, reporter=reporter, data=splits, model=copy.deepcopy(own_model), began_s=began_s
+            resolved,
+            reporter=reporter,
+            data=splits,
+            make_model=_maker(model, resolved),
+            began_s=began_s,
         )
-    if own_model is not None:
-        own_model.load_state_dict(result.model.state_dict())
+    if isinstance(model, nn.Module):
+        model.load_state_dict(result.model.state_dict())
     raise_if_signalled(result)
     return result
 
@@ -79,7 +88,7 @@ def train(
 def crossval(
     recipe: Recipe | str | None = None,
     *,
-    model: nn.Module | str | None = None,
+    model: GivenModel | str | None = None,
     data: Any = None,
     config_path: str | Path | None = None,
     quiet: bool = False,
@@ -90,14 +99,13 @@ def crossval(
     Every fold begins with your module as it is now, which itself stays untrained. Signals raise as in
     `train`.
     """
-    own_model = model if isinstance(model, nn.Module) else None
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
+    resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
     with CrossvalReporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         result = crossval_resolved(
             resolved,
             reporter=reporter,
             open_fold=None if data is None else partial(split_user_data, train=data),
-            make_model=None if own_model is None else partial(copy.deepcopy, own_model),
+            make_model=_maker(model, resolved),
         )
     raise_if_signalled(result)
     return result
@@ -108,7 +116,7 @@ def evaluate(
     *,
     split: str | None = None,
     checkpoint: str | int = "newest",
-    model: nn.Module | None = None,
+    model: GivenModel | None = None,
     data: Any = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
@@ -154,7 +162,7 @@ def predict(
     output: str | Path | None = None,
     format: TableFormat = "csv",
     checkpoint: str | int = "newest",
-    model: nn.Module | None = None,
+    model: GivenModel | None = None,
     device: str = "auto",
     compiles: CompileWord = "auto",
     mask_format: MaskFormat | None = None,
@@ -214,7 +222,7 @@ def make_plan(
 def certify(
     recipe: Recipe | str | None = None,
     *,
-    model: nn.Module | str | None = None,
+    model: GivenModel | str | None = None,
     data: Any = None,
     config_path: str | Path | None = None,
     layouts: str = "",
@@ -230,8 +238,7 @@ def certify(
     _require_one_of("dtype", dtype, get_args(Dtype))
     if updates < 1:
         raise BadInputError(f"updates={updates} must be at least 1; updates=10 works.")
-    own_model = model if isinstance(model, nn.Module) else None
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
+    resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         certificate = verify_resolved(
             resolved,
@@ -240,7 +247,7 @@ def certify(
             updates=updates,
             dtypes=("float32", "float64") if dtype == "both" else (dtype,),
             data=None if data is None else split_user_data(resolved.recipe, train=data),
-            model=own_model,
+            make_model=_maker(model, resolved),
         )
     return certificate.to_json()
 
@@ -263,21 +270,37 @@ def _resolve(
     return resolve_recipe(overrides={**given, **options})
 
 
-def _class_path(kind: type) -> str:
-    """How --model would name the class, so that `evaluate` can build it again where that is possible."""
-    name = kind.__name__ if "<locals>" in kind.__qualname__ else kind.__qualname__
-    return f"{kind.__module__}:{name}"
+def _resolve_own(
+    recipe: Recipe | str | None,
+    options: dict[str, Any],
+    *,
+    model: GivenModel | str | None,
+    data: Any,
+    config_path: str | Path | None,
+) -> ResolvedRecipe:
+    """The recipe of a call that may have a model and data of its own."""
+    own = require_given_model(model)
+    if isinstance(own, nn.Module) and options.get("model_params"):
+        raise BadInputError("model_params has no effect on a model that is built already; leave it out.")
+    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
+    warning = dtype_warning(own)
+    return resolved if warning is None else replace(resolved, warnings=(*resolved.warnings, warning))
+
+
+def _maker(model: GivenModel | str | None, resolved: ResolvedRecipe) -> OwnModel | None:
+    own = require_given_model(model)
+    return None if own is None else OwnModel(own, resolved.recipe)
 
 
 def _with_own_parts(
     options: dict[str, Any],
     *,
-    model: nn.Module | str | None,
+    model: GivenModel | str | None,
     data: Any,
 ) -> dict[str, Any]:
     own: dict[str, Any] = {}
     if model is not None:
-        own["model"] = model if isinstance(model, str) else _class_path(type(model))
+        own["model"] = model if isinstance(model, str) else name_of_given(model)
     if isinstance(model, nn.Module) and has_marks(model) and not options.get("pipeline_splits"):
         own["stages"] = marked_stages(model)
     if data is not None:

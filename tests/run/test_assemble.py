@@ -1,6 +1,7 @@
 """What is said of a model before it trains."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ class _OwnStatistics(nn.Module):
         return logits
 
 
-def _said(capsys: pytest.CaptureFixture[str], path: Path, **options: object) -> str:
+def _said(capsys: pytest.CaptureFixture[str], path: Path, **options: Any) -> str:
     images = np.random.default_rng(0).integers(0, 255, (16, 6, 6, 1), dtype=np.uint8)
     drivetrain.train(
         data=(images, np.arange(16) % 2),

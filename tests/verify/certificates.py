@@ -40,6 +40,6 @@ def verified(
             cuts=parse_cuts(layouts),
             updates=updates,
             dtypes=dtypes,
-            model=module,
+            make_model=None if module is None else lambda _: module,
             pool=pool,
         )

@@ -75,5 +75,7 @@ def test_a_module_that_no_other_process_knows_is_refused() -> None:
     class Local(nn.Linear):
         pass
 
-    with pytest.raises(BadInputError, match="define its class in a module of its own"):
-        prepare_subject(resolve_recipe(overrides={"dataset": "digits"}), updates=1, model=Local(1, 1))
+    with pytest.raises(BadInputError, match="define its class and functions at the top level"):
+        prepare_subject(
+            resolve_recipe(overrides={"dataset": "digits"}), updates=1, make_model=lambda _: Local(1, 1)
+        )

@@ -15,7 +15,7 @@ from drivetrain.models.registry import check_image_size, check_model_name, is_ex
 from drivetrain.program.randomness import stream_key
 from drivetrain.suggest import did_you_mean
 
-__all__ = ["build_model", "create_model", "in_working_form", "takes_parameter"]
+__all__ = ["build_by", "build_model", "create_model", "in_working_form", "takes_parameter"]
 
 _OPTION_OF = {"channels": "--channels", "image_size": "--image-size", "num_classes": "--num-classes"}
 
@@ -98,9 +98,22 @@ def _build_external(
 ) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         factory = import_factory(name, option="--model")
-        if isinstance(factory, nn.Module):
-            raise BadInputError(f"--model {name} is a finished model; name the function that makes it.")
-        arguments = _select_arguments(name, factory, shape=shape, params=params)
+    if isinstance(factory, nn.Module):
+        raise BadInputError(f"--model {name} is a finished model; name the function that makes it.")
+    return build_by(factory, name=name, shape=shape, params=params, seed=seed)
+
+
+def build_by(
+    factory: Callable[..., Any],
+    *,
+    name: str,
+    shape: Mapping[str, int],
+    params: Mapping[str, Any],
+    seed: int,
+) -> nn.Module:
+    """What a user's own class or function makes of the shape of the data, as far as it asks for it."""
+    arguments = _select_arguments(name, factory, shape=shape, params=params)
+    with torch.random.fork_rng(devices=[]):
         # Seeded after the import, which may draw and happens only once.
         torch.default_generator.manual_seed(stream_key(seed, "init"))
         model = _call_user_factory(name, factory, arguments)

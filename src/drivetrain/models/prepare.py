@@ -9,11 +9,12 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.create import build_model, takes_parameter
 from drivetrain.models.edit import edit_model
 from drivetrain.models.freeze import freeze_parameters
+from drivetrain.models.lazy_layers import complete_lazy_layers
 from drivetrain.models.load_weights import load_initial_weights
 from drivetrain.models.registry import check_image_size, is_external_model, model_info
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["is_own_model", "outline_model", "prepare_model", "rebuild_model"]
+__all__ = ["input_shape_of", "is_own_model", "outline_model", "prepare_model", "rebuild_model"]
 
 
 def prepare_model(
@@ -50,7 +51,14 @@ def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:
         seed=recipe.seed,
         params=_factory_params(recipe),
     )
+    complete_lazy_layers(built, image_shape=input_shape_of(recipe, spec), seed=recipe.seed)
     return edit_model(built, recipe.model_edit, seed=recipe.seed)
+
+
+def input_shape_of(recipe: Recipe, spec: DataSpec) -> tuple[int, int, int]:
+    """Channels, height and width of the images that a model without an output margin sees."""
+    size = recipe.image_size or spec.tile
+    return spec.channels, size or spec.height, size or spec.width
 
 
 def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes: int) -> nn.Module:
@@ -64,6 +72,7 @@ def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes
         params=_factory_params(recipe),
         draws_weights=False,
     )
+    complete_lazy_layers(built, image_shape=(channels, image_size, image_size), seed=recipe.seed)
     edited = edit_model(built, recipe.model_edit, seed=recipe.seed)
     freeze_parameters(edited, recipe.freeze)
     return edited
@@ -90,5 +99,10 @@ def _own_model(model: nn.Module, recipe: Recipe) -> nn.Module:
         raise BadInputError(
             f"--model-edit {recipe.model_edit[0]} is for models made by name; "
             "edit your own before you pass it."
+        )
+    if recipe.model_width is not None:
+        raise BadInputError(
+            f"--model-width {recipe.model_width} is for models made by name; make your own as wide as it "
+            "should be before you pass it."
         )
     return model

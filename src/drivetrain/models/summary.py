@@ -11,7 +11,14 @@ from drivetrain.errors import BadInputError
 from drivetrain.factories import describe_failure
 from drivetrain.models.flops import FlopCounter
 
-__all__ = ["LayerRow", "ModelTotals", "describe_layers", "summarise_model"]
+__all__ = [
+    "LayerRow",
+    "ModelTotals",
+    "copy_to",
+    "describe_layers",
+    "devices_to_try",
+    "summarise_model",
+]
 
 # The meta device first imports torch's compiler, 1.5 to 2.5 seconds; up to here a real pass is faster.
 _MAX_REAL_FLOPS = 20e9
@@ -133,14 +140,10 @@ def _shape_without_batch(output: object) -> tuple[int, ...]:
 
 def _trace(model: nn.Module, *, channels: int, image_size: int, width: int | None = None) -> _Trace:
     """Runs a copy in evaluation mode, so that the model itself stays as it is."""
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
     shape = (1, channels, image_size, width or image_size)
-    most_flops = 2 * num_parameters * shape[2] * shape[3]
-    # A user's model may read values, which the meta device does not have; then only a real pass can tell.
-    devices = ("meta", "cpu") if most_flops > _MAX_REAL_FLOPS else ("cpu",)
-    for device in devices:
+    for device in devices_to_try(model, shape):
         try:
-            return _trace_on(torch.device(device), model, shape=shape)
+            return _trace_on(device, model, shape=shape)
         except Exception as error:
             failure = error
     raise BadInputError(
@@ -149,13 +152,24 @@ def _trace(model: nn.Module, *, channels: int, image_size: int, width: int | Non
     ) from failure
 
 
+def devices_to_try(model: nn.Module, shape: tuple[int, int, int, int]) -> list[torch.device]:
+    """Where to run a model for a look at it, the first choice first.
+
+    A user's model may read values, which the meta device does not have; then only a real pass can tell.
+    """
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    most_flops = 2 * num_parameters * shape[0] * shape[2] * shape[3]
+    names = ("meta", "cpu") if most_flops > _MAX_REAL_FLOPS else ("cpu",)
+    return [torch.device(name) for name in names]
+
+
 def _trace_on(device: torch.device, model: nn.Module, *, shape: tuple[int, ...]) -> _Trace:
-    copy = _copy_to(device, model).eval()
+    copy = copy_to(device, model).eval()
     image = torch.zeros(shape, device=device, dtype=_dtype_of(model))
     return _Trace(copy).run(copy, image)
 
 
-def _copy_to(device: torch.device, model: nn.Module) -> nn.Module:
+def copy_to(device: torch.device, model: nn.Module) -> nn.Module:
     """A deep copy whose tensors lie on `device`; on the meta device they take no memory."""
     moved: dict[int, Any] = {id(buffer): buffer.detach().to(device, copy=True) for buffer in model.buffers()}
     for parameter in model.parameters():

@@ -21,6 +21,7 @@ from drivetrain.data.order import SampleOrder
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.factories import describe_failure
+from drivetrain.models.output import require_tensor
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import Optimiser, build_optimiser
 from drivetrain.pipeline.build import (
@@ -257,5 +258,7 @@ def probe_output(
     except Exception as error:
         size = "x".join(str(length) for length in shape)
         raise BadInputError(f"--model cannot take images of {size}: {describe_failure(error)}") from error
-    model.train(was_training)
+    finally:
+        model.train(was_training)
+    require_tensor(output)
     return torch.Size(output.shape)

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.program.group_batch_norm import Moments, group_moments, normalise
@@ -28,7 +28,7 @@ class ReportingBatchNorm(nn.Module):
 
     def __init__(
         self,
-        original: _BatchNorm,
+        original: _NormBase,
         *,
         kept_share: float,
         wide_dtype: torch.dtype,

@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.batchnorm import _NormBase
 
 from drivetrain.program.half_weights import widened
 from drivetrain.program.reporting_batch_norm import ReportingBatchNorm
@@ -17,7 +17,7 @@ class ReportingInstanceNorm(ReportingBatchNorm):
     variances.
     """
 
-    def __init__(self, original: _InstanceNorm) -> None:
+    def __init__(self, original: _NormBase) -> None:
         # Torch never moves the statistics of an instance norm without a momentum.
         moved = 0.0 if original.momentum is None else original.momentum
         super().__init__(original, kept_share=1.0 - moved, wide_dtype=torch.float64)

@@ -18,7 +18,8 @@ from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.tile_source import masked_of
-from drivetrain.models.prepare import prepare_model
+from drivetrain.models.output import require_tensor_in_training
+from drivetrain.models.prepare import is_own_model, prepare_model
 from drivetrain.models.sizes import padded_size
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
@@ -72,6 +73,8 @@ def assemble(
         built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
     )
     image_shape = (preprocess.channels, preprocess.height, preprocess.width)
+    if not is_own_model(recipe):
+        require_tensor_in_training(built, image_shape=image_shape)
     warnings += _norm_warnings(recipe, built, plan=plan, image_shape=image_shape)
     stage_plan = plan_stages(
         recipe,

@@ -10,6 +10,7 @@ from typing import Any
 from drivetrain.cluster.device_names import device_names
 from drivetrain.cluster.threads import cores
 from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
+from drivetrain.models.own_model import MakeModel
 from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_folds import require_crossval
 from drivetrain.recipe.fields import plain_values
@@ -28,7 +29,7 @@ from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.crossval_results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.run.files import write_atomically, write_json
-from drivetrain.run.fold_request import FoldRequest, MakeModel, OpenFold, train_fold
+from drivetrain.run.fold_request import FoldRequest, OpenFold, train_fold
 from drivetrain.run.lock import hold_lock
 from drivetrain.run.metrics import newest_update, read_metrics
 from drivetrain.run.parallel_folds import FoldOutcome, train_side_by_side

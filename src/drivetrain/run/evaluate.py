@@ -6,8 +6,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from drivetrain.data.bad_samples import without_bad
 from drivetrain.data.info import is_external_dataset
 from drivetrain.data.preparation import build_preparation
@@ -17,6 +15,7 @@ from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import UniformSource, masked_of
 from drivetrain.errors import BadInputError
+from drivetrain.models.own_model import GivenModel
 from drivetrain.models.registry import nearest_image_size
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
@@ -53,7 +52,7 @@ def evaluate_run(
     overlay: bool | None = None,
     compiles: CompileMode = "auto",
     data: Any = None,
-    model: nn.Module | None = None,
+    model: GivenModel | None = None,
 ) -> list[dict[str, Any]]:
     """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run.
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-from torch import nn
-
 from drivetrain.data.source import DataSplits
+from drivetrain.models.own_model import MakeModel
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import RunDirectory
@@ -16,10 +15,9 @@ from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.train import train_resolved
 
-__all__ = ["FoldRequest", "MakeModel", "OpenFold", "train_fold"]
+__all__ = ["FoldRequest", "OpenFold", "train_fold"]
 
 OpenFold = Callable[[Recipe], DataSplits]
-MakeModel = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class FoldRequest:
             self.resolved,
             reporter=reporter,
             data=self._data(),
-            model=self._model(),
+            make_model=self.make_model,
             stop=stop,
             job=job,
             sibling=self.sibling,
@@ -56,9 +54,6 @@ class FoldRequest:
 
     def _data(self) -> DataSplits | None:
         return None if self.open_fold is None else self.open_fold(self.resolved.recipe)
-
-    def _model(self) -> nn.Module | None:
-        return None if self.make_model is None else self.make_model()
 
 
 def train_fold(request: FoldRequest) -> FoldOutcome:

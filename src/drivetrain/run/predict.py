@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from drivetrain.data.crop import Fit
 from drivetrain.data.decode import (
@@ -20,6 +19,7 @@ from drivetrain.data.decode import (
 )
 from drivetrain.data.folder_files import is_animated_file
 from drivetrain.errors import BadInputError
+from drivetrain.models.own_model import GivenModel
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
 from drivetrain.run.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ def predict_run(
     formats: Sequence[str] = ("csv",),
     checkpoint: str = "newest",
     device: str = "auto",
-    model: nn.Module | None = None,
+    model: GivenModel | None = None,
     masks: MaskSettings | None = None,
     compiles: CompileMode = "auto",
     notes: InputNotes | None = None,

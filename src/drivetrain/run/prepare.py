@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.info import is_external_dataset
 from drivetrain.data.progress import showing_progress
-from drivetrain.data.source import DataSplits
+from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
 from drivetrain.plan.build import TrainingPlan, plan_training
@@ -122,20 +123,24 @@ class Request:
             clear_directory(self.directory.path)
 
 
+def _no_model(_spec: DataSpec) -> None:
+    return None
+
+
 def prepare_request(
     resolved: ResolvedRecipe,
     *,
     data: DataSplits | None = None,
-    own_model: list[str] | None = None,
+    own_model: Callable[[DataSpec], list[str] | None] = _no_model,
     sibling: RunDirectory | None = None,
     began_s: float | None = None,
     reporter: Reporter | None = None,
 ) -> Request:
     """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done.
 
-    `sibling` is a run of the same job, which must have been made of the same files. The time of --max-time
-    counts from `began_s` on, in seconds since 1970, or from now. `reporter` shows how far reading the data has
-    come.
+    `own_model` gives the architecture of a model given in Python. `sibling` is a run of the same job,
+    which must have been made of the same files. The time of --max-time counts from `began_s` on, in seconds
+    since 1970, or from now. `reporter` shows how far reading the data has come.
     """
     began_s = time.time() if began_s is None else began_s
     recipe = resolved.recipe
@@ -153,7 +158,7 @@ def prepare_request(
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
     own_data = own_data_of(splits) if is_own_data else None
-    identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model)
+    identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model(splits.spec))
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
     check_writable(path)
     request = Request(

@@ -21,6 +21,7 @@ from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
+from drivetrain.models.sendable import require_sendable
 from drivetrain.pipeline.stage_plan import check_cut
 from drivetrain.recipe.fields import plain_values
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
@@ -86,6 +87,10 @@ def launch_training(
     if stage_count(recipe) > 1:
         check_cut(recipe, model or rebuild_model(recipe, spec))
     check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica(recipe))
+    if model is not None:
+        require_sendable(model, what="The model")
+    if data is not None:
+        require_sendable(data, what="The data set")
     _say(f"starting {_ranks_in_words(recipe)}", recipe, quiet=quiet)
     with tempfile.TemporaryDirectory() as folder:
         job = _Job(
@@ -186,8 +191,10 @@ def _run_job(job: _Job) -> int:
     if place.restart and claimed.exists():
         # What failed has begun afresh already, and goes on from there.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
+    # Tensors arrive in memory that all ranks share.
+    job = replace(job, model=copy.deepcopy(job.model))
     request = prepare_request(
-        resolved, data=job.data, own_model=architecture_of(job.model), began_s=job.began_s
+        resolved, data=job.data, own_model=lambda _: architecture_of(job.model), began_s=job.began_s
     )
     result = train_as_rank(place, request, model=job.model, quiet=job.quiet, on_claimed=claimed.touch)
     if place.rank == 0:

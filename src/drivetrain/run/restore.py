@@ -12,6 +12,7 @@ from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
+from drivetrain.models.own_model import GivenModel, OwnModel
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.pipeline.spread_model import spread_over_devices
 from drivetrain.plan.stored_cut import stored_cut
@@ -52,8 +53,10 @@ class TrainedRun:
             round_weights(self.model, getattr(torch, self.recipe.half_type))
 
 
-def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module | None = None) -> TrainedRun:
-    """Builds a run's model; its weights are still the initial ones until `load`."""
+def open_trained_run(
+    path: str | Path, *, device: str = "auto", model: GivenModel | None = None
+) -> TrainedRun:
+    """Builds a run's model, or takes one given in Python; it has its initial weights until `load`."""
     directory = open_run(path)
     try:
         recipe = Recipe(**read_recipe_yaml(directory.recipe))
@@ -62,7 +65,7 @@ def open_trained_run(path: str | Path, *, device: str = "auto", model: nn.Module
         raise BadInputError(f"RUN {path} cannot be read: {error}") from error
     prepare_half_precision(recipe, device=device)
     chosen = choose_device(device)
-    built = rebuild_model(recipe, spec) if model is None else model
+    built = rebuild_model(recipe, spec) if model is None else OwnModel(model, recipe).in_place(spec)
     if recipe.precision_list is not None:
         install_precision_list(built, recipe.precision_list)
     preprocess = build_preparation(recipe, spec)

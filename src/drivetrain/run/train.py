@@ -15,8 +15,9 @@ from drivetrain.cluster.threads import threads_of_rank
 from drivetrain.data.bad_samples import refusing_bad_samples
 from drivetrain.data.held_once import hold_once
 from drivetrain.data.progress import showing_progress
-from drivetrain.data.source import DataSplits
+from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import RunFailedError
+from drivetrain.models.own_model import MakeModel
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -42,7 +43,7 @@ def train_resolved(
     *,
     reporter: Reporter,
     data: DataSplits | None = None,
-    model: nn.Module | None = None,
+    make_model: MakeModel | None = None,
     stop: StopRequest | None = None,
     job: Job | None = None,
     sibling: RunDirectory | None = None,
@@ -51,13 +52,15 @@ def train_resolved(
 ) -> RunResult:
     """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job.
 
-    `sibling` is another run of the job; `on_prepared` is called once nothing is wrong with the request. The
-    time of --max-time counts from `began_s` on, in seconds since 1970, or from now.
+    `make_model` makes a model that was given in Python; `sibling` is another run of the job; `on_prepared` is
+    called once nothing is wrong with the request. The time of --max-time counts from `began_s` on, in seconds
+    since 1970, or from now.
     """
+    own = _OwnModule(make_model)
     request = prepare_request(
         resolved,
         data=data,
-        own_model=architecture_of(model),
+        own_model=own.architecture,
         sibling=sibling,
         began_s=began_s,
         reporter=reporter,
@@ -71,10 +74,23 @@ def train_resolved(
         # Ranks open the data by themselves.
         del request
         return launch_training(
-            resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent, began_s=began_s
+            resolved, spec=spec, data=data, model=own.module, quiet=reporter.is_silent, began_s=began_s
         )
     request = replace(request, job=job)
-    return train_request(request, reporter=reporter, model=model, stop=stop)
+    return train_request(request, reporter=reporter, model=own.module, stop=stop)
+
+
+class _OwnModule:
+    """The module of a model that was given in Python, once the shape of the data is known."""
+
+    def __init__(self, make: MakeModel | None) -> None:
+        self._make = make
+        self.module: nn.Module | None = None
+
+    def architecture(self, spec: DataSpec) -> list[str] | None:
+        """Makes the module, and tells what makes it the same one again."""
+        self.module = None if self._make is None else self._make(spec)
+        return architecture_of(self.module)
 
 
 def train_request(

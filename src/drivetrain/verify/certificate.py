@@ -5,11 +5,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
-
 from drivetrain.cluster.pool import RankPool
 from drivetrain.data.progress import showing_progress
 from drivetrain.data.source import DataSplits
+from drivetrain.models.own_model import MakeModel
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.reporter import Reporter
 from drivetrain.verify.choice import Comparison, choose_layouts, pair_with_references, reference_of
@@ -84,12 +83,12 @@ def verify_resolved(
     updates: int = 10,
     dtypes: Sequence[DtypeName] = ("float32", "float64"),
     data: DataSplits | None = None,
-    model: nn.Module | None = None,
+    make_model: MakeModel | None = None,
     pool: RankPool | None = None,
 ) -> Certificate:
     """Measures a recipe's layouts and compares them; nothing is written. `pool` are ranks to borrow."""
     with showing_progress(reporter):
-        subject = prepare_subject(resolved, updates=updates, data=data, model=model)
+        subject = prepare_subject(resolved, updates=updates, data=data, make_model=make_model)
     for text in subject.warnings:
         reporter.warn(text)
     for text in subject.notes:

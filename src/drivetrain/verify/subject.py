@@ -1,6 +1,5 @@
 """What a verification is about: a recipe made small, with a few samples and, where one was given, a model."""
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,7 +10,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.data.source import DataSplits
 from drivetrain.errors import BadInputError
+from drivetrain.models.own_model import MakeModel
 from drivetrain.models.prepare import rebuild_model
+from drivetrain.models.sendable import require_sendable
 from drivetrain.optim.schedule import build_learning_rate
 from drivetrain.plan.batch import batch_of
 from drivetrain.recipe.check_task import check_task_options
@@ -74,13 +75,15 @@ class Subject:
 
 
 def prepare_subject(
-    resolved: ResolvedRecipe, *, updates: int, data: DataSplits | None = None, model: nn.Module | None = None
+    resolved: ResolvedRecipe,
+    *,
+    updates: int,
+    data: DataSplits | None = None,
+    make_model: MakeModel | None = None,
 ) -> Subject:
-    """The recipe as it is measured; `data` and `model` are those of a Python user."""
+    """The recipe as it is measured; `data` and `make_model` are those of a Python user."""
     given = Given(resolved.recipe, resolved.origins)
     _require_cpu(given)
-    if model is not None:
-        _require_sendable(model)
     batch = choose_batch(given)
     small, size_note = with_small_images(given)
     if data is None:
@@ -89,6 +92,9 @@ def prepare_subject(
         splits, data_note = few_samples(data, global_batch=batch.global_batch), "the first of your own"
     check_task_options(given, task=splits.spec.task)
     recipe, rate_note = _shortened(small, batch=batch, updates=updates)
+    model = None if make_model is None else make_model(splits.spec)
+    if model is not None:
+        require_sendable(model, what="The model")
     built = rebuild_model(recipe, splits.spec) if model is None else model
     return Subject(
         recipe=recipe,
@@ -123,15 +129,6 @@ def _require_cpu(given: Given) -> None:
             f"--stage-options of stage {halves[0]['stage']}: precision {halves[0]['precision']} cannot be "
             "verified, as half precision rounds more than layouts may differ; leave it out."
         )
-
-
-def _require_sendable(model: nn.Module) -> None:
-    try:
-        pickle.dumps(model)
-    except Exception as error:
-        raise BadInputError(
-            f"the model cannot be sent to other processes ({error}); define its class in a module of its own."
-        ) from error
 
 
 def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Recipe, str]:

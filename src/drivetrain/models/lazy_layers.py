@@ -1,0 +1,40 @@
+"""Layers that learn the sizes of their weights from the first images, such as nn.LazyConv2d."""
+
+from itertools import chain
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
+from drivetrain.program.modules import in_mode
+from drivetrain.program.randomness import stream_key
+
+__all__ = ["complete_lazy_layers"]
+
+_SAMPLES = 2
+
+
+def complete_lazy_layers(model: nn.Module, *, image_shape: tuple[int, int, int], seed: int) -> None:
+    """Gives lazy layers their weights, in place, by a pass over images of this shape; draws by the seed."""
+    if not _unfinished(model):
+        return
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), in_mode(model, training=False):
+        torch.default_generator.manual_seed(stream_key(seed, "init"))
+        try:
+            model(torch.zeros(_SAMPLES, *image_shape))
+        except Exception as error:
+            size = "x".join(map(str, image_shape))
+            raise BadInputError(f"--model cannot take images of {size}: {describe_failure(error)}") from error
+    left = _unfinished(model)
+    if left:
+        raise BadInputError(
+            f"--model's {left[0]} has no size yet, and a forward pass gives it none; use its layer in "
+            "forward, or leave it out."
+        )
+
+
+def _unfinished(model: nn.Module) -> list[str]:
+    tensors = chain(model.named_parameters(), model.named_buffers())
+    return [name for name, tensor in tensors if is_lazy(tensor)]

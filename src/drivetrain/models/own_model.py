@@ -1,0 +1,87 @@
+"""A model that was given in Python: a finished module, or a class or function that makes one."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from drivetrain.data.source import DataSpec
+from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
+from drivetrain.models.create import build_by, in_working_form
+from drivetrain.models.lazy_layers import complete_lazy_layers
+from drivetrain.models.prepare import input_shape_of
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["GivenModel", "MakeModel", "OwnModel", "dtype_warning", "name_of_given", "require_given_model"]
+
+GivenModel = nn.Module | Callable[..., nn.Module]
+MakeModel = Callable[[DataSpec], nn.Module]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModel:
+    """Makes the module of a training for the shape of its data, the given one as a copy."""
+
+    given: GivenModel
+    recipe: Recipe
+
+    def __call__(self, spec: DataSpec) -> nn.Module:
+        """A new module, in float32 on the CPU."""
+        module = self.in_place(spec)
+        try:
+            return in_working_form(deepcopy(module) if module is self.given else module)
+        except Exception as error:
+            raise BadInputError(f"The model cannot be copied: {describe_failure(error)}") from error
+
+    def in_place(self, spec: DataSpec) -> nn.Module:
+        """The given module itself, its lazy layers completed, or what the class or function makes."""
+        recipe = self.recipe
+        if isinstance(self.given, nn.Module):
+            complete_lazy_layers(self.given, image_shape=input_shape_of(recipe, spec), seed=recipe.seed)
+            return self.given
+        channels, height, _ = input_shape_of(recipe, spec)
+        made = build_by(
+            self.given,
+            name=recipe.model,
+            shape={"channels": channels, "image_size": height, "num_classes": spec.num_classes},
+            params=recipe.model_params,
+            seed=recipe.seed,
+        )
+        complete_lazy_layers(made, image_shape=input_shape_of(recipe, spec), seed=recipe.seed)
+        return made
+
+
+def require_given_model(model: object) -> GivenModel | None:
+    """What a keyword `model` holds beside a name: a module, a class or a function."""
+    if model is None or isinstance(model, str):
+        return None
+    if isinstance(model, nn.Module) or callable(model):
+        return model
+    raise BadInputError(
+        f"model is of type {type(model).__name__}; give a name such as 'resnet18', a torch.nn.Module, or a "
+        "class or function that makes one."
+    )
+
+
+def name_of_given(model: GivenModel) -> str:
+    """How --model would name it, so that `evaluate` can build it again where that is possible."""
+    kind = type(model) if isinstance(model, nn.Module) else model
+    while isinstance(kind, partial):
+        kind = kind.func
+    path = str(getattr(kind, "__qualname__", type(kind).__qualname__))
+    name = path.rpartition("<locals>.")[2].strip("<>")
+    return f"{getattr(kind, '__module__', type(kind).__module__)}:{name}"
+
+
+def dtype_warning(model: GivenModel | None) -> str | None:
+    """Weights of other types are trained in float32."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else ()
+    kinds = {parameter.dtype for parameter in parameters if parameter.is_floating_point()}
+    other = next(iter(kinds - {torch.float32}), None)
+    if other is None:
+        return None
+    return f"the model has weights in {str(other).removeprefix('torch.')}; they are trained in float32."
