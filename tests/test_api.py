@@ -239,3 +239,20 @@ def test_a_model_that_returns_a_tuple_is_refused_before_anything_is_written(tmp_
     with pytest.raises(BadInputError, match=r"--model returns a tuple of 2 \(Tensor, NoneType\)"):
         drivetrain.train(model=Two(), data=_data(), output_dir=str(tmp_path / "run"), quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_misspelt_keyword_is_answered_by_a_keyword() -> None:
+    with pytest.raises(BadInputError, match=r"^num_epoch is not an option\. Did you mean num_epochs\?$"):
+        drivetrain.train(num_epoch=1)
+    with pytest.raises(BadInputError, match=r"Did you mean micro_batch_size\?$"):
+        drivetrain.make_plan(microbatchsize=1)
+
+
+def test_another_spelling_replaces_what_a_recipe_says() -> None:
+    plan = drivetrain.make_plan(drivetrain.Recipe(learning_rate=0.5, dataset="digits"), lr=0.25)
+    assert plan["learning_rate_peak"] == 0.25
+
+
+def test_what_is_no_recipe_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"^recipe is of type int; give a Recipe"):
+        drivetrain.make_plan(5)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from drivetrain.models.own_model import (
 )
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
+from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.check_folds import require_one_training
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.params import CompileWord
@@ -260,13 +261,20 @@ def _require_one_of(keyword: str, value: str, choices: Sequence[str]) -> None:
 def _resolve(
     recipe: Recipe | str | None, options: dict[str, Any], *, config_path: str | Path | None
 ) -> ResolvedRecipe:
+    if recipe is not None and not isinstance(recipe, Recipe | str):
+        raise BadInputError(
+            f"recipe is of type {type(recipe).__name__}; give a Recipe, or a name that `drivetrain recipes "
+            "list` knows."
+        )
+    # Keywords cannot have the dashes that the command line suggests.
+    replaced = {require_target(key, separator="_").field for key in options}
     if not isinstance(recipe, Recipe):
         return resolve_recipe(config=recipe, config_path=config_path, overrides=options)
     if config_path is not None:
         raise BadInputError(
             "config_path is for the name of a recipe, not for a Recipe; leave one of them out."
         )
-    given = {name: getattr(recipe, name) for name in recipe.model_fields_set}
+    given = {name: getattr(recipe, name) for name in recipe.model_fields_set if name not in replaced}
     return resolve_recipe(overrides={**given, **options})
 
 

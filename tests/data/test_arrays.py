@@ -10,6 +10,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from drivetrain.data.arrays import as_source, spec_of, splits_of
+from drivetrain.data.masked_arrays import masked_splits_of
 from drivetrain.data.source import ArraySource, Source, SubsetSource
 from drivetrain.errors import BadInputError
 from tests.data.helpers import small_source
@@ -169,3 +170,64 @@ def test_validation_data_must_fit_the_training_data() -> None:
     with pytest.raises(BadInputError, match=r"5x6x3 uint8.*5x7x3 uint8"):
         splits_of((HWC, LABELS), (HWC[:, :, :6], LABELS))
     assert splits_of((HWC, LABELS), (HWC, LABELS + 3)).spec.num_classes == 7
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [LABELS[:, None], torch.from_numpy(LABELS)[:, None], LABELS.astype(object), list(LABELS)],
+    ids=["column", "tensor", "object", "list"],
+)
+def test_labels_of_one_meaning_are_the_same(labels: Any) -> None:
+    _, found = as_source((HWC, labels)).fetch(np.arange(len(LABELS)))
+    assert np.array_equal(found, LABELS)
+
+
+def test_truth_values_are_two_classes() -> None:
+    assert spec_of(as_source((HWC, LABELS > 0))).num_classes == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ((HWC, LABELS.astype(np.float32)), r"The labels are float32; .* labels\.astype\('int64'\)"),
+        (
+            (HWC, LABELS.astype(str)),
+            r"The labels are text; .* np\.unique\(labels, return_inverse=True\)\[1\]",
+        ),
+        ((HWC, np.eye(5)[LABELS]), r"the shape .* of one-hot labels, give labels\.argmax\(1\)"),
+        ((HWC, LABELS, LABELS), r"a tuple of 3 \(ndarray, ndarray, ndarray\); give \(images, labels\)"),
+        ((HWC, None), r"a tuple of 2 \(ndarray, NoneType\); give \(images, labels\)"),
+        (torch.utils.data.DataLoader(Samples(HWC)), r"A DataLoader is no data set; give its \.dataset"),
+        ("folder", r"A str is no data set; give --data-dir"),
+    ],
+)
+def test_usual_mistakes_have_a_sentence(data: Any, sentence: str) -> None:
+    with pytest.raises(BadInputError, match=sentence):
+        as_source(data)
+
+
+def test_floating_images_that_look_like_bytes_are_said() -> None:
+    labels = np.zeros(4, dtype=np.int64)
+    images = np.full((4, 6, 5, 3), 255.0)
+    (warning,) = splits_of((images, labels)).warnings
+    assert warning.startswith("The images are floating values up to 255, which are used as they are; ")
+    assert splits_of((images / 255, labels)).warnings == []
+    assert splits_of((images.astype(np.uint8), labels)).warnings == []
+    masks = np.zeros((4, 6, 5), dtype=np.uint8)
+    assert masked_splits_of((images, masks)).warnings == [warning]
+
+
+def test_a_data_set_that_fails_names_the_sample() -> None:
+    class Failing(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(BadInputError, match="The data set cannot give sample 0: ZeroDivisionError: division"):
+        as_source(Failing([1]))
+
+
+def test_a_dictionary_of_a_data_set_is_named_by_its_keys() -> None:
+    with pytest.raises(
+        BadInputError, match=r"Sample 0 is a dict of image, label; it must be \(image, label\)"
+    ):
+        as_source([{"image": HWC[0], "label": 1}])

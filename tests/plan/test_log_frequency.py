@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivetrain import make_plan
 from drivetrain.errors import BadInputError
 from drivetrain.plan.log_frequency import nearest_divisor, parse_logs_per_epoch
 
@@ -51,3 +52,10 @@ def test_nearest_divisor_is_the_nearest_of_all(number: int, target: Fraction) ->
     divisors = [candidate for candidate in range(1, number + 1) if number % candidate == 0]
     distance = min(abs(candidate - target) for candidate in divisors)
     assert found == max(candidate for candidate in divisors if abs(candidate - target) == distance)
+
+
+@pytest.mark.parametrize("digits", [19, 60])
+def test_a_third_written_with_many_digits_is_a_third(digits: int) -> None:
+    for written in (f"0.{'3' * digits}", float(f"0.{'3' * digits}")):
+        plan = make_plan(dataset="digits", num_epochs=3, logs_per_epoch=written)
+        assert plan["execution"]["weight_updates"] == plan["total_updates"]

@@ -7,7 +7,7 @@ from rich.console import Console
 from drivetrain.optim.schedule import LearningRate
 from drivetrain.optim.schedule_curves import constant, cosine
 from drivetrain.plan.build import build_plan, plan_training
-from drivetrain.plan.render import print_plan, sparkline
+from drivetrain.plan.render import _model_rows, print_plan, sparkline
 from drivetrain.recipe.load import resolve_recipe
 
 
@@ -50,3 +50,13 @@ def test_table_fits_80_columns_and_says_everything() -> None:
 def test_table_without_unicode() -> None:
     text = _text(encoding="ascii")
     assert "##" in text
+
+
+def test_a_model_with_a_margin_shows_what_goes_in_and_what_comes_out() -> None:
+    plan = build_plan(
+        resolve_recipe(overrides={"model": "unet", "dataset": "isbi2012", "image_size": 388}), lr_at=()
+    )
+    assert plan["input"] == {"channels": 1, "image_size": 388, "num_classes": 2, "margin": 92}
+    rows = dict(_model_rows(plan))
+    assert rows["input"] == "1x572x572"
+    assert rows["output"] == "388x388, 2 classes"

@@ -54,7 +54,17 @@ def test_plain_values_leave_open_keys_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(3, "3"), ({"a": [1]}, "'{\"a\": [1]}'"), (True, "True"), ("x", "x")]
+    ("value", "text"),
+    [
+        (3, "3"),
+        ({"a": [1]}, "'{\"a\": [1]}'"),
+        (True, "True"),
+        ("x", "x"),
+        (None, "none"),
+        ("a b", "'a b'"),
+        ((1, "x"), "1 x"),
+        (({"stage": 0, "compile": True},), '\'{"stage": 0, "compile": true}\''),
+    ],
 )
 def test_written_values(value: object, text: str) -> None:
     assert written_value(value) == text

@@ -109,7 +109,7 @@ def test_mappings_are_written_as_yaml_with_dashes_or_underscores() -> None:
     [
         ({"optimizer_params": "{momentum: [}"}, "--optimizer-params: this is not valid YAML"),
         ({"optimizer_params": "0.9"}, "--optimizer-params is 0.9, it must be a mapping"),
-        ({"optimizer_params": None}, "--optimizer-params is None, it must be a mapping"),
+        ({"optimizer_params": None}, "--optimizer-params is none, it must be a mapping"),
         ({"micro_batch_size": True}, "--micro-batch-size is True, it must be a whole number"),
         ({"learning_rate": False}, "--learning-rate is False, it must be a number"),
         ({"disable_ckpt_saving": "maybe"}, "--disable-ckpt-saving: maybe is not a valid boolean value"),
@@ -143,3 +143,14 @@ def test_two_names_of_one_field_in_one_place() -> None:
 def test_one_name_twice_where_it_may_be_repeated() -> None:
     settings = [Setting("batch-size", 8, "command line"), Setting("batch_size", 16, "command line")]
     assert layer_of(settings, may_repeat=True).values == {"micro_batch_size": 16}
+
+
+def test_one_key_in_two_spellings_is_refused_where_they_differ() -> None:
+    spelt = "{warmup-epochs: 1, warmup_epochs: 2}"
+    sentence = (
+        "--lr-warmup-params has warmup-epochs and warmup_epochs, which are one key, with different values"
+    )
+    with pytest.raises(BadInputError, match=sentence):
+        layer_of([Setting("lr_warmup_params", spelt, "command line")])
+    same = layer_of([Setting("lr_warmup_params", "{warmup-epochs: 1, warmup_epochs: 1}", "command line")])
+    assert same.values == {"lr_warmup_params": {"warmup_epochs": 1}}

@@ -14,7 +14,9 @@ from drivetrain.recipe.shown import shown
         ("  ", "'  '"),
         ("a\nb", "a b"),
         ("\x1b[31m", "'\\x1b[31m'"),
-        (["x"], "['x']"),
+        (["x"], '["x"]'),
+        ({"a": None, "b": True}, '{"a": null, "b": true}'),
+        (None, "none"),
         ("x" * 61, "x" * 57 + "..."),
     ],
 )

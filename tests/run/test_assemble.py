@@ -59,3 +59,24 @@ def test_statistics_of_a_users_own_that_depend_on_the_cut_are_said(
         "--model changes its buffer mean and 1 more by itself, at every micro-batch, so that they depend on "
         "--gradient-accumulation-count 2; statistics of torch's batch norms do not."
     ) in said
+
+
+def test_options_of_a_validation_that_there_is_not_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {
+        "patience": 3,
+        "stop_at": "accuracy=0.9",
+        "evaluate_every": 2,
+        "validation_micro_batch_size": 3,
+    }
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), **options)
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')} {value}"
+        assert f"{option} has no effect: there are no validation samples." in said
+
+
+def test_offloading_on_a_cpu_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"optimizer_state_offloading": True, "device": "cpu"}
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), **options)
+    assert "--optimizer-state-offloading True has no effect on a CPU" in said

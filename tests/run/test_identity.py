@@ -10,6 +10,7 @@ import pytest
 from drivetrain.cluster.pool import RankPool
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
+from drivetrain.recipe.params import OptimizerParams
 from drivetrain.recipe.schema import Recipe, field_note
 from drivetrain.run.identity import check_same_identity, identity_hash, identity_of
 
@@ -86,7 +87,7 @@ def test_what_an_older_version_did_not_know_was_as_by_default(tmp_path: Path) ->
     older = _old_identity(**WHOLE)
     del older["stable_norm"], older["dbn_replica_group_size"]
     check_same_identity(older, _identity(**WHOLE), path=tmp_path)
-    with pytest.raises(BadInputError, match=r"--stable-norm is true but the run in .* with false"):
+    with pytest.raises(BadInputError, match=r"--stable-norm is True but the run in .* with False"):
         check_same_identity(older, _identity(stable_norm=True, **WHOLE), path=tmp_path)
 
 
@@ -140,3 +141,15 @@ def test_the_advice_can_be_typed(tmp_path: Path) -> None:
         check_same_identity(plain, weighted, path=tmp_path)
     with pytest.raises(BadInputError, match=r"with 1 2; give --class-weights 1 2,"):
         check_same_identity(weighted, plain, path=tmp_path)
+
+
+def test_mappings_are_written_as_the_command_line_takes_them() -> None:
+    stored, asked = (
+        identity_of(Recipe(optimizer_params=OptimizerParams(momentum=momentum)), global_batch=32)
+        for momentum in (0.8, 0.7)
+    )
+    with pytest.raises(BadInputError) as caught:
+        check_same_identity(stored, asked, path=Path("run"))
+    said = str(caught.value)
+    assert said.startswith("--optimizer-params is '{\"momentum\": 0.7}' but the run in run was started with ")
+    assert "; give --optimizer-params '{\"momentum\": 0.8}', " in said

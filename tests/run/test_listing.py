@@ -8,6 +8,7 @@ import pytest
 
 import drivetrain
 from drivetrain.cli.main import main
+from drivetrain.data.info import default_augmentation
 from drivetrain.run.listing import describe_run, find_runs, folds_of
 from drivetrain.run.lock import hold_lock
 
@@ -163,3 +164,22 @@ def test_a_real_cross_validation_is_listed_with_the_mean_of_its_table(tmp_path: 
     assert job["validation"] == pytest.approx(sum(fold["validation"] for fold in folds) / 2)
     assert job["status"] == "finished, 2 folds"
     assert job["model"] == folds[0]["model"]
+
+
+def test_what_a_default_means_is_said(
+    tmp_path: Path, train_small: TrainSmall, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_small(tmp_path / "plain", max_updates=1)
+    train_small(tmp_path / "flipped", max_updates=1, augment=True, class_weights=("balanced",))
+    assert main(["runs", str(tmp_path / "plain"), str(tmp_path / "flipped")]) == 0
+    rows = {words[0]: words[1:] for line in capsys.readouterr().out.splitlines() if (words := line.split())}
+    assert rows["--augment"] == ["default", "(False)", "True"]
+    assert rows["--class-weights"] == ["default", "balanced"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "meant"),
+    [("cifar10", "True"), ("digits", "False"), ("isbi2012", "flips"), ("my.data:load", "False")],
+)
+def test_the_default_augmentation_of_data_sets(dataset: str, meant: str) -> None:
+    assert default_augmentation(dataset) == meant

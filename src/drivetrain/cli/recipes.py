@@ -66,8 +66,10 @@ def _print_recipe(resolved: ResolvedRecipe, args: argparse.Namespace) -> None:
 
 
 def _cell(value: object) -> str:
-    if value is None:
+    if value is None or value == ():
         return "-"
+    if isinstance(value, tuple):
+        return " ".join(map(_cell, value))
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 

@@ -10,7 +10,13 @@ from typing import Any
 from drivetrain.errors import BadInputError
 from drivetrain.run.directory import DEFAULT_PARENT, open_run
 from drivetrain.run.fitted_table import Column, fits, fitted_table, without_folders
-from drivetrain.run.listing import describe_run, find_runs, folds_of, recipe_differences
+from drivetrain.run.listing import (
+    describe_run,
+    differences_in_words,
+    find_runs,
+    folds_of,
+    recipe_differences,
+)
 from drivetrain.run.speed_text import speed_text
 
 _WIDTH_OF_A_PIPE = 160
@@ -52,17 +58,17 @@ def run(args: argparse.Namespace) -> int:
             f"--runs-dir {args.runs_dir} does not exist; the default is --runs-dir {DEFAULT_PARENT}."
         )
     rows = [describe_run(found) for found in chosen]
-    differences = recipe_differences(named) if len(named) > 1 else {}
     if args.json:
+        differences = recipe_differences(named) if len(named) > 1 else {}
         sys.stdout.write(json.dumps({"runs": rows, "differences": differences}, indent=2) + "\n")
     elif not rows:
         sys.stdout.write(f"no runs in {args.runs_dir}; `drivetrain train` makes one\n")
     else:
-        _print_tables(rows, differences)
+        _print_tables(rows, differences_in_words(named) if len(named) > 1 else {})
     return 0
 
 
-def _print_tables(rows: list[dict[str, Any]], differences: dict[str, list[Any]]) -> None:
+def _print_tables(rows: list[dict[str, Any]], differences: dict[str, list[str]]) -> None:
     # A pipe is no narrow screen: what reads it wants all columns.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
     lines = _listed(rows, width=width)
@@ -81,12 +87,10 @@ def _listed(rows: list[dict[str, Any]], *, width: int) -> list[str]:
     return fitted_table(columns, width=width)
 
 
-def _compared(rows: list[dict[str, Any]], differences: dict[str, list[Any]], *, width: int) -> list[str]:
+def _compared(rows: list[dict[str, Any]], differences: dict[str, list[str]], *, width: int) -> list[str]:
     """A row for each option or, where that is too wide, a row for each run and option."""
     names = without_folders(Column(title="run", cells=[row["run"] for row in rows])).cells
-    options = {
-        f"--{name.replace('_', '-')}": [str(value) for value in differences[name]] for name in differences
-    }
+    options = {f"--{name.replace('_', '-')}": values for name, values in differences.items()}
     columns = [Column(title="option", cells=list(options))]
     columns += [
         Column(title=run, cells=[values[place] for values in options.values()])

@@ -1,15 +1,16 @@
 """A user's own data as a source: arrays, tensors, or a torch data set."""
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.map_style import DatasetSource
-from drivetrain.data.pixels import read_images, read_labels
+from drivetrain.data.pixels import range_warning, read_images, read_labels
 from drivetrain.data.source import (
     ArraySource,
     DataSpec,
@@ -21,6 +22,8 @@ from drivetrain.data.source import (
 )
 from drivetrain.errors import BadInputError
 
+_LOOKED_AT = 8
+
 
 def as_source(data: Any) -> Source:
     """A source of (images, labels) as arrays or tensors, of a torch data set, or of a source itself.
@@ -29,7 +32,7 @@ def as_source(data: Any) -> Source:
     """
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         return _array_source(*data.tensors)
-    if isinstance(data, tuple | list) and len(data) == 2 and is_array(data[0]):
+    if isinstance(data, tuple | list) and len(data) == 2 and is_array(data[0]) and data[1] is not None:
         return _array_source(*data)
     if isinstance(data, IterableDataset):
         raise BadInputError(
@@ -53,7 +56,8 @@ def spec_of(source: Source, *, num_classes: int | None = None) -> DataSpec:
     found = len(names) or count_classes(source, scan=num_classes is None)
     if num_classes is not None and num_classes < found:
         raise BadInputError(
-            f"--num-classes {num_classes} is less than the {found} classes of the data; use {found}."
+            f"--num-classes {num_classes} is less than the {found} classes of the data; use {found}, or "
+            f"number the labels from 0 to {num_classes - 1}."
         )
     names += tuple(str(index) for index in range(len(names), num_classes or found))
     return DataSpec(
@@ -70,8 +74,9 @@ def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = N
     """A user's training data, and validation data where there are some, each anything `as_source` takes."""
     source = as_source(train)
     spec = spec_of(source, num_classes=num_classes)
+    warnings = _range_warnings(source)
     if validation is None:
-        return DataSplits(train=source, validation=None, test=None, spec=spec)
+        return DataSplits(train=source, validation=None, test=None, spec=spec, warnings=warnings)
     validation_source = as_source(validation)
     validation_spec = spec_of(validation_source, num_classes=num_classes)
     if _image_form(validation_spec) != _image_form(spec):
@@ -81,8 +86,18 @@ def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = N
         )
     most_classes = max(spec.num_classes, validation_spec.num_classes)
     return DataSplits(
-        train=source, validation=validation_source, test=None, spec=spec.with_num_classes(most_classes)
+        train=source,
+        validation=validation_source,
+        test=None,
+        spec=spec.with_num_classes(most_classes),
+        warnings=warnings,
     )
+
+
+def _range_warnings(source: Source) -> list[str]:
+    images, _ = source.fetch(np.arange(min(_LOOKED_AT, len(source)), dtype=np.int64))
+    warning = range_warning(images)
+    return [] if warning is None else [warning]
 
 
 def class_names_of(source: Source) -> tuple[str, ...]:
@@ -115,12 +130,29 @@ def _wrapped(data: Any) -> Source:
         return SubsetSource(as_source(data.dataset), np.asarray(data.indices, dtype=np.int64))
     if isinstance(data, Source):
         return data
-    if isinstance(data, Dataset | Sequence):
+    if isinstance(data, Dataset | Sequence) and not isinstance(data, str | bytes):
+        _require_samples(data)
         return DatasetSource(data)
     raise BadInputError(
-        f"A {type(data).__name__} is no data set; give (images, labels) as numpy arrays or tensors, or a "
-        "torch Dataset of (image, label)."
+        f"A {type(data).__name__} is no data set; give {_what_to_give(data)}(images, labels) as numpy arrays "
+        "or tensors, or a torch Dataset of (image, label)."
     )
+
+
+def _what_to_give(data: Any) -> str:
+    if isinstance(data, DataLoader):
+        return "its .dataset, or "
+    return "--data-dir for a folder, or " if isinstance(data, str | PathLike) else ""
+
+
+def _require_samples(data: Any) -> None:
+    """A tuple or list that holds an array is meant to be (images, labels), and is not."""
+    if isinstance(data, tuple | list) and any(map(is_array, data)):
+        parts = ", ".join(type(part).__name__ for part in data[:4])
+        raise BadInputError(
+            f"The data are a {type(data).__name__} of {len(data)} ({parts}); give (images, labels) as numpy "
+            "arrays or tensors."
+        )
 
 
 def _array_source(images: Any, labels: Any) -> ArraySource:

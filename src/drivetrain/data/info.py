@@ -48,6 +48,7 @@ class SampleCounts:
     test: int
 
 
+_AUGMENTED_BY_DEFAULT = ("cifar10", "imagenet")
 _OWN_FILES, _OWN_LICENCE = "your own files", "your own"
 _MEMBRANE_AND_CELL = ("membrane", "cell")
 
@@ -270,6 +271,18 @@ def is_folder_of_files(name: str) -> bool:
 def dataset_task(name: str) -> TaskName | None:
     """What a data set is for; None of a user's own, which tells it when it is opened."""
     return None if is_external_dataset(name) else dataset_info(name).task
+
+
+def is_augmented_by_default(name: str) -> bool:
+    """Whether training images of a classification change by chance where nobody says."""
+    return not is_external_dataset(name) and dataset_info(name).name in _AUGMENTED_BY_DEFAULT
+
+
+def default_augmentation(name: str) -> str:
+    """What --augment means for a data set where nobody gives it; a user's own is taken to be for classes."""
+    if dataset_task(name) == "segmentation":
+        return "flips"
+    return str(is_augmented_by_default(name))
 
 
 def generated_validation_samples(train_samples: int) -> int:

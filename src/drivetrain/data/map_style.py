@@ -1,5 +1,6 @@
 """A torch map-style data set of (image, label) as a source."""
 
+from collections.abc import Mapping
 from operator import index as as_whole_number
 from typing import Any
 
@@ -10,6 +11,7 @@ from PIL import Image
 
 from drivetrain.data.pixels import read_images
 from drivetrain.errors import BadInputError
+from drivetrain.factories import describe_failure
 
 # Modes whose stored values are not the brightness they stand for.
 _READABLE_MODE = {
@@ -58,6 +60,14 @@ class DatasetSource:
         images = np.stack([image for image, _ in samples])
         return images, np.array([label for _, label in samples], dtype=np.int64)
 
+    def _fetched(self, index: int) -> Any:
+        try:
+            return self._dataset[index]
+        except Exception as error:
+            raise BadInputError(
+                f"The data set cannot give sample {index}: {describe_failure(error)}"
+            ) from error
+
     def _matching_sample(self, index: int) -> tuple[NDArray[Any], int]:
         image, label = self._sample(index)
         if (image.shape, image.dtype) != (self._first.shape, self._first.dtype):
@@ -68,13 +78,22 @@ class DatasetSource:
         return image, label
 
     def _sample(self, index: int) -> tuple[NDArray[Any], int]:
-        sample = self._dataset[index]
+        sample = self._fetched(index)
         if not isinstance(sample, tuple | list) or len(sample) != 2:
-            raise BadInputError(f"Sample {index} is a {type(sample).__name__}; it must be (image, label).")
+            raise BadInputError(f"Sample {index} is {_in_words(sample)}; it must be (image, label).")
         try:
             return _read_image(sample[0]), _read_label(sample[1])
         except BadInputError as error:
             raise BadInputError(f"Sample {index}: {error}") from error
+
+
+def _in_words(sample: Any) -> str:
+    """What a data set gave in place of a pair."""
+    if isinstance(sample, Mapping):
+        return f"a {type(sample).__name__} of {', '.join(map(str, sample))}"
+    if isinstance(sample, tuple | list):
+        return f"a {type(sample).__name__} of {len(sample)}"
+    return f"a {type(sample).__name__}"
 
 
 def _read_image(image: Any) -> NDArray[Any]:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from drivetrain.errors import BadInputError
 
 _MOST_LIKELY_CHANNELS = 4
+# Standardised images stay far below it, bytes go far beyond it.
+_LARGEST_USUAL = 30.0
 
 
 def read_images(images: NDArray[Any] | torch.Tensor) -> NDArray[Any]:
@@ -22,19 +24,40 @@ def read_images(images: NDArray[Any] | torch.Tensor) -> NDArray[Any]:
 def read_labels(labels: Any) -> NDArray[np.int64]:
     """Labels as whole numbers from 0."""
     numbers = labels.detach().cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
     if numbers.ndim != 1:
+        one_hot = "; of one-hot labels, give labels.argmax(1)" if numbers.ndim == 2 else ""
         raise BadInputError(
-            f"The labels have the shape {numbers.shape}; they must be one whole number per image "
-            "(of one-hot labels, give labels.argmax(1))."
+            f"The labels have the shape {numbers.shape}; they must be one whole number per image{one_hot}."
         )
     if len(numbers) and not np.issubdtype(numbers.dtype, np.integer):
-        raise BadInputError(f"The labels are {numbers.dtype}; they must be whole numbers, for example int64.")
+        numbers = _whole_numbers(numbers)
     if len(numbers) and int(numbers.min()) < 0:
         index = int(np.flatnonzero(numbers < 0)[0])
         raise BadInputError(
             f"Sample {index} has the label {numbers[index]}; labels are whole numbers from 0."
         )
     return numbers.astype(np.int64, copy=False)
+
+
+def _whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:
+    """Truth values, and Python's own whole numbers, count as what they say; nothing else is rounded."""
+    if labels.dtype == np.bool_:
+        return labels.astype(np.int64)
+    if labels.dtype == object and all(isinstance(label, int | np.integer) for label in labels):
+        return labels.astype(np.int64)
+    raise BadInputError(f"The labels are {_kind_of(labels)}; they must be whole numbers{_way_to(labels)}.")
+
+
+def _kind_of(labels: NDArray[Any]) -> str:
+    return "text" if labels.dtype.kind in "US" else str(labels.dtype)
+
+
+def _way_to(labels: NDArray[Any]) -> str:
+    if labels.dtype.kind in "USO":
+        return "; np.unique(labels, return_inverse=True)[1] numbers them"
+    return ", for example labels.astype('int64')"
 
 
 def _read_array(images: NDArray[Any]) -> NDArray[Any]:
@@ -84,4 +107,15 @@ def _as_pixels(images: NDArray[Any]) -> NDArray[Any]:
     raise BadInputError(
         f"Images of type {images.dtype} are not understood; give uint8 (0 to 255) or floating values, which "
         "are used as they are."
+    )
+
+
+def range_warning(images: NDArray[Any]) -> str | None:
+    """Says that floating images look like bytes that nobody has scaled; a few images tell."""
+    largest = float(images.max())
+    if images.dtype == np.uint8 or largest <= _LARGEST_USUAL:
+        return None
+    return (
+        f"The images are floating values up to {largest:.6g}, which are used as they are; images of 0 to 255 "
+        "are given as uint8, or divided by 255."
     )

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import BadInputError
+from drivetrain.models.registry import output_margin_of
 from drivetrain.optim.schedule import LearningRate, build_learning_rate
 from drivetrain.pipeline.divisibility import check_accumulation
 from drivetrain.plan.batch import BatchArithmetic, batch_of
@@ -129,7 +130,7 @@ def plan_to_json(
         "learning_rate": _rates(training.learning_rate, lr_at=lr_at),
         "learning_rate_peak": training.learning_rate.peak,
         "learning_rate_origin": training.learning_rate.peak_origin,
-        "input": asdict(shape),
+        "input": _input(shape, model=recipe.model),
         "model": {"name": recipe.model, **asdict(totals)},
         "layout": _layout(recipe),
         "stages": [_whole_model(totals)],
@@ -144,6 +145,12 @@ def plan_to_json(
         **({"normalised_set": _normalised_set(recipe, training.batch)} if totals.buffers else {}),
         "warnings": [*warnings, *stage_warnings],
     }
+
+
+def _input(shape: InputShape, *, model: str) -> dict[str, int]:
+    """`image_size` is the side of the output; `margin` is what the model sees beyond it on each side."""
+    margin = output_margin_of(model)
+    return {**asdict(shape), **({"margin": margin} if margin else {})}
 
 
 def _normalised_set(recipe: Recipe, batch: BatchArithmetic) -> int:
@@ -217,7 +224,6 @@ def _outlined_model(
 ) -> tuple["ModelTotals", "RunOutline | None", Sequence[str]]:
     """A model's totals, and how it will be cut where it is or must save memory."""
     from drivetrain.models.prepare import outline_model
-    from drivetrain.models.registry import output_margin_of
     from drivetrain.models.summary import summarise_model
     from drivetrain.program.norm_options import idle_norm_options
 

@@ -109,12 +109,21 @@ def _layout_rows(layout: Mapping[str, int]) -> list[Row]:
 
 def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
     model, shape = plan["model"], plan["input"]
-    size = shape["image_size"]
     return [
         ("name", model["name"]),
-        ("input", f"{shape['channels']}x{size}x{size}, {shape['num_classes']} classes"),
+        *_image_rows(shape, margin=shape.get("margin", 0)),
         ("parameters", f"{model['parameters']}, of them trainable {model['trainable']}"),
         ("buffers", str(model["buffers"])),
         ("forward", f"{with_unit(model['flops'])}FLOP per image"),
         ("precision", plan["precision"]),
     ]
+
+
+def _image_rows(shape: Mapping[str, Any], *, margin: int) -> list[Row]:
+    """What goes into the model, and what comes out where that is smaller."""
+    output, classes = shape["image_size"], f"{shape['num_classes']} classes"
+    size = output + 2 * margin
+    images = f"{shape['channels']}x{size}x{size}"
+    if not margin:
+        return [("input", f"{images}, {classes}")]
+    return [("input", images), ("output", f"{output}x{output}, {classes}")]

@@ -1,7 +1,8 @@
 """Spellings that mean an option of another name, and options of other hardware that are refused."""
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.fields import option_name
@@ -67,13 +68,12 @@ def refusal_of(key: str) -> str | None:
     return f"{option_name(name)} has no counterpart here: {reason}." if reason else None
 
 
-def require_target(key: str) -> Target:
-    """The field a key stands for, or an error with the nearest name."""
+def require_target(key: str, *, separator: Literal["-", "_"] = "-") -> Target:
+    """The field a key stands for, or an error with the nearest name, spelt with `separator`."""
     target = target_of(key)
     if target is not None:
         return target
     refusal = refusal_of(key)
-    known = [field.replace("_", "-") for field in (*Recipe.model_fields, *ALIASES)]
-    raise BadInputError(
-        refusal or f"{shown(key)} is not an option.{did_you_mean(key.replace('_', '-'), known)}"
-    )
+    known = [field.replace("_", separator) for field in (*Recipe.model_fields, *ALIASES)]
+    nearest = did_you_mean(re.sub("[-_]", separator, key), known)
+    raise BadInputError(refusal or f"{shown(key)} is not an option.{nearest}")

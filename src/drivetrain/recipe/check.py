@@ -26,7 +26,17 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.shown import shown
 
 _FREQUENCY = re.compile(
-    r"[-+]?(\d{1,12}(\.\d{0,18})?|\.\d{1,18})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
+    r"[-+]?(\d{1,12}(\.\d{0,100})?|\.\d{1,100})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
+)
+
+# What only a training that validates has a use for.
+OF_VALIDATION = (
+    "validation_replicas",
+    "evaluate_every",
+    "stop_at",
+    "patience",
+    "limit_validation_samples",
+    "validation_micro_batch_size",
 )
 
 # Left: an option that does nothing while the option on the right has this value.
@@ -46,12 +56,7 @@ _IDLE_OPTIONS = (
     ("max_cross_replica_buffer_size", "replicas", 1),
     ("log_all_workers", "replicas", 1),
     ("max_restarts", "replicas", 1),
-    ("validation_replicas", "validation", False),
-    ("evaluate_every", "validation", False),
-    ("stop_at", "validation", False),
-    ("patience", "validation", False),
-    ("limit_validation_samples", "validation", False),
-    ("validation_micro_batch_size", "validation", False),
+    *((field, "validation", False) for field in OF_VALIDATION),
 )
 # They concern every rank, and stages have ranks too.
 _OF_ANY_RANKS = ("log_all_workers", "max_restarts")

@@ -1,6 +1,7 @@
 """What the command line, the messages and the layers need to know of the recipe's fields."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from functools import cache
 from types import NoneType, UnionType
@@ -83,5 +84,7 @@ def written_value(value: Any) -> str:
     if isinstance(value, Mapping | list):
         return f"'{json.dumps(value)}'"
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return str(value)
+        return " ".join(map(written_value, value))
+    if isinstance(value, str) and any(map(str.isspace, value)):
+        return shlex.quote(value)
+    return "none" if value is None else str(value)

@@ -139,7 +139,22 @@ def _mapping(field: str, setting: Setting) -> Any:
     if not isinstance(value, Mapping):
         raise bad_value(field, value, origin=setting.origin)
     params = params_model(info)
-    return dict(value) if params is None else _closed_keys(value, known=params.model_fields)
+    if params is None:
+        return dict(value)
+    _refuse_key_twice(value, setting)
+    return _closed_keys(value, known=params.model_fields)
+
+
+def _refuse_key_twice(params: Mapping[Any, Any], setting: Setting) -> None:
+    """A key with dashes and with underscores is the same key."""
+    spelt: dict[str, Any] = {}
+    for key in params:
+        earlier = spelt.setdefault(str(key).replace("-", "_"), key)
+        if params[earlier] != params[key]:
+            raise BadInputError(
+                f"{place(setting.origin)}{option_name(setting.key)} has {shown(earlier)} and {shown(key)}, "
+                "which are one key, with different values; keep one."
+            )
 
 
 def _closed_keys(params: Mapping[Any, Any], *, known: Iterable[str]) -> dict[str, Any]:

@@ -32,7 +32,9 @@ from drivetrain.program.build import build_program, probe_output
 from drivetrain.program.moving_buffers import moving_buffers
 from drivetrain.program.norm_options import idle_norm_options, norm_options
 from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.check import OF_VALIDATION
 from drivetrain.recipe.fields import default_values
+from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import devices_per_replica, stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.evaluator import Evaluator, build_evaluator
@@ -130,6 +132,7 @@ def assemble(
             *_unused_marks(recipe, built),
             *_unowned_warnings(recipe, program),
             *_precision_warnings(recipe, program),
+            *_offloading_warnings(recipe, device),
             *_data_warnings(recipe, data),
             *_size_warnings(recipe, preprocess),
         ],
@@ -217,13 +220,33 @@ def _precision_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
 def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
     if not recipe.validation or data.validation is not None:
         return []
+    idle = _idle_without_validation(recipe)
     options = options_to_hold_out(recipe, data.train)
     if options is None:
         return [
             "there are no validation samples, and none can be held out of a single training sample; "
-            "--validation False asks for none."
+            "--validation False asks for none.",
+            *idle,
         ]
-    return [f"there are no validation samples; {options} holds some out."]
+    return [f"there are no validation samples; {options} holds some out.", *idle]
+
+
+def _idle_without_validation(recipe: Recipe) -> list[str]:
+    given = Given(recipe, {})
+    return [
+        f"{given.option(field)} has no effect: there are no validation samples."
+        for field in OF_VALIDATION
+        if given.is_asked(field) and field != "limit_validation_samples"
+    ]
+
+
+def _offloading_warnings(recipe: Recipe, device: Device) -> list[str]:
+    asked = recipe.optimizer_state_offloading and recipe.optimise_for is None
+    if not (asked and device.is_cpu):
+        return []
+    return [
+        "--optimizer-state-offloading True has no effect on a CPU: the optimiser's state is in its memory."
+    ]
 
 
 def _size_warnings(recipe: Recipe, preprocess: Preparation) -> list[str]:

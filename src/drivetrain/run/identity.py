@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.errors import BadInputError
+from drivetrain.recipe.fields import written_value
 from drivetrain.recipe.schema import Recipe, field_note
 from drivetrain.run.files import read_json
 
@@ -128,6 +129,6 @@ def _refusal_of_set(*, before: int, now: int, path: Path) -> str:
 def _shown(value: object) -> str:
     if value in (None, []):
         return "its default"
-    if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
-        return " ".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, Mapping):
+        return written_value({key: part for key, part in value.items() if part is not None})
+    return written_value(tuple(value) if isinstance(value, list) else value)

@@ -1,11 +1,13 @@
 """What runs there are and how they compare; read from their directories alone."""
 
 import fcntl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from drivetrain.data.info import default_augmentation
 from drivetrain.errors import DrivetrainError
+from drivetrain.recipe.fields import written_value
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.run.crossval_directory import CrossvalDirectory
 from drivetrain.run.directory import RunDirectory
@@ -129,6 +131,24 @@ def recipe_differences(runs: Sequence[Listed]) -> dict[str, list[Any]]:
         for name in names
         if any(recipe.get(name) != written[0][name] for recipe in written)
     }
+
+
+def differences_in_words(runs: Sequence[Listed]) -> dict[str, list[str]]:
+    """The options in which runs differ, each value as the command line has it or by what it means there."""
+    recipes = [_recipe_of(run) for run in runs]
+    return {
+        name: [_meant(name, recipe) if recipe else "-" for recipe in recipes]
+        for name in recipe_differences(runs)
+    }
+
+
+def _meant(name: str, recipe: Mapping[str, Any]) -> str:
+    value = recipe.get(name)
+    if name == "augment" and value is None:
+        return f"default ({default_augmentation(str(recipe['dataset']))})"
+    if value in (None, [], (), {}):
+        return "default"
+    return written_value(tuple(value) if isinstance(value, list) else value)
 
 
 def _recipe_of(run: Listed) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.models.sendable import require_sendable
 from drivetrain.pipeline.stage_plan import check_cut
-from drivetrain.recipe.fields import plain_values
+from drivetrain.recipe.fields import plain_values, written_value
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
@@ -163,8 +163,9 @@ def _require_agreement(request: Request, group: ReplicaGroup, *, device: str) ->
         for name, value in own.items():
             if other.get(name) != value:
                 raise BadInputError(
-                    f"rank {group.rank} has {name} {value}, but rank {rank} has {other.get(name)}; start all "
-                    "ranks with the same command on the same data."
+                    f"rank {group.rank} has {name} {written_value(value)}, but rank {rank} has "
+                    f"{written_value(other.get(name))}; start all ranks with the same command on the same "
+                    "data."
                 )
 
 

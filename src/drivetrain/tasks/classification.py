@@ -61,5 +61,12 @@ class ClassificationTask:
         if tuple(shape) != (batch, num_classes):
             raise BadInputError(
                 f"--model gives an output of shape {tuple(shape)} for {batch} images; classification over "
-                f"{num_classes} classes needs ({batch}, {num_classes}), see --num-classes."
+                f"{num_classes} classes needs ({batch}, {num_classes}); {_way_out(shape, num_classes)}."
             )
+
+
+def _way_out(shape: torch.Size, num_classes: int) -> str:
+    """What to do about an output of another width."""
+    if len(shape) == 2 and shape[1] > num_classes:
+        return f"--num-classes {shape[1]} would keep the rest for classes without samples"
+    return f"the labels of the data go from 0 to {num_classes - 1}, or as far as --num-classes says"

@@ -8,12 +8,11 @@ from drivetrain.data.augment.padded_crop import PaddedCrop
 from drivetrain.data.augment.rand_augment import RandAugment
 from drivetrain.data.augment.resized_crop import ResizedCrop
 from drivetrain.data.augment.technique import Technique
-from drivetrain.data.info import dataset_info, is_external_dataset
+from drivetrain.data.info import dataset_info, is_augmented_by_default, is_external_dataset
 from drivetrain.data.source import DataSpec, Source
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 
-_AUGMENTED_BY_DEFAULT = ("cifar10", "imagenet")
 _NEVER_PADDED = ("image-folder", "imagenet", "packed")
 
 
@@ -25,7 +24,7 @@ def build_augmentation(recipe: Recipe, spec: DataSpec, *, source: Source) -> Aug
     """
     _require_known_range(recipe, spec)
     dataset = "" if is_external_dataset(recipe.dataset) else dataset_info(recipe.dataset).name
-    own_changes = dataset in _AUGMENTED_BY_DEFAULT if recipe.augment is None else recipe.augment
+    own_changes = is_augmented_by_default(recipe.dataset) if recipe.augment is None else recipe.augment
     share = None if recipe.augment is False else recipe.random_resized_crop
     is_padded = own_changes and dataset not in _NEVER_PADDED and share is None
     pixel_techniques: list[Technique] = []
