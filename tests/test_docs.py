@@ -10,7 +10,8 @@ import pytest
 
 from drivetrain.cli.main import main
 
-LADDER = Path(__file__).parents[1] / "docs" / "mnist_ladder.md"
+ROOT = Path(__file__).parents[1]
+LADDER = ROOT / "docs" / "mnist_ladder.md"
 SMALL = ["--limit-train-samples=256", "--limit-validation-samples=32", "--num-epochs=1", "--num-threads=1"]
 
 
@@ -48,3 +49,26 @@ def test_the_commands_of_the_ladder_work(
     monkeypatch.chdir(tmp_path)
     command = [str(mnist) if word == "DIR" else word for word in _commands(LADDER)[number]]
     assert main([*command, *(SMALL if command[0] == "train" else [])]) == 0
+
+
+def _measured_rows() -> list[str]:
+    table = (ROOT / "README.md").read_text().split("## Measured")[1].split("\n## ")[0]
+    return [line for line in table.splitlines() if line.startswith("| ")][2:]
+
+
+def test_every_figure_of_the_readme_names_the_file_that_holds_it() -> None:
+    rows = _measured_rows()
+    assert len(rows) > 10
+    for row in rows:
+        files = re.findall(r"\]\((benchmarks/results/[^)]+)\)", row)
+        assert files, row
+        for file in files:
+            assert (ROOT / file).is_file(), file
+
+
+def test_the_readme_measures_nothing_twice() -> None:
+    subjects = [row.split(" | ")[0] for row in _measured_rows()]
+    assert len(set(subjects)) == len(subjects)
+    steps = [re.findall(r"`(\w+)` (?:\(|at )(\d+)[^`)]*?batch (\d+)", subject) for subject in subjects]
+    found = [step for part in steps for step in part]
+    assert len(set(found)) == len(found)

@@ -1,14 +1,13 @@
 """Whoever reads many files tells how far it is; who called may show it."""
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from drivetrain.data import progress
 from drivetrain.data.bad_samples import find_bad
 from drivetrain.data.image_size import common_size
 from drivetrain.data.mask_folder import open_mask_folder
@@ -31,25 +30,16 @@ class Watcher:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def start_progress(self, what: str, *, done: int, total: int) -> None:
-        self.told.append(f"{what} {done}/{total}")
+    @contextmanager
+    def showing(self, what: str, *, total: int | None = None) -> Iterator[None]:
+        self.told.append(f"{what} of {total}")
+        try:
+            yield
+        finally:
+            self.told.append("end")
 
-    def progress_due(self) -> bool:
-        return True
-
-    def progress(self, done: int, detail: str) -> None:
-        self.told.append(f"{done} {detail}")
-
-    def stop_progress(self) -> None:
-        self.told.append("end")
-
-    def say(self, text: str) -> None:
-        self.told.append(text)
-
-
-@pytest.fixture
-def every_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_WORTH_A_LINE_S", 0.0)
+    def progress_if_due(self, done: int) -> None:
+        self.told.append(str(done))
 
 
 def _watched(work: Callable[[], object]) -> list[str]:
@@ -59,52 +49,48 @@ def _watched(work: Callable[[], object]) -> list[str]:
     return watcher.told
 
 
-@pytest.mark.usefixtures("every_end_is_said")
 def test_a_name_a_count_and_an_end() -> None:
-    told = _watched(lambda: list(counted("abc", total=3, doing="scanning", done="letters seen")))
-    assert told[:5] == ["scanning 0/3", "1 letters seen", "2 letters seen", "3 letters seen", "end"]
-    assert told[5].startswith("3 letters seen in 0.")
+    told = _watched(lambda: list(counted("abc", total=3, what="looking at letters")))
+    assert told == ["looking at letters of 3", "1", "2", "3", "end"]
 
 
 def test_nobody_watches() -> None:
-    assert list(counted("abc", total=3, doing="scanning", done="letters seen")) == ["a", "b", "c"]
-    assert _watched(lambda: list(counted("", total=0, doing="scanning", done="letters seen"))) == []
+    assert list(counted("abc", total=3, what="looking at letters")) == ["a", "b", "c"]
+    assert _watched(lambda: list(counted("", total=0, what="looking at letters"))) == []
 
 
-def test_work_that_ends_early_or_fails_takes_its_bar_away() -> None:
+def test_work_that_ends_early_or_fails_is_no_longer_shown() -> None:
     def look_at_one() -> None:
-        with closing(counted("abc", total=3, doing="scanning", done="letters seen")) as letters:
+        with closing(counted("abc", total=3, what="looking at letters")) as letters:
             next(letters)
 
-    assert _watched(look_at_one) == ["scanning 0/3", "end"]
+    assert _watched(look_at_one) == ["looking at letters of 3", "end"]
     watcher = Watcher()
     with pytest.raises(ZeroDivisionError), showing_progress(watcher):
-        list(counted((1 // n for n in (1, 0)), total=2, doing="dividing", done="numbers divided"))
-    assert watcher.told == ["dividing 0/2", "1 numbers divided", "end"]
+        list(counted((1 // n for n in (1, 0)), total=2, what="dividing"))
+    assert watcher.told == ["dividing of 2", "1", "end"]
 
 
 def test_plain_lines_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_WORTH_A_LINE_S", 0.0)
     monkeypatch.setattr("drivetrain.run.reporter._LINE_PERIOD_S", 0.0)
     with Reporter(to_stderr=True) as reporter, showing_progress(reporter):
-        list(counted("ab", total=2, doing="scanning", done="letters seen"))
+        list(counted("ab", total=2, what="looking at letters"))
     shown = capsys.readouterr()
     assert shown.out == ""
-    first, second, end = shown.err.splitlines()
-    assert (first, second) == ("1/2  letters seen", "2/2  letters seen")
-    assert end.startswith("2 letters seen in ")
+    lines = shown.err.splitlines()
+    assert [line for line in lines if "looking at letters" in line and "2/2" in line]
+    assert lines[-1].startswith("looking at letters: done after ")
 
 
 def test_folders_of_images_with_masks(tmp_path: Path) -> None:
     write_pairs(tmp_path)
     told = _watched(lambda: open_mask_folder(str(tmp_path)))
-    assert told[0] == "scanning 0/3"
-    assert told[-2:] == ["3 images with their masks scanned", "end"]
+    assert told == ["scanning images with masks of 3", "1", "2", "3", "end"]
     source = open_mask_folder(str(tmp_path)).train
     told = _watched(lambda: pixel_counts(source, num_classes=2))
-    assert told[-2] == "3 masks counted for class weights"
+    assert told == ["counting pixels of classes of 3", "1", "2", "3", "end"]
 
 
 def test_folders_of_classes(tmp_path: Path) -> None:
@@ -114,20 +100,20 @@ def test_folders_of_classes(tmp_path: Path) -> None:
     samples = len(opened.train)
     store = opened.train.store  # type: ignore[attr-defined]
     told = _watched(lambda: common_size(store, refuse_bad=False))
-    assert told[-2:] == [f"{samples} image sizes looked at", "end"]
+    assert [told[0], *told[-2:]] == [f"scanning sizes of images of {samples}", str(samples), "end"]
     told = _watched(lambda: find_bad(opened.train, split="train"))
-    assert told[-2:] == [f"{samples} train images checked", "end"]
+    assert [told[0], *told[-2:]] == [f"checking train images of {samples}", str(samples), "end"]
     told = _watched(lambda: write_pack(folder, tmp_path / "pack", request=PackRequest()))
-    assert told[-2:] == [f"{samples} train images packed", "end"]
+    assert [told[0], *told[-2:]] == [f"packing train images of {samples}", str(samples), "end"]
     preprocess = build_preparation(recipe, opened.spec)
     told = _watched(lambda: ResidentData(opened.train, preprocess=preprocess, device=torch.device("cpu")))
-    assert told[-2:] == [f"{samples} samples read", "end"]
+    assert [told[0], *told[-2:]] == [f"reading samples of {samples}", str(samples), "end"]
 
 
 def test_checks_of_images_with_masks(tmp_path: Path) -> None:
     write_pairs(tmp_path)
     told = _watched(lambda: check_dataset("mask-folder", data_dir=str(tmp_path)))
-    assert told[-2:] == ["3 train images read", "end"]
+    assert told[-5:] == ["reading train images of 3", "1", "2", "3", "end"]
 
 
 def test_samples_read_by_threads_are_in_their_places(tmp_path: Path) -> None:

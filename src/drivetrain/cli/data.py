@@ -13,8 +13,6 @@ from drivetrain.data.info import DatasetInfo, dataset_info, dataset_names
 from drivetrain.errors import BadInputError, RunFailedError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from drivetrain.data.fetch_table import RemoteFile
     from drivetrain.data.verify_files import CheckedDataset
     from drivetrain.run.reporter import Reporter
@@ -205,17 +203,6 @@ def _progress_shown() -> Iterator[None]:
 
     with Reporter(to_stderr=True) as reporter, showing_progress(reporter):
         yield
-
-
-@contextmanager
-def _progress() -> Iterator["Progress"]:
-    """Bars on stderr while something takes its time; none where nobody watches."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield progress
 
 
 def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -108,8 +108,7 @@ def find_bad(source: Source, *, split: str) -> list[BadSample]:
         checks = counted(
             threads.map(check, range(len(indices))),
             total=len(indices),
-            doing="checking",
-            done=f"{split} images checked",
+            what=f"checking {split} images",
         )
         return [bad for bad in checks if bad is not None]
 

@@ -59,9 +59,7 @@ def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | Non
 
 def _look_for_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | None:
     found: tuple[int, int] | None = None
-    looks = counted(
-        _sizes(store, refuse_bad=refuse_bad), total=len(store), doing="scanning", done="image sizes looked at"
-    )
+    looks = counted(_sizes(store, refuse_bad=refuse_bad), total=len(store), what="scanning sizes of images")
     with closing(looks):
         for size in looks:
             if found is not None and size is not None and size != found:

@@ -99,8 +99,7 @@ class MaskScan:
             looks = counted(
                 threads.map(look, range(len(files))),
                 total=len(files),
-                doing="scanning",
-                done="images with their masks scanned",
+                what="scanning images with masks",
             )
             samples = [sample for pages in looks for sample in pages]
             rest = [sample for sample in samples if _is_left(*sample)]
@@ -186,7 +185,7 @@ class MaskScan:
                     seen.masks[file.mask_name(mask)] = self._values_in(image, file, mask)
 
         looks = threads.map(look, samples)
-        list(counted(looks, total=len(samples), doing="scanning", done="more masks scanned"))
+        list(counted(looks, total=len(samples), what="scanning more masks"))
 
 
 def _spread(count: int, *, most: int) -> range:

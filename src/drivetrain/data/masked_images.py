@@ -101,6 +101,6 @@ def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]
     """How many pixels of each class the masks hold."""
     counts = np.zeros(num_classes, dtype=np.int64)
     places = range(len(masked))
-    for index in counted(places, total=len(places), doing="counting", done="masks counted for class weights"):
+    for index in counted(places, total=len(places), what="counting pixels of classes"):
         counts += np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
     return counts

@@ -83,8 +83,7 @@ def _write(images: StoredImages, folder: Path, *, request: PackRequest) -> PackR
         encodings = counted(
             _encode_all(store, request=request),
             total=len(store),
-            doing="packing",
-            done=f"{split} images packed",
+            what=f"packing {split} images",
         )
         for index, encoded in enumerate(encodings):
             if encoded.reason:

@@ -130,5 +130,5 @@ def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
     chunks = index_chunks(len(source), sample_bytes=sample_bytes)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         copied = chain.from_iterable(threads.map(copy, chunks) if is_of_files else map(copy, chunks))
-        for _ in counted(copied, total=len(source), doing="reading", done="samples read"):
+        for _ in counted(copied, total=len(source), what="reading samples"):
             pass

@@ -176,7 +176,8 @@ def require_finite(images: NDArray[Any]) -> None:
 def require_finite_fetch(images: NDArray[Any], *, source: Source, indices: NDArray[np.int64]) -> None:
     """The same for samples that a source has given; arrays were looked at when they came."""
     while isinstance(source, SubsetSource):
-        source, indices = source.source, source.indices[indices]
+        indices = source.indices[indices]
+        source = source.source
     if not isinstance(source, ArraySource):
         _require_finite(images, numbers=indices)
 

@@ -105,7 +105,7 @@ def _measure(masked: MaskedImages, *, split: str) -> _Measured:
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         reads = threads.map(read, range(len(masked)))
-        for found in counted(reads, total=len(masked), doing="reading", done=f"{split} images read"):
+        for found in counted(reads, total=len(masked), what=f"reading {split} images"):
             if isinstance(found, BadSample):
                 measured.bad.append(found)
             else:

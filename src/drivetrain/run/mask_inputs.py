@@ -47,7 +47,7 @@ def check_inputs(files: Sequence[Path], spec: DataSpec, *, notes: InputNotes) ->
     # Pillow warns of what it then refuses; the answer is to be one sentence.
     with catch_warnings(action="ignore"), ThreadPoolExecutor() as threads:
         checks = threads.map(sizes_of, files)
-        checked = counted(checks, total=len(files), doing="checking", done="files checked")
+        checked = counted(checks, total=len(files), what="reading the images")
         for path, stem, found in zip(files, stems, checked, strict=True):
             if isinstance(found, BadInputError):
                 notes.left_out[path] = found

@@ -115,8 +115,7 @@ class WithBorderWeights:
         looks = counted(
             map(self._has_codes, places),
             total=len(places),
-            doing="weighing",
-            done="masks searched for borders",
+            what="looking for borders",
         )
         with closing(looks):
             return not any(looks)
