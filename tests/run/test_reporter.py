@@ -133,6 +133,26 @@ def test_work_that_fails_is_not_called_done(capsys: pytest.CaptureFixture[str]) 
     assert "done" not in printed
 
 
+def test_a_cross_validation_keeps_its_silence_while_it_may_still_be_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("drivetrain.run.reporter._LINE_PERIOD_S", 0.0)
+    monkeypatch.setattr("drivetrain.run.reporter._LOOK_S", 0.001)
+    looked = threading.Event()
+    original = Reporter._show_silent_work
+
+    def look(self: Reporter) -> None:
+        original(self)
+        looked.set()
+
+    monkeypatch.setattr(Reporter, "_show_silent_work", look)
+    with CrossvalReporter(verbosity="normal") as reporter:
+        reporter.hold_back("fold 0 (1 of 5)")
+        with reporter.showing("building the model"):
+            assert looked.wait(120)
+    assert capsys.readouterr().out == ""
+
+
 def test_nobody_is_told_of_work_where_nothing_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -193,7 +193,7 @@ def test_what_the_user_says_counts(
 
 
 def test_a_first_validation_that_is_too_long_is_broken_off_and_the_last_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ValidationPace, "is_too_long", lambda self, *_, **__: self.is_open)
     measured: list[Evaluation] = []
@@ -204,8 +204,12 @@ def test_a_first_validation_that_is_too_long_is_broken_off_and_the_last_is_not(
         return measured[-1]
 
     monkeypatch.setattr(Evaluator, "__call__", measure)
-    result = train_small(tmp_path / "run", num_epochs=4)
+    shown = ShownWork()
+    overrides = {**SMALL, "num_epochs": 4, "output_dir": str(tmp_path / "run")}
+    result = train_resolved(resolve_recipe(overrides=overrides), reporter=shown)
     assert validated(tmp_path / "run") == [24]
+    assert shown.names.count("validating") == 2
+    assert shown.ended.count("validating") == 1
     assert len(measured) == 1
     assert result.metrics["best"]["update"] == 24
 

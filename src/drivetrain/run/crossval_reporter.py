@@ -32,3 +32,7 @@ class CrossvalReporter(Reporter):
     def detail(self, text: str) -> None:
         self.say_held_back()
         super().detail(text)
+
+    @property
+    def _may_break_silence(self) -> bool:
+        return not self._held_back

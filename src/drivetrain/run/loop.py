@@ -348,25 +348,25 @@ class RunLoop:
         if self.evaluate is None:
             return False
         self._validation_began = time.perf_counter()
-        with (
-            noted(Doing.VALIDATION, update=update),
-            self.clock.measure("validation"),
-            self.reporter.showing("validating", total=self.evaluate.samples),
-            self.program.weights_to_measure(),
-        ):
-            try:
+        try:
+            with (
+                noted(Doing.VALIDATION, update=update),
+                self.clock.measure("validation"),
+                self.reporter.showing("validating", total=self.evaluate.samples),
+                self.program.weights_to_measure(),
+            ):
                 # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
                 found = self._measured(regions=update == self.events.total_updates)
                 improved = self.best.offer(update, found.value)
                 self.early_end.see(found.as_metrics(), improved=improved)
                 if self.early_end.reason is not None:
                     found = self._measured(regions=True)
-            except _ValidationStoppedError:
-                return False
-            except _ValidationTooLongError:
-                self.owes_validation = False
-                self._choose_pace(self.pace.break_off(update))
-                return False
+        except _ValidationStoppedError:
+            return False
+        except _ValidationTooLongError:
+            self.owes_validation = False
+            self._choose_pace(self.pace.break_off(update))
+            return False
         lasted_s = time.perf_counter() - self._validation_began
         self._longest_validation_s = max(self._longest_validation_s, lasted_s)
         self.last_evaluation = found

@@ -163,6 +163,8 @@ class Reporter:
             return
         with self._lock:
             ended = self._works.pop()
+            if self._works:
+                self._works[-1].silent_until_s = time.perf_counter() + _SILENCE_S
         if not self._works:
             self._end_showing()
         if ended.lines and is_done:
@@ -206,8 +208,13 @@ class Reporter:
     def _show_silent_work(self) -> None:
         """A line for work that takes its time without telling how far it has come."""
         with self._lock:
-            if self._works and time.perf_counter() >= self._works[-1].silent_until_s:
+            is_due = bool(self._works) and time.perf_counter() >= self._works[-1].silent_until_s
+            if is_due and self._may_break_silence:
                 self._say_how_far(self._works[-1])
+
+    @property
+    def _may_break_silence(self) -> bool:
+        return True
 
     def _say_how_far(self, shown: "_Shown") -> None:
         self._say(plain_line(shown.work))
