@@ -209,7 +209,7 @@ def test_a_class_or_function_makes_the_model_for_the_data(tmp_path: Path) -> Non
         "compile": "off",
     }
     result = drivetrain.train(model=Net, output_dir=str(tmp_path / "class"), **options)
-    (measured,) = drivetrain.evaluate(result.directory, model=Net, data=_data())
+    (measured,) = drivetrain.evaluate(result.directory, split="train", model=Net, data=_data())
     made = drivetrain.train(
         model=lambda num_classes: Net(num_classes), output_dir=str(tmp_path / "function"), **options
     )

@@ -214,6 +214,7 @@ def test_floating_images_that_look_like_bytes_are_said() -> None:
     assert splits_of((images / 255, labels)).warnings == []
     assert splits_of((images.astype(np.uint8), labels)).warnings == []
     masks = np.zeros((4, 6, 5), dtype=np.uint8)
+    masks[0, 0] = 1
     assert masked_splits_of((images, masks)).warnings == [warning]
 
 

@@ -155,3 +155,9 @@ def test_bad_input_ends_with_status_2_and_writes_nothing(
     assert status == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["1f1b", "1F1B", "interleaved"])
+def test_the_default_schedule_has_two_names(name: str) -> None:
+    recipe = resolve_recipe(overrides={"stages": 2, "pipeline_schedule": name}).recipe
+    assert recipe.pipeline_schedule == "interleaved"

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from drivetrain.recipe.plain import exchange_target, kebab_text, loss_scale, lower_text, number_as_text
+from drivetrain.recipe.plain import exchange_target, loss_scale, lower_text, number_as_text, schedule_name
 
 OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "lars"], BeforeValidator(lower_text)]
 ScheduleName = Annotated[
@@ -23,7 +23,7 @@ CompileWord = Literal["auto", "on", "off"]
 CompileMode = Annotated[CompileWord, BeforeValidator(lower_text)]
 Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
 PipelineScheduleName = Annotated[
-    Literal["sequential", "grouped", "interleaved", "gpipe", "zero-bubble"], BeforeValidator(kebab_text)
+    Literal["sequential", "grouped", "interleaved", "gpipe", "zero-bubble"], BeforeValidator(schedule_name)
 ]
 SplitBy = Annotated[Literal["cost", "parameters", "time"], BeforeValidator(lower_text)]
 OptimiseFor = Annotated[Literal["speed", "balanced", "memory"], BeforeValidator(exchange_target)]

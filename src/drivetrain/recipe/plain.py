@@ -31,6 +31,12 @@ def kebab_text(value: Any) -> Any:
     return value.lower().replace("_", "-") if isinstance(value, str) else value
 
 
+def schedule_name(value: Any) -> Any:
+    """A pipeline schedule, also by the field's short name for the default one."""
+    name = kebab_text(value)
+    return "interleaved" if name == "1f1b" else name
+
+
 def exchange_target(value: Any) -> Any:
     """Another system's word for the same wish."""
     lowered = lower_text(value)
