@@ -40,6 +40,7 @@ class Measured:
     gradients: Arrays
     last_gradients: Arrays
     state: Arrays
+    optimiser: Arrays
     averaged: Arrays
     losses: NDArray[np.float64]
     bytes_sent: int = 0
@@ -116,6 +117,7 @@ def measure(group: ReplicaGroup, job: Job) -> Measured:
         gradients=gradients[0],
         last_gradients=gradients[-1],
         state=_copied(own.model.items()),
+        optimiser=_copied(own.optimiser.items()),
         averaged=_copied(own.averaged.items()),
         losses=program.records.read("loss", 0, job.updates),
         bytes_sent=getattr(channel, "bytes_sent", 0),
@@ -134,6 +136,7 @@ def measure_over_ranks(pool: RankPool, job: Job) -> Measured:
         gradients=_merged([part.gradients for part in found[:devices]]),
         last_gradients=_merged([part.last_gradients for part in found[:devices]]),
         state=found[0].state,
+        optimiser=found[0].optimiser,
         averaged=found[0].averaged,
         losses=found[0].losses,
         bytes_sent=sum(part.bytes_sent for part in found[:devices]),

@@ -55,6 +55,9 @@ def _check(expected: Measured, found: Measured, *, dtype: torch.dtype = torch.fl
     assert np.abs(expected.losses - found.losses).max() <= LOSS_TOLERANCE[dtype]
     assert expected.state.keys() == found.state.keys()
     assert worst_error(expected.state, found.state) <= TOLERANCE[dtype]
+    assert expected.optimiser.keys() == found.optimiser.keys()
+    if expected.optimiser:
+        assert worst_error(expected.optimiser, found.optimiser) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize(("kind", "replicas", "device_of", "schedule", "recomputes", "dtype"), CELLS)

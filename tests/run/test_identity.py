@@ -13,8 +13,9 @@ from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.params import OptimizerParams
 from drivetrain.recipe.schema import Recipe, field_note
 from drivetrain.run.identity import check_same_identity, identity_hash, identity_of
+from tests.program.harness import worst_error
 
-from .rank_runs import losses, train_in_ranks, train_next_update
+from .rank_runs import losses, train_in_ranks, train_next_update, weights
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -111,6 +112,8 @@ def test_a_group_goes_on_as_one_process_with_all_its_samples(
     layouts = {"halves": {"ranks": 2, **HALVES}, "whole": {"ranks": 1, **WHOLE}}
     halves, whole = train_next_update(rank_pool, tmp_path, first=FIRST, layouts=layouts, **CONSTANT)
     assert abs(losses(halves)[FIRST] - losses(whole)[FIRST]) <= 1e-5
+    # One update at a rate of 0.01: a wrong gradient would be seen, a value past a kink would not.
+    assert worst_error(weights(halves), weights(whole)) <= 1e-3
     if is_old:
         _make_old(halves / "identity.json", **HALVES)
     with pytest.raises(BadInputError, match="--micro-batch-size"):
@@ -130,6 +133,7 @@ def test_a_model_without_batch_norm_goes_on_with_any_micro_batch(rank_pool: Rank
     layouts = {"whole": {"ranks": 1, **WHOLE}, "others": {"ranks": 2, **OTHER_SETS}}
     whole, others = train_next_update(rank_pool, tmp_path, first=FIRST, layouts=layouts, **options)
     assert abs(losses(whole)[FIRST] - losses(others)[FIRST]) <= 1e-5
+    assert worst_error(weights(whole), weights(others)) <= 1e-5
     train_in_ranks(rank_pool, others, ranks=2, **options, **OTHER_SETS)
     assert len(losses(others)) > FIRST + 1
 

@@ -56,6 +56,11 @@ def test_two_replicas_train_what_one_process_trains(
     expected, found = (_last(run, "validation") for run in (alone, both))
     assert found["validation_samples"] == 21
     assert found["loss"] == pytest.approx(expected["loss"], abs=TOLERANCE)
+    assert found["accuracy"] == expected["accuracy"]
+    # The two updates before it are the same on both sides, so that only this one can differ.
+    one, two = (_last(run, "train") for run in (alone, both))
+    assert (two["samples"], two["accuracy"]) == (one["samples"], one["accuracy"])
+    assert two["loss"] == pytest.approx(one["loss"], abs=TOLERANCE)
     train_in_ranks(rank_pool, both, ranks=2, lr_schedule="const", **options)
     assert len(losses(both)) == updates
 

@@ -1,5 +1,6 @@
 """Whole certificates, of layouts that are equal and of some that are not."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,14 @@ from drivetrain.api import certify
 from drivetrain.cluster.pool import RankPool
 from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.errors import BadInputError
+from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify import measurer
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.layouts import parse_cuts
 from drivetrain.verify.measure import RankPart, measure_rank
+from drivetrain.verify.starts import Starts
 from drivetrain.verify.subject import Subject, prepare_subject
 from drivetrain.verify.table import closing_line, print_certificate
 from tests.run.shown_work import ShownWork
@@ -125,6 +128,39 @@ def _go_wrong(monkeypatch: pytest.MonkeyPatch, *, below_seed: int) -> None:
         return replace(part, measurement=replace(part.measurement, steps=steps))
 
     monkeypatch.setattr(measurer, "measure_rank", wrong)
+
+
+def _other_weights(program: TrainingProgram, _update: int) -> None:
+    """What a layout would do that initialises its weights by its own chance."""
+    program.parameters.values.mul_(1.01)
+
+
+def _no_momentum(program: TrainingProgram, _update: int) -> None:
+    for state in program.optimiser.states.values():
+        state.zero_()
+
+
+@pytest.mark.parametrize(
+    ("fault", "at_update", "said"),
+    [(_other_weights, 0, "the gradient of"), (_no_momentum, 1, "the optimizer state velocity")],
+)
+def test_a_layout_that_starts_or_goes_on_otherwise_is_caught(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[TrainingProgram, int], None], at_update: int, said: str
+) -> None:
+    """Before an update of a layout that follows, after the state of one process was taken over."""
+    begin = Starts.begin
+
+    def begin_otherwise(starts: Starts, program: TrainingProgram, update: int) -> None:
+        begin(starts, program, update)
+        if not starts.leads and update == at_update:
+            with torch.no_grad():
+                fault(program, update)
+
+    monkeypatch.setattr(Starts, "begin", begin_otherwise)
+    options = {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, **MNIST, "updates": 2}
+    certificate = verified("accumulation=2", dtypes=("float64",), **options)
+    assert not certificate.ok
+    assert any(said in failure for failure in certificate.rows[0].failures)
 
 
 MNIST: dict[str, Any] = {"model": "mnist_cnn", "image_size": 12, "seed": 0, "updates": 1}

@@ -23,7 +23,12 @@ def _measurement(dtype: DtypeName = "float64", *, updates: int = 10) -> Measurem
     generator = np.random.default_rng(0)
     shapes = {"first.weight": (4, 3), "first.bias": (4,), "last.weight": (2, 4)}
     tensors = {name: generator.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
-    step = Step(gradients=tensors, statistics={"norm.running_mean": tensors["first.bias"]}, weights=tensors)
+    step = Step(
+        gradients=tensors,
+        statistics={"norm.running_mean": tensors["first.bias"]},
+        weights=tensors,
+        optimiser={"momentum/first.weight": tensors["first.weight"]},
+    )
     return Measurement(steps=(step, step), losses=np.linspace(2.0, 1.0, updates), draws_from_torch=False)
 
 
@@ -92,6 +97,9 @@ def test_statistics_weights_and_ranks_count() -> None:
     step = measured.steps[1]
     moved = _with(measured, step=1, statistics={name: 1.01 * v for name, v in step.statistics.items()})
     assert _compared(moved).failures[0].startswith("the statistics norm.running_mean differs by ")
+    state = {name: 0.999 * v for name, v in step.optimiser.items()}
+    forgot = _compared(_with(measured, step=1, optimiser=state))
+    assert forgot.failures[0].startswith("the optimizer state momentum/first.weight differs by ")
     wrong = _with(measured, step=1, weights={**step.weights, "first.bias": step.weights["first.bias"] * 1.01})
     assert _compared(wrong).failures[0].startswith("the updated first.bias differs by ")
     apart = compare(measured, measured, tolerance=TOLERANCES["float64"], ranks_agree=False)

@@ -35,7 +35,12 @@ class _Points:
 
 
 def _measurement(factor: float) -> Measurement:
-    step = Step(gradients={"line.weight": np.full(4, factor)}, statistics={}, weights={"line.weight": ONES})
+    step = Step(
+        gradients={"line.weight": np.full(4, factor)},
+        statistics={},
+        weights={"line.weight": ONES},
+        optimiser={},
+    )
     return Measurement(steps=(step,), losses=np.ones(1), draws_from_torch=False)
 
 

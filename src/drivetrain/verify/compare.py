@@ -66,6 +66,7 @@ class Difference:
     gradients: Worst
     statistics: Worst | None
     weights: Worst
+    optimiser: Worst | None
     loss: float
     ranks_agree: bool
     tolerance: Tolerance
@@ -81,6 +82,9 @@ class Difference:
         if self.statistics is not None:
             name, error = self.statistics.name, self.statistics.error
             judged.append((f"the statistics {name}", error, self.tolerance.tensor))
+        if self.optimiser is not None:
+            name, error = self.optimiser.name, self.optimiser.error
+            judged.append((f"the optimizer state {name}", error, self.tolerance.weights))
         found = [_words(what, error, most) for what, error, most in judged if not error <= most]
         return found if self.ranks_agree else [*found, "the ranks ended with different weights or statistics"]
 
@@ -100,10 +104,12 @@ def compare(
     """Compares a layout's measurement with its reference's."""
     pairs = list(zip(expected.steps, found.steps, strict=True))
     statistics = [worst_tensor(one.statistics, other.statistics) for one, other in pairs if one.statistics]
+    optimiser = [worst_tensor(one.optimiser, other.optimiser) for one, other in pairs if one.optimiser]
     return Difference(
         gradients=_worst([worst_tensor(one.gradients, other.gradients) for one, other in pairs]),
         statistics=_worst(statistics) if statistics else None,
         weights=_worst([worst_tensor(one.weights, other.weights) for one, other in pairs]),
+        optimiser=_worst(optimiser) if optimiser else None,
         loss=_loss_error(expected.losses, found.losses),
         ranks_agree=ranks_agree,
         tolerance=tolerance,
@@ -113,11 +119,13 @@ def compare(
 def own_rounding(difference: Difference) -> Tolerance:
     """How far a layout may be from the float64 result, given how far one process is from it in float32."""
     statistics = 0.0 if difference.statistics is None else difference.statistics.error
+    optimiser = 0.0 if difference.optimiser is None else difference.optimiser.error
+    moved = max(difference.weights.error, optimiser)
     least = difference.tolerance
     return Tolerance(
         tensor=_widened(least.tensor, max(difference.gradients.error, statistics), most=_MOST_ROUNDING),
         loss=_widened(least.loss, difference.loss, most=_MOST_ROUNDING),
-        weights=_widened(least.weights, difference.weights.error, most=_MOST_ROUNDING_OF_WEIGHTS),
+        weights=_widened(least.weights, moved, most=_MOST_ROUNDING_OF_WEIGHTS),
     )
 
 

@@ -18,6 +18,7 @@ from drivetrain.plan.build import plan_training
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import assemble
+from drivetrain.run.program_state import optimiser_states
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.starts import Starts
 from drivetrain.verify.subject import Subject
@@ -32,11 +33,12 @@ Arrays = dict[str, NDArray[np.floating[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One update: its gradients, and the batch-norm statistics and weights after it."""
+    """One update: its gradients, and the batch-norm statistics, weights and optimiser's state after it."""
 
     gradients: Arrays
     statistics: Arrays
     weights: Arrays
+    optimiser: Arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ def _own_step(program: TrainingProgram) -> Step:
         gradients=_copied(parameters.named_views(parameters.gradients)),
         statistics=_copied(_own_statistics(program)),
         weights=_copied(parameters.named_views(parameters.values)),
+        optimiser=_copied(sorted(optimiser_states(program).items())),
     )
 
 
@@ -140,6 +143,10 @@ def _collected(program: TrainingProgram, own: Step) -> Step:
         gradients=_merged([part.gradients for part in parts], names=parameters),
         statistics=_merged([statistics, *(part.statistics for part in parts)], names=statistics),
         weights=_merged([part.weights for part in parts], names=parameters),
+        optimiser=_merged(
+            [part.optimiser for part in parts],
+            names=sorted({name for part in parts for name in part.optimiser}),
+        ),
     )
 
 
@@ -157,7 +164,7 @@ def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: Replica
     """The program that `train` would run, of a model in the wanted type."""
     if subject.model is None:
         model = rebuild_model(recipe, subject.data.spec)
-        recipe = recipe.model_copy(update={"model_edit": ()})
+        recipe = recipe.model_copy(update={"model_edit": (), "model_width": None})
     else:
         model = copy.deepcopy(subject.model)
     model = model.to(getattr(torch, dtype))

@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -114,7 +115,7 @@ class Measurer:
     def _measured_exactly(self, layout: Layout, point: int) -> Measurement | None:
         if self.alone(layout, "float32", point=point).draws_from_torch:
             return None
-        starts = self._starts(layout, "float32", point, leads=False)
+        starts = replace(self._starts(layout, "float32", point, leads=False), first=0)
         try:
             with self._shown(layout, "float64", point):
                 return self._measured_here(layout, "float64", point, starts)

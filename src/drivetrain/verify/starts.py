@@ -20,17 +20,21 @@ _PARTS = ("model", "optimiser", "averaged")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """A folder with a file for each update; the one process that leads writes them, all others follow."""
+    """A folder with a file for each update; the one process that leads writes them, all others follow.
+
+    A layout must reach the state before update 0 by itself: it follows from update 1 on.
+    """
 
     folder: str
     leads: bool
+    first: int = 1
 
     def begin(self, program: TrainingProgram, update: int) -> None:
         """Notes the state before an update, or takes it over."""
         path = Path(self.folder) / f"{update}.safetensors"
         if self.leads:
             save_file(_named(collect_state(program)), path)
-        else:
+        elif update >= self.first:
             load_state(program, _state_of(load_file(path)))
 
 
