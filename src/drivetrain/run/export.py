@@ -96,6 +96,8 @@ class _Exporter:
             output=gives,
             geometry=self._geometry if self._is_dense else None,
         ).eval()
+        # Whoever runs the file gets plain numbers.
+        self._module.requires_grad_(False)
         self.differences: dict[str, float] = {}
 
     def write(self, name: str) -> None:

@@ -45,8 +45,10 @@ class ExportModule(nn.Module):
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of an image of the training."""
+        """Height, width and channels of an image of the training, or of what a tile covers of one."""
         spec = self._preprocess.spec
+        if spec.tile is not None:
+            return spec.tile, spec.tile, spec.channels
         return spec.height, spec.width, spec.channels
 
     @property
