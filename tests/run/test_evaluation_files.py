@@ -52,7 +52,7 @@ def test_a_row_per_image_with_its_name(tmp_path: Path) -> None:
         for name, value in expected.items():
             assert value is not None
             assert float(row[name]) == pytest.approx(value, abs=5e-7)
-    assert np.mean([float(row["dice"]) for row in rows]) == pytest.approx(found.dice, abs=1e-6)
+    assert np.mean([float(row["soft_dice"]) for row in rows]) == pytest.approx(found.dice, abs=1e-6)
 
 
 def test_what_an_image_does_not_have_stays_empty(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import drivetrain
 from drivetrain.cli.main import main
 from drivetrain.data.info import default_augmentation
+from drivetrain.run.directory import RunDirectory
 from drivetrain.run.listing import describe_run, find_runs, folds_of
 from drivetrain.run.lock import hold_lock
 
@@ -183,3 +184,24 @@ def test_what_a_default_means_is_said(
 )
 def test_the_default_augmentation_of_data_sets(dataset: str, meant: str) -> None:
     assert default_augmentation(dataset) == meant
+
+
+def test_a_segmentation_is_listed_by_class_and_by_the_metric_that_chooses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_class = {"iou_cell": 0.5, "iou_back": 0.875, "soft_dice_cell": 0.625, "soft_dice_back": 0.75}
+    for name, best_by in (("plain", ""), ("chosen", "best_by: iou_cell\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").write_text(f"model: unet\ndataset: synthetic-em\n{best_by}")
+        event = {"event": "validation", "update": 1, "loss": 0.5, "dice": 0.6875, "iou": 0.6875, **by_class}
+        (tmp_path / name / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    plain, chosen = (describe_run(RunDirectory(tmp_path / name)) for name in ("plain", "chosen"))
+    assert (plain["metric"], plain["validation"]) == ("dice", 0.6875)
+    assert list(plain["by_class"].items()) == [("cell", 0.625), ("back", 0.75)]
+    assert (chosen["metric"], chosen["validation"]) == ("iou_cell", 0.5)
+    assert list(chosen["by_class"].items()) == [("cell", 0.5), ("back", 0.875)]
+    assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "soft Dice (class mean)" in shown
+    assert "IoU of cell" in shown
+    assert "cell 0.625, back 0.750" in shown

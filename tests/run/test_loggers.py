@@ -77,11 +77,16 @@ def test_case_106_compile_time_is_an_event_value_once(tmp_path: Path, train_smal
 def test_the_screen_names_each_kind_of_metric(capsys: pytest.CaptureFixture[str]) -> None:
     log = EventLog([ScreenLog(Reporter(), total_updates=9)])
     log.training(3, epoch=1, loss=0.5, accuracy=0.25, images_per_second=10.4)
-    log.validation(3, epoch=1, loss=0.5, dice=0.75, iou=0.625)
+    log.training(3, epoch=1, loss=0.5, dice=0.25, images_per_second=10.4)
+    by_class = {"iou_cell": 0.5, "iou_back": 0.75, "soft_dice_cell": 0.625, "soft_dice_back": 0.875}
+    log.validation(3, epoch=1, loss=0.5, dice=0.75, iou=0.625, **by_class)
     log.summary(9)
     assert capsys.readouterr().out.splitlines() == [
         "update 3/9  epoch 1  loss: 0.5000  training_accuracy: 0.2500  images/s: 10",
-        "update 3/9  epoch 1  validation_loss: 0.5000  validation_dice: 0.7500  validation_iou: 0.6250",
+        "update 3/9  epoch 1  loss: 0.5000  training soft Dice (mean over classes): 0.2500  images/s: 10",
+        "update 3/9  epoch 1  validation_loss: 0.5000",
+        "    soft Dice: cell 0.6250, back 0.8750; mean over classes 0.7500",
+        "    IoU: cell 0.5000, back 0.7500; mean over classes 0.6250",
     ]
 
 

@@ -1,17 +1,18 @@
 """Pictures of masks, for people to look at."""
 
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from drivetrain.run import overlays
 from drivetrain.run.mask_paint import (
     ERROR_COLOURS,
     class_colours,
     displayable,
-    hard_dice,
     paint_classes,
     paint_errors,
     tinted,
@@ -104,11 +105,32 @@ def test_of_more_classes_every_mistake_is_alike() -> None:
     assert (wrong == wrong[0]).all()
 
 
-def test_hard_dice_counts_by_hand() -> None:
-    dice = hard_dice(TRUTH, PREDICTION, num_classes=2)
-    assert dice == pytest.approx(((2 * 470 / (500 + 500)) + (2 * 70 / 200)) / 2)
-    assert hard_dice(TRUTH, TRUTH, num_classes=5) == 1
-    assert hard_dice(TRUTH, 1 - TRUTH, num_classes=2) == 0
+@pytest.mark.parametrize(
+    ("prediction", "class_names", "caption"),
+    [
+        (PREDICTION, ("back", "front"), "prediction: hard Dice of front 0.700"),
+        (PREDICTION, ("back", "front", "other"), "prediction: hard Dice of the foreground 0.700"),
+        (PREDICTION, ("cell", "membrane"), "prediction: hard Dice of cell 0.940"),
+        (TRUTH * 0, ("back", "front"), "prediction: hard Dice of front 0.000"),
+    ],
+)
+def test_captions_name_the_class_whose_dice_they_give(
+    monkeypatch: pytest.MonkeyPatch,
+    prediction: NDArray[np.uint8],
+    class_names: tuple[str, ...],
+    caption: str,
+) -> None:
+    captions: list[str] = []
+
+    def sheet(rows: Any, **_: Any) -> bytes:
+        captions.extend(panel.caption for panel in rows[0])
+        return b""
+
+    monkeypatch.setattr(overlays, "sheet_png", sheet)
+    overlay_sheet([GREY], [TRUTH], [prediction], names=["a"], class_names=class_names)
+    overlay_sheet([GREY], [TRUTH * 0], [TRUTH * 0], names=["a"], class_names=("back", "front"))
+    assert captions[2] == caption
+    assert captions[6] == "prediction: no front, which is right"
 
 
 def test_images_of_any_channels_and_range_can_be_shown() -> None:

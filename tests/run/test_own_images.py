@@ -70,10 +70,10 @@ def test_it_evaluates(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(run), "--json", "--split", "train", "--device", "cpu"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["evaluations"]
     assert row["samples"] == 5
-    assert [entry["class"] for entry in row["per_class"]] == CLASSES
+    assert [entry["class"] for entry in row["per_class"]] == [*CLASSES[1:], CLASSES[0]]
     with (run / "images-train.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert np.mean([float(line["dice"]) for line in rows]) == pytest.approx(row["dice"], abs=1e-6)
+    assert np.mean([float(line["soft_dice"]) for line in rows]) == pytest.approx(row["dice"], abs=1e-6)
     assert json.loads((run / "evaluation-train.json").read_text())["evaluations"] == [row]
     assert main(["evaluate", str(run), "--flips", "--tile-overlap", "0.5", "--device", "cpu"]) == 0
     assert "images-validation.csv" in capsys.readouterr().out

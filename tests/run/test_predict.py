@@ -142,8 +142,9 @@ def test_it_says_whose_weights_it_takes(
         monkeypatch.setattr(predict, "find_checkpoint", lambda *_, **__: newest)
         predict_run(run, [tmp_path / "in"], output=tmp_path / "b", reporter=reporter)
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("weights of")]
-    end = "" if best == newest.update else f"; update {best} validated best (--checkpoint best)"
+    is_best = ", the best by validation accuracy"
+    other = "; update {} validated best by accuracy (--checkpoint best)"
     assert said == [
-        f"weights of update {newest.update}{end}",
-        f"weights of update {newest.update}; update 1 validated best (--checkpoint best)",
+        f"weights of update {newest.update}{is_best if best == newest.update else other.format(best)}",
+        f"weights of update {newest.update}{other.format(1)}",
     ]

@@ -38,9 +38,9 @@ def test_a_run_leaves_a_table_by_image_and_overlays(tmp_path: Path) -> None:
     validation = result.metrics["validation"]
     assert len(rows) == validation["validation_samples"] == 5
     assert [row["image"] for row in rows] == [f"synthetic-em validation {index}" for index in range(5)]
-    for name in ("loss", "dice"):
-        assert np.mean([float(row[name]) for row in rows]) == pytest.approx(validation[name], abs=1e-6)
-    assert {"iou", "dice_membrane", "hard_dice_cell", "iou_cell", "v_rand"} <= set(rows[0])
+    for name, column in (("loss", "loss"), ("dice", "soft_dice"), ("soft_dice_cell", "soft_dice_cell")):
+        assert np.mean([float(row[column]) for row in rows]) == pytest.approx(validation[name], abs=1e-6)
+    assert {"iou", "soft_dice_membrane", "hard_dice_cell", "iou_cell", "v_rand"} <= set(rows[0])
     assert (tmp_path / "run" / "predictions" / "validation.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "run" / "curves.png").is_file()
     assert not (tmp_path / "run" / "confusion.csv").exists()

@@ -12,11 +12,15 @@ from drivetrain.tasks.classification_measure import ClassificationEvaluation, Cl
 def _measured(
     logits: Tensor, labels: Tensor, *, batch: int, num_classes: int = 8
 ) -> ClassificationEvaluation:
+    return _measure(logits, labels, batch=batch, num_classes=num_classes).result()
+
+
+def _measure(logits: Tensor, labels: Tensor, *, batch: int, num_classes: int = 8) -> ClassificationMeasure:
     measure = ClassificationMeasure(ClassificationTask(), num_classes=num_classes, wide_dtype=torch.float64)
     for first in range(0, len(labels), batch):
         part = slice(first, first + batch)
         measure.add(logits[part], labels[part])
-    return measure.result()
+    return measure
 
 
 def _case(num_classes: int = 8) -> tuple[Tensor, Tensor]:
@@ -60,5 +64,21 @@ def test_a_class_without_samples_has_no_accuracy() -> None:
     logits = torch.eye(3)[[0, 1, 1]]
     found = _measured(logits, torch.tensor([0, 0, 1]), batch=3, num_classes=3)
     assert found.class_accuracies == [0.5, 1.0, None]
-    assert found.metric == "accuracy"
-    assert found.value == pytest.approx(2 / 3)
+    assert found.accuracy == pytest.approx(2 / 3)
+
+
+def test_every_sample_is_kept_in_its_order_whatever_the_batches_and_processes() -> None:
+    logits, labels = _case()
+    whole = _measured(logits, labels, batch=50).guesses
+    assert whole is not None
+    shares = logits.softmax(1)
+    assert np.array_equal(whole.labels, labels)
+    assert np.array_equal(whole.classes, logits.argmax(1))
+    assert whole.confidences == pytest.approx(shares.max(1).values.numpy())
+    parts = [_measure(logits[part], labels[part], batch=7) for part in (slice(0, 20), slice(20, 50))]
+    together = _measure(logits[:1], labels[:1], batch=1)
+    together.take([parts[0].state(), None, parts[1].state()])
+    found = together.result().guesses
+    assert found is not None
+    assert np.array_equal(found.labels, whole.labels)
+    assert np.array_equal(found.confidences, whole.confidences)

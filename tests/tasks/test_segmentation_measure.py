@@ -48,9 +48,15 @@ def test_means_equal_their_definitions() -> None:
         losses.append(costs.mean() + 1 - dice[-1].mean())
     assert isclose(result.dice, np.mean(dice), rel_tol=1e-12)
     assert isclose(result.loss, np.mean(losses), rel_tol=1e-12)
-    assert (result.metric, result.value, result.samples) == ("dice", result.dice, 5)
-    for row, expected in zip(result.per_class(), np.mean(dice, axis=0), strict=True):
-        assert row["dice"] == pytest.approx(expected, rel=1e-12)
+    assert (result.as_metrics()["dice"], result.samples) == (result.dice, 5)
+    by_class = dict(zip(names, np.mean(dice, axis=0).tolist(), strict=True))
+    assert [row["class"] for row in result.per_class()] == ["b", "c", "a"]
+    for row in result.per_class():
+        assert row["dice"] == pytest.approx(by_class[str(row["class"])], rel=1e-12)
+    for name, value in by_class.items():
+        assert result.as_metrics()[f"soft_dice_{name}"] == pytest.approx(value, rel=1e-12)
+    foreground = (by_class["b"] + by_class["c"]) / 2
+    assert result.as_metrics()["foreground_soft_dice"] == pytest.approx(foreground, rel=1e-12)
     found = logits.float().argmax(1).numpy()
     assert isclose(result.pixel_accuracy, (found == labels[..., 0].numpy()).mean())
 
@@ -65,9 +71,13 @@ def test_hard_scores_count_all_pixels_together() -> None:
     assert result.iou == pytest.approx((1 / 3 + 5 / 7) / 2)
     assert result.pixel_accuracy == 6 / 8
     rows = result.per_class()
-    assert [row["class"] for row in rows] == ["membrane", "cell"]
-    assert [row["pixels"] for row in rows] == [1, 7]
-    assert [row["iou"] for row in rows] == [1 / 3, 5 / 7]
+    assert [row["class"] for row in rows] == ["cell", "membrane"]
+    assert [row["pixels"] for row in rows] == [7, 1]
+    assert [row["iou"] for row in rows] == [5 / 7, 1 / 3]
+    metrics = result.as_metrics()
+    assert (metrics["iou_cell"], metrics["iou_membrane"], metrics["foreground_iou"]) == (5 / 7, 1 / 3, 5 / 7)
+    assert (metrics["hard_dice_cell"], metrics["foreground_hard_dice"]) == (cell, cell)
+    assert list(metrics).index("iou_cell") < list(metrics).index("iou_membrane")
     # Not the mean of what each image has.
     assert result.iou != pytest.approx(np.mean([row["iou"] or 0 for row in result.per_image()]))
 
@@ -76,7 +86,9 @@ def test_classes_that_occur_nowhere_are_left_out_and_false_ones_count() -> None:
     names = ("a", "b", "c")
     right = measured([(sure_logits([[0, 1]], 3), as_labels([[0, 1]]))], names=names)
     assert right.iou == right.hard_dice == 1
-    assert right.per_class()[2]["iou"] is None
+    assert right.per_class()[1]["iou"] is None
+    assert "iou_c" not in right.as_metrics()
+    assert right.as_metrics()["foreground_iou"] == 1
     assert right.per_image()[0]["iou_c"] is None
     wrong = measured([(sure_logits([[0, 2]], 3), as_labels([[0, 0]]))], names=names)
     assert wrong.iou == pytest.approx((1 / 2 + 0) / 2)
@@ -107,7 +119,7 @@ def test_images_may_differ_in_size() -> None:
     assert isclose(result.dice, np.mean([one.dice for one in alone]), rel_tol=1e-12)
     assert result.confusion.sum() == 5 * 9 + 30 * 4 + 12 * 12
     for row, one in zip(result.per_image(), alone, strict=True):
-        assert row["dice"] == pytest.approx(one.dice)
+        assert row["soft_dice"] == pytest.approx(one.dice)
         assert row["hard_dice"] == pytest.approx(one.hard_dice)
 
 
@@ -142,9 +154,12 @@ def test_the_membrane_is_the_background_wherever_it_stands() -> None:
 def test_the_numbers_of_a_validation_event() -> None:
     logits, labels = random_case(3, 2)
     metrics = measured([(logits, labels)], regions=True).as_metrics()
-    names = ["loss", "dice", "hard_dice", "iou", "pixel_accuracy", "v_rand", "v_info", "validation_samples"]
-    assert list(metrics) == names
+    names = ["loss", "dice", "hard_dice", "iou", "pixel_accuracy", "v_rand", "v_info"]
+    scores = ("soft_dice", "hard_dice", "iou")
+    by_class = [f"{score}_{name}" for score in scores for name in ("cell", "membrane")]
+    foreground = [f"foreground_{score}" for score in scores]
+    assert list(metrics) == [*names, *foreground, *by_class, "validation_samples"]
     assert metrics["validation_samples"] == 3
     row = measured([(logits, labels)], regions=True).per_image()[0]
-    assert list(row)[:7] == names[:7]
-    assert list(row)[7:] == [f"{score}_{name}" for score in ("dice", "hard_dice", "iou") for name in NAMES]
+    assert list(row)[:7] == ["loss", "soft_dice", *names[2:]]
+    assert list(row)[7:] == [*foreground, *by_class]

@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             sys.stdout.write(json.dumps({"evaluations": rows}, indent=2) + "\n")
         for row in rows:
-            reporter.say(_line(row, split=args.split))
+            for line in _lines(row, split=args.split):
+                reporter.say(line)
         table = f"images-{args.split}.csv" if "dice" in rows[-1] else f"confusion-{args.split}.csv"
         reporter.say(f"in detail: evaluation-{args.split}.json, {table} in {args.run}")
         if args.overlay:
@@ -71,7 +72,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _line(row: dict[str, Any], *, split: str) -> str:
-    numbers = {name: value for name, value in row.items() if isinstance(value, float)}
-    words = "  ".join(f"{split}_{name}: {value:.4f}" for name, value in numbers.items())
-    return f"update {row['update']}  {words}  ({row['samples']} samples)"
+def _lines(row: dict[str, Any], *, split: str) -> list[str]:
+    from drivetrain.run.score_lines import plain_numbers, score_table
+    from drivetrain.run.text_table import text_table
+
+    words = "  ".join(f"{split}_{name}: {value:.4f}" for name, value in plain_numbers(row).items())
+    table = score_table(row)
+    by_class = [f"    {line}" for line in text_table(table)] if table else []
+    return [f"update {row['update']}  {words}  ({row['samples']} samples)", *by_class]

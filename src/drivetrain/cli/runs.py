@@ -18,8 +18,10 @@ from drivetrain.run.listing import (
     recipe_differences,
 )
 from drivetrain.run.speed_text import speed_text
+from drivetrain.tasks.metric_names import brief_metric
 
 _WIDTH_OF_A_PIPE = 160
+_MOST_CLASSES_IN_A_CELL = 3
 _COLUMNS = {
     "run": "run",
     "status": "status",
@@ -28,6 +30,7 @@ _COLUMNS = {
     "metric": "metric",
     "validation": "validation",
     "best_validation": "best",
+    "by_class": "by class",
     "elapsed_seconds": "seconds",
     "images_per_second": "images/s",
 }
@@ -35,10 +38,11 @@ _COLUMNS = {
 # The columns that a narrow screen does without; the highest go first.
 _RANKS = {
     "metric": 1,
-    "best_validation": 2,
-    "training_loss": 3,
-    "elapsed_seconds": 4,
-    "images_per_second": 5,
+    "by_class": 2,
+    "best_validation": 3,
+    "training_loss": 4,
+    "elapsed_seconds": 5,
+    "images_per_second": 6,
 }
 
 
@@ -81,6 +85,7 @@ def _listed(rows: list[dict[str, Any]], *, width: int) -> list[str]:
     columns = [
         Column(title=title, cells=[_shown(name, row) for row in rows], rank=_RANKS.get(name))
         for name, title in _COLUMNS.items()
+        if name != "by_class" or any(row[name] for row in rows)
     ]
     if not fits(columns, width=width):
         columns[0] = without_folders(columns[0])
@@ -113,12 +118,30 @@ def _compared(rows: list[dict[str, Any]], differences: dict[str, list[str]], *, 
     )
 
 
+def _metric_in_words(metric: str) -> str:
+    """Of a cross-validation it is a mean over the folds, too."""
+    name = metric.removeprefix("mean ")
+    return brief_metric(name) if name == metric else f"mean over folds of {brief_metric(name)}"
+
+
+def _classes_in_words(scores: dict[str, float]) -> str:
+    """Every class, or of many the lowest one."""
+    if len(scores) <= _MOST_CLASSES_IN_A_CELL:
+        return ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+    name, value = min(scores.items(), key=lambda item: item[1])
+    return f"lowest of {len(scores)}: {name} {value:.3f}"
+
+
 def _shown(name: str, row: dict[str, Any]) -> str:
     value = row[name]
     if name == "update" and row["total_updates"]:
         return f"{value}/{row['total_updates']}"
     if value is None:
         return "-"
+    if name == "metric":
+        return _metric_in_words(str(value))
+    if name == "by_class":
+        return _classes_in_words(value)
     if isinstance(value, float):
         return speed_text(value) if name == "images_per_second" else f"{value:.4g}"
     return str(value)

@@ -35,6 +35,7 @@ OF_VALIDATION = (
     "evaluate_every",
     "stop_at",
     "patience",
+    "best_by",
     "limit_validation_samples",
     "validation_micro_batch_size",
 )

@@ -1,13 +1,18 @@
-"""The rules of what ends a training early."""
+"""The rules of what ends a training early, and of what its best validation is."""
 
 from drivetrain.recipe.given import Given
-from drivetrain.run.ending import parse_duration_s, parse_goal
+from drivetrain.run.ending import check_best_by, parse_duration_s, parse_goal
 from drivetrain.tasks.class_weights import parse_class_weights
 
 
 def check_ending(given: Given) -> None:
-    """--stop-at and --max-time must be readable."""
+    """--stop-at and --max-time must be readable, and --best-by a metric that may be there."""
+    from drivetrain.data.info import dataset_task
+    from drivetrain.models.registry import model_task
+
     recipe = given.recipe
+    task = dataset_task(recipe.dataset) or model_task(recipe.model)
+    check_best_by(recipe, tasks=("classification", "segmentation") if task is None else (task,))
     if recipe.stop_at is not None:
         parse_goal(recipe.stop_at)
     if recipe.max_time is not None:

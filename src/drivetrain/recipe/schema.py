@@ -42,6 +42,7 @@ from drivetrain.recipe.plain import (
     split_words,
 )
 from drivetrain.recipe.stage_options import plain_stage_options
+from drivetrain.tasks.metric_names import plain_metric
 
 __all__ = [
     "GROUPS",
@@ -56,6 +57,7 @@ __all__ = [
     "field_note",
 ]
 
+MetricName = Annotated[str, Field(min_length=1), AfterValidator(plain_metric)]
 PathText = Annotated[str, Field(min_length=1), BeforeValidator(path_as_text)]
 
 GROUPS = ("model", "data", "batch", "pipeline", "length", "optimisation", "events", "run")
@@ -539,6 +541,13 @@ class Recipe(BaseModel):
         examples=[100],
         ge=1,
         description="checkpoint every so many updates (default: at every log)",
+    )
+
+    best_by: Annotated[MetricName | None, _in("events")] = Field(
+        default=None,
+        examples=["iou"],
+        description="validation metric that chooses the best checkpoint, such as accuracy, loss, iou or "
+        "iou_CLASS (default: accuracy; of masks dice, the soft Dice as a mean over classes)",
     )
 
     # run

@@ -21,6 +21,7 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
 from drivetrain.errors import RunFailedError
+from drivetrain.run.best import Best
 from drivetrain.run.files import read_json, sync_directory, write_atomically, write_json
 
 FORMAT_VERSION = 1
@@ -50,10 +51,15 @@ class Checkpoint:
         return int(self.manifest["update"])
 
     @property
+    def best(self) -> Best | None:
+        """The best validation by then; None where nothing was validated."""
+        stored = self.manifest["state"].get("best", {})
+        return None if stored.get("update") is None else Best.from_json(stored)
+
+    @property
     def best_update(self) -> int | None:
         """The update that had validated best by then; None where nothing was validated."""
-        best: int | None = self.manifest["state"].get("best", {}).get("update")
-        return best
+        return None if self.best is None else self.best.update
 
 
 def save_checkpoint(

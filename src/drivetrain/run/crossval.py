@@ -24,7 +24,7 @@ from drivetrain.run.crossval_directory import (
     make_directory,
     remove_directories,
 )
-from drivetrain.run.crossval_pages import result_line, table_lines, write_pages
+from drivetrain.run.crossval_pages import class_lines, result_line, table_lines, write_pages
 from drivetrain.run.crossval_reporter import CrossvalReporter
 from drivetrain.run.crossval_results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.run.ending import TIME_IS_UP_STATUS, parse_duration_s
@@ -289,14 +289,14 @@ class _Job:
         return self._result("stopped", None, exit_status=self.stop.exit_status)
 
     def _finished(self) -> CrossvalResult:
-        statistics = summarise(self.results)
+        statistics = summarise(self.results, best_by=self.recipe.best_by)
         write_json(self.directory.record, self._record("finished", statistics))
         self._write_recipe()
         with self.reporter.showing("drawing pictures"):
             write_pages(self.directory, recipe=self.recipe, folds=self.results, statistics=statistics)
         if not self.trained:
             self.reporter.say(f"{self.directory.path} is finished; --overwrite would start afresh.")
-        for line in table_lines(self.results, statistics):
+        for line in [*table_lines(self.results, statistics), *class_lines(statistics)]:
             self.reporter.say(line)
         self.reporter.result(result_line(statistics, folds=self.folds))
         self.reporter.say(f"directory: {self.directory.path}")

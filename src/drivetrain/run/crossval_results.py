@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,12 @@ import numpy as np
 from drivetrain.errors import RunFailedError
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import read_metrics
+from drivetrain.tasks.metric_names import MAIN_METRICS, direction, higher_is_better, shown_metric
 
 __all__ = ["FoldResult", "Spread", "Statistics", "csv_text", "read_fold", "summarise"]
 
 # Where in the training a validation stands, rather than how good it is.
 _POSITION = {"time", "elapsed_seconds", "epoch", "update", "samples", "validation_samples"}
-_HIGHER_IS_BETTER = ("accuracy", "dice", "iou")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +71,22 @@ class Statistics:
         """The evaluation point whose mean over the folds is best."""
         return _best_index([point[self.metric].mean for point in self.points], self.metric)
 
+    @property
+    def _metric_in_words(self) -> str:
+        return f"{self.metric} ({shown_metric(self.metric)}, {direction(self.metric)})"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "metric": self.metric,
             "last": {"what": "over the folds, each at its last evaluation", **_plain(self.last)},
             "best": {
-                "what": f"over the folds, each at its own best evaluation by {self.metric} (optimistic: the "
-                "fold that is measured also chose it)",
+                "what": f"over the folds, each at its own best evaluation by {self._metric_in_words} "
+                "(optimistic: the fold that is measured also chose it)",
                 **_plain(self.best),
             },
             "best_point": {
                 "what": "over the folds at the one evaluation point, counted from 0, whose mean "
-                f"{self.metric} is best",
+                f"{self._metric_in_words} is best",
                 "point": self.best_point,
                 **_plain(self.points[self.best_point]),
             },
@@ -120,8 +124,11 @@ def read_fold(directory: RunDirectory, *, fold: int) -> FoldResult:
     )
 
 
-def summarise(folds: Sequence[FoldResult]) -> Statistics:
-    """Means and deviations of all metrics that every fold has, at its last evaluation or at all of them."""
+def summarise(folds: Sequence[FoldResult], *, best_by: str | None = None) -> Statistics:
+    """Means and deviations of all metrics that every fold has, at its last evaluation or at all of them.
+
+    `best_by` chooses the best evaluations, where all folds have it.
+    """
     names, last_names = (
         tuple(
             name
@@ -130,7 +137,7 @@ def summarise(folds: Sequence[FoldResult]) -> Statistics:
         )
         for point in (0, -1)
     )
-    metric = main_metric(names)
+    metric = best_by if best_by in names else main_metric(names)
     shortest = min(len(fold.evaluations) for fold in folds)
     return Statistics(
         metric=metric,
@@ -144,8 +151,8 @@ def summarise(folds: Sequence[FoldResult]) -> Statistics:
 
 
 def main_metric(names: Sequence[str]) -> str:
-    """The metric that says which evaluation is best."""
-    return next((name for name in _HIGHER_IS_BETTER if name in names), "loss")
+    """The metric that says which evaluation is best, unless another one was asked for."""
+    return next((name for name in MAIN_METRICS.values() if name in names), "loss")
 
 
 def csv_text(folds: Sequence[FoldResult], statistics: Statistics) -> str:
@@ -156,9 +163,12 @@ def csv_text(folds: Sequence[FoldResult], statistics: Statistics) -> str:
     return text.getvalue()
 
 
-def table_rows(folds: Sequence[FoldResult], statistics: Statistics) -> list[list[Any]]:
-    """The header, a row per fold, then mean and deviation."""
-    names, last_names = statistics.metrics, tuple(statistics.last)
+def table_rows(
+    folds: Sequence[FoldResult], statistics: Statistics, *, shows: Callable[[str], bool] = lambda _: True
+) -> list[list[Any]]:
+    """The header, a row per fold, then mean and deviation, of the metrics that are to be shown."""
+    names = tuple(filter(shows, statistics.metrics))
+    last_names = tuple(filter(shows, statistics.last))
     header = ["fold", "update", *(f"last_{name}" for name in last_names)]
     rows: list[list[Any]] = [[*header, "best_update", *(f"best_{name}" for name in names)]]
     for fold in folds:
@@ -185,7 +195,7 @@ def _plain(spreads: dict[str, Spread]) -> dict[str, Any]:
 
 
 def _best_index(values: Sequence[float], metric: str) -> int:
-    return int(np.argmax(values) if metric in _HIGHER_IS_BETTER else np.argmin(values))
+    return int(np.argmax(values) if higher_is_better(metric) else np.argmin(values))
 
 
 def _is_metric(name: str, entry: dict[str, Any]) -> bool:

@@ -2,19 +2,22 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
+from drivetrain.tasks.metric_names import (
+    MAIN_METRICS,
+    base_metrics,
+    could_be_metric,
+    higher_is_better,
+    metrics_in_words,
+    metrics_of,
+    plain_metric,
+)
 
 TIME_IS_UP_STATUS = 75
-_TOP_CLASSES = 5
-_LOWER_IS_BETTER = ("loss",)
-_METRICS = {
-    "classification": ("accuracy", "top5_accuracy", "loss"),
-    "segmentation": ("dice", "hard_dice", "iou", "pixel_accuracy", "loss"),
-}
-_ALL_METRICS = tuple(dict.fromkeys(name for names in _METRICS.values() for name in names))
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -28,45 +31,68 @@ class Goal:
     def is_reached(self, metrics: dict[str, float]) -> bool:
         if self.metric not in metrics:
             return False
-        if self.metric in _LOWER_IS_BETTER:
-            return metrics[self.metric] <= self.value
-        return metrics[self.metric] >= self.value
+        value = metrics[self.metric]
+        return value >= self.value if higher_is_better(self.metric) else value <= self.value
 
 
 def parse_goal(text: str) -> Goal:
     """METRIC=VALUE, as --stop-at takes it."""
-    metric, separator, number = text.partition("=")
-    value = math.nan
+    metric, separator, number = text.rpartition("=")
+    metric, value = plain_metric(metric), math.nan
     try:
         value = float(number)
     except ValueError:
         separator = ""
     is_possible = separator and math.isfinite(value) and value >= 0
-    if metric.strip() not in _LOWER_IS_BETTER:
+    if higher_is_better(metric):
         is_possible = is_possible and value <= 1
-    if not is_possible or metric.strip() not in _ALL_METRICS:
+    if not is_possible or not could_be_metric(metric, tasks=tuple(MAIN_METRICS)):
+        names = list(dict.fromkeys(name for task in MAIN_METRICS for name in base_metrics(task)))
         raise BadInputError(
-            f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(_ALL_METRICS)}; "
+            f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(names)}; "
             "--stop-at accuracy=0.97 works for classes, --stop-at dice=0.9 for masks."
         )
-    return Goal(metric=metric.strip(), value=value)
+    return Goal(metric=metric, value=value)
 
 
-def check_goal(recipe: Recipe, *, task: str, num_classes: int) -> None:
-    """Refuses a goal that these data can never reach."""
-    if recipe.stop_at is None:
+def check_best_by(recipe: Recipe, *, tasks: Sequence[str]) -> None:
+    """Refuses a metric that data of none of these tasks have."""
+    if recipe.best_by is None or could_be_metric(recipe.best_by, tasks=tasks):
         return
-    metric = parse_goal(recipe.stop_at).metric
-    if metric not in _METRICS[task]:
-        raise BadInputError(
-            f"--stop-at {recipe.stop_at} is no metric of {task}, which has {', '.join(_METRICS[task])}; "
-            f"--stop-at {_METRICS[task][0]}=0.9 works."
+    there = "; ".join(f"{task} has {metrics_in_words(task)}" for task in tasks)
+    raise BadInputError(
+        f"--best-by {recipe.best_by} is no metric of a validation: {there}; "
+        f"--best-by {MAIN_METRICS[tasks[0]]} works."
+    )
+
+
+def check_metrics(recipe: Recipe, *, task: str, class_names: Sequence[str]) -> None:
+    """Refuses a metric in --stop-at or --best-by that these data do not have."""
+    if recipe.stop_at is not None:
+        metric = parse_goal(recipe.stop_at).metric
+        example = f"{MAIN_METRICS[task]}=0.9"
+        _require_metric("--stop-at", recipe.stop_at, metric, example, task=task, class_names=class_names)
+    if recipe.best_by is not None:
+        example = MAIN_METRICS[task]
+        _require_metric(
+            "--best-by", recipe.best_by, recipe.best_by, example, task=task, class_names=class_names
         )
-    if metric == "top5_accuracy" and num_classes <= _TOP_CLASSES:
+
+
+def _require_metric(
+    option: str, given: str, metric: str, example: str, *, task: str, class_names: Sequence[str]
+) -> None:
+    if metric in metrics_of(task, class_names):
+        return
+    if metric == "top5_accuracy" and task == "classification":
         raise BadInputError(
-            f"--stop-at {recipe.stop_at} has no effect on {num_classes} classes, which have no top 5; "
-            "--stop-at accuracy=0.97 works."
+            f"{option} {given} has no effect on {len(class_names)} classes, which have no top 5; "
+            f"{option} {example} works."
         )
+    raise BadInputError(
+        f"{option} {given} is no metric of {task} here, which has {metrics_in_words(task, class_names)}; "
+        f"{option} {example} works."
+    )
 
 
 def parse_duration_s(text: str) -> float:

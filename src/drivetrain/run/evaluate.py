@@ -85,6 +85,8 @@ def evaluate_run(
         overlap=tile_overlap,
         forward=forward,
     )
+    if checkpoint == "best" and checkpoints[0].best is not None:
+        reporter.say(f"best checkpoint: {checkpoints[0].best.sentence()}")
     rows: list[dict[str, Any]] = []
     for found in checkpoints:
         if overlay and found is checkpoints[-1]:

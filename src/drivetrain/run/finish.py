@@ -17,8 +17,11 @@ from drivetrain.run.pictures import draw_curves, draw_predictions
 from drivetrain.run.report_page import write_readme
 from drivetrain.run.scale_report import scale_values, skipped_in_words
 from drivetrain.run.scaling import Scaling, scaling_of
+from drivetrain.run.score_lines import score_table
 from drivetrain.run.speed_text import rounded_speed, speed_text
+from drivetrain.run.text_table import text_table
 from drivetrain.run.time_spent import suggest, time_spent
+from drivetrain.tasks.metric_names import shown_metric
 
 _WORTH_A_WORD = 0.005
 
@@ -72,10 +75,21 @@ def _draw_validation(
     with program.weights_to_measure():
         if data.spec.task == "segmentation":
             draw_mask_predictions(
-                loop.directory, recipe=loop.recipe, program=program, data=data, spec=data.spec
+                loop.directory,
+                recipe=loop.recipe,
+                program=program,
+                data=data,
+                spec=data.spec,
+                evaluation=loop.last_evaluation,
             )
         else:
-            draw_predictions(loop.directory, program=program, data=data, preprocess=preprocess)
+            draw_predictions(
+                loop.directory,
+                program=program,
+                data=data,
+                preprocess=preprocess,
+                evaluation=loop.last_evaluation,
+            )
 
 
 def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
@@ -158,10 +172,20 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     say("where the time went: " + ", ".join(f"{part} {shares[part]:.0%}" for part in listed))
     say(f"suggestion: {summary['suggestion']}")
     if loop.last_evaluation is not None:
-        loop.reporter.result(
-            f"validation_{loop.last_evaluation.metric}: {loop.last_evaluation.value:.4f} "
-            f"(best {loop.best.value:.4f} at update {loop.best.update})"
-        )
+        _say_validation(loop, loop.last_evaluation.as_metrics())
         say(f"run directory: {loop.directory.path}")
     else:
         loop.reporter.result(f"run directory: {loop.directory.path}")
+
+
+def _say_validation(loop: RunLoop, metrics: dict[str, float]) -> None:
+    """The last validation, by class where classes have scores, and which one is the best."""
+    best = loop.best
+    table = text_table(score_table(metrics)) if score_table(metrics) else []
+    for line in ["validation by class:", *(f"    {line}" for line in table)] if table else []:
+        loop.reporter.say(line)
+    words = shown_metric(best.metric)
+    name = f"validation_{best.metric}" if words == best.metric else f"validation {words}"
+    last = "-" if best.metric not in metrics else f"{metrics[best.metric]:.4f}"
+    chosen = "no best one" if best.value is None else f"best {best.value:.4f} at update {best.update}"
+    loop.reporter.result(f"{name}: {last} ({chosen})")

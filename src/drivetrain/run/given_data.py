@@ -1,5 +1,6 @@
 """Data that are given in Python to measure a run: the run's own, divided as it divided them, or others."""
 
+from dataclasses import replace
 from typing import Any
 
 from drivetrain.data.arrays import as_source, spec_of
@@ -82,5 +83,5 @@ def _undivided(data: Any) -> DataSplits:
 
 def _named(whole: DataSplits, split: str) -> DataSplits:
     """All samples as one split, called so."""
-    place = {} if split == "all" else {split: whole.train}
-    return DataSplits(train=whole.train, spec=whole.spec, **{"validation": None, "test": None, **place})
+    validation = whole.train if split == "validation" else None
+    return replace(whole, validation=validation, test=whole.train if split == "test" else None)

@@ -26,6 +26,7 @@ _FACTS = {
 # How many samples batch norm normalises together, and the settings whose product that is.
 _SET = "normalised_set"
 _SET_FIELDS = (_MICRO, _GROUP) = ("micro_batch_size", "dbn_replica_group_size")
+_LATER_FIELDS = ("best_by",)
 _REMEDY = "name another --output-dir, or --overwrite to start afresh."
 
 
@@ -59,9 +60,14 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
 
     The set goes in as one process would have it, which is how directories were named before there was a set.
     """
-    rest = {name: value for name, value in identity.items() if name != _SET}
+    rest = {name: value for name, value in identity.items() if name != _SET and not _is_later(name, value)}
     text = json.dumps({**rest, _MICRO: identity[_SET], _GROUP: 1}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _is_later(name: str, value: object) -> bool:
+    """Whether a setting came after directories were named so, and is as if it were not there."""
+    return name in _LATER_FIELDS and value is None
 
 
 def check_same_identity(

@@ -12,7 +12,8 @@ from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.run.crossval_directory import CrossvalDirectory
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import read_json
-from drivetrain.run.metrics import MAIN_METRICS, read_metrics
+from drivetrain.run.metrics import read_metrics
+from drivetrain.tasks.metric_names import MAIN_METRICS, class_scores, higher_is_better, shown_metric
 
 Listed = RunDirectory | CrossvalDirectory
 
@@ -27,6 +28,7 @@ _COLUMNS = (
     "metric",
     "validation",
     "best_validation",
+    "by_class",
     "elapsed_seconds",
     "images_per_second",
 )
@@ -95,7 +97,13 @@ def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
         "metric": f"mean {metric}",
         "validation": statistics["last"][metric]["mean"],
         "best_validation": statistics["best"][metric]["mean"],
+        "by_class": _by_class(_means(statistics["last"]), metric),
     }
+
+
+def _means(statistics: Mapping[str, Any]) -> dict[str, float]:
+    """The means over the folds, by metric."""
+    return {name: spread["mean"] for name, spread in statistics.items() if isinstance(spread, dict)}
 
 
 def _describe(run: RunDirectory) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
     recipe = read_recipe_yaml(run.recipe)
     validations = [entry for entry in entries if entry["event"] == "validation"]
     trainings = [entry for entry in entries if entry["event"] == "train"]
-    metric = next((name for name in MAIN_METRICS for entry in validations if name in entry), None)
+    metric = _best_metric(recipe, validations)
     values = [entry[metric] for entry in validations if metric and entry.get(metric) is not None]
     return {
         "run": str(run.path),
@@ -115,10 +123,32 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
         "training_loss": trainings[-1]["loss"] if trainings else None,
         "metric": metric,
         "validation": values[-1] if values else None,
-        "best_validation": max(values, default=None),
+        "best_validation": _best_of(values, metric),
+        "by_class": _by_class(validations[-1], metric) if validations else None,
         "elapsed_seconds": max((float(e.get("elapsed_seconds", 0.0)) for e in entries), default=0.0),
         "images_per_second": trainings[-1].get("images_per_second") if trainings else None,
     }
+
+
+def _best_metric(recipe: dict[str, Any], validations: Sequence[dict[str, Any]]) -> str | None:
+    """The metric that chooses the best checkpoint; None before there is a validation that has it."""
+    names = [recipe["best_by"]] if recipe.get("best_by") else list(MAIN_METRICS.values())
+    return next((name for name in names for entry in validations if name in entry), None)
+
+
+def _best_of(values: Sequence[float], metric: str | None) -> float | None:
+    if not values or metric is None:
+        return None
+    return max(values) if higher_is_better(metric) else min(values)
+
+
+def _by_class(metrics: Mapping[str, Any], metric: str | None) -> dict[str, float] | None:
+    """The score that a metric is, or else the first one, of each class; None of a classifier."""
+    scores = class_scores(metrics)
+    if not scores or metric is None:
+        return None
+    own = next((found for words, found in scores.items() if shown_metric(metric).startswith(words)), None)
+    return (own or next(iter(scores.values()))).by_class or None
 
 
 def recipe_differences(runs: Sequence[Listed]) -> dict[str, list[Any]]:

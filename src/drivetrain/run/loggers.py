@@ -10,7 +10,9 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.metrics import MetricsLog
 from drivetrain.run.reporter import Reporter
+from drivetrain.run.score_lines import plain_numbers, score_lines
 from drivetrain.run.speed_text import speed_text
+from drivetrain.tasks.metric_names import logged_name, shown_metric
 
 __all__ = [
     "EventLog",
@@ -22,7 +24,7 @@ __all__ = [
     "open_event_log",
 ]
 
-_SHOWN_METRICS = ("loss", "accuracy", "dice", "iou")
+_SHOWN_METRICS = ("loss", "accuracy", "dice")
 
 
 class EventReader(Protocol):
@@ -113,8 +115,9 @@ class ScreenLog:
         if kind == "summary":
             return
         parts = [f"update {update}/{self._total_updates}", f"epoch {values['epoch']}"]
+        numbers = plain_numbers(values) if kind == "validation" else values
         parts += [
-            f"{_shown_name(kind, name)}: {values[name]:.4f}" for name in _SHOWN_METRICS if name in values
+            f"{_shown_name(kind, name)}: {numbers[name]:.4f}" for name in _SHOWN_METRICS if name in numbers
         ]
         if "images_per_second" in values:
             parts.append(f"images/s: {speed_text(values['images_per_second'])}")
@@ -122,7 +125,8 @@ class ScreenLog:
             parts.append(f"loss scale: {values['loss_scale']:g}  skipped: {values['skipped_updates']}")
         if "compile_seconds" in values:
             parts.append(f"first update: {values['compile_seconds']:.2f} s")
-        self._reporter.say("  ".join(parts))
+        by_class = score_lines(values) if kind == "validation" else []
+        self._reporter.say("\n    ".join(["  ".join(parts), *by_class]))
 
     def close(self) -> None:
         """The screen stays as it is."""
@@ -161,7 +165,7 @@ class TensorBoardLog:
             return
         for name, value in values.items():
             if isinstance(value, float):
-                self._writer.add_scalar(f"{kind}/{name}", value, update)
+                self._writer.add_scalar(f"{kind}/{logged_name(name)}", value, update)
 
     def close(self) -> None:
         self._writer.close()
@@ -169,6 +173,7 @@ class TensorBoardLog:
 
 def _shown_name(kind: str, metric: str) -> str:
     """training_accuracy, validation_loss; the loss of the training is the loss."""
-    if kind == "train":
-        return metric if metric == "loss" else f"training_{metric}"
-    return f"{kind}_{metric}"
+    if kind == "train" and metric == "loss":
+        return metric
+    when, words = "training" if kind == "train" else kind, shown_metric(metric)
+    return f"{when}_{metric}" if words == metric else f"{when} {words}"

@@ -36,6 +36,7 @@ from drivetrain.run.speed_text import speed_text
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.validation_pace import PaceChoice, ValidationPace, fixed_by_option, keep_rarer
 from drivetrain.run.watch import noted, watch_run
+from drivetrain.tasks.metric_names import brief_metric
 from drivetrain.tasks.task import Evaluation
 
 # Until a checkpoint has been written: weights, two states of the optimiser and an average, at the speed of a
@@ -297,7 +298,8 @@ class RunLoop:
 
     def _described(self, means: dict[str, float], *, images_per_second: float) -> str:
         metric = self.program.task.metric
-        score = f"training_{metric}: {means[metric]:.4f}"
+        words = brief_metric(metric)
+        score = f"training{'_' if words == metric else ' '}{words}: {means[metric]:.4f}"
         return f"loss: {means['loss']:.4f}  {score}  images/s: {speed_text(images_per_second)}"
 
     def _previous_log(self, update: int) -> int:
@@ -357,8 +359,9 @@ class RunLoop:
             ):
                 # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
                 found = self._measured(regions=update == self.events.total_updates)
-                improved = self.best.offer(update, found.value)
-                self.early_end.see(found.as_metrics(), improved=improved)
+                metrics = found.as_metrics()
+                improved = self.best.offer(update, metrics.get(self.best.metric))
+                self.early_end.see(metrics, improved=improved)
                 if self.early_end.reason is not None:
                     found = self._measured(regions=True)
         except _ValidationStoppedError:

@@ -12,7 +12,6 @@ __all__ = [
     "ERROR_COLOURS",
     "class_colours",
     "displayable",
-    "hard_dice",
     "paint_classes",
     "paint_errors",
     "tinted",
@@ -94,15 +93,6 @@ def paint_errors(image: Pixels, truth: NDArray[Any], prediction: NDArray[Any], *
     _tint(painted, wrong & ~missed, ERROR_COLOURS[0], share=0.9)
     _tint(painted, missed, ERROR_COLOURS[1], share=0.9)
     return _rounded(painted)
-
-
-def hard_dice(truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int) -> float:
-    """The mean over the classes that either mask has of twice the agreement over the sum of both."""
-    counts = np.bincount(
-        truth.astype(np.int64).ravel() * num_classes + prediction.ravel(), minlength=num_classes**2
-    ).reshape(num_classes, num_classes)
-    sums = counts.sum(0) + counts.sum(1)
-    return float((2 * np.diagonal(counts)[sums > 0] / sums[sums > 0]).mean())
 
 
 def _grey(image: Pixels) -> NDArray[np.float32]:

@@ -9,11 +9,8 @@ from typing import Any
 
 from drivetrain.run.files import write_atomically
 
-# The metric that says which weights are best, of each task.
-MAIN_METRICS = ("accuracy", "dice")
-
-# More than the last event takes.
-_LONGEST_END_BYTES = 65536
+# More than the last event takes, also that of a segmentation into many classes.
+_LONGEST_END_BYTES = 2**20
 
 
 class MetricsLog:

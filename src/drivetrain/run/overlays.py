@@ -11,12 +11,13 @@ from drivetrain.run.mask_paint import (
     ERROR_COLOURS,
     class_colours,
     displayable,
-    hard_dice,
     paint_classes,
     paint_errors,
     tinted,
 )
 from drivetrain.run.picture_sheet import LegendEntry, Panel, sheet_png
+from drivetrain.tasks.metric_names import foreground_first
+from drivetrain.tasks.segmentation_evaluation import foreground_dice
 
 __all__ = ["overlay_sheet"]
 
@@ -62,17 +63,24 @@ def _row(
     if truth is None:
         return [plain, Panel(pixels=painted, caption="prediction")]
     there = _scaled_classes(truth, size)
-    dice = hard_dice(truth, prediction, num_classes=len(class_names))
+    dice = foreground_dice(truth, prediction, class_names=class_names)
     errors = float((truth != prediction).mean())
     return [
         plain,
         Panel(pixels=paint_classes(shown, there, class_names=class_names), caption="truth"),
-        Panel(pixels=painted, caption=f"prediction: hard Dice {dice:.3f}"),
+        Panel(pixels=painted, caption=f"prediction: {_in_words(dice, class_names)}"),
         Panel(
             pixels=paint_errors(shown, there, seen, num_classes=len(class_names)),
             caption=f"errors: {errors:.1%} of the pixels",
         ),
     ]
+
+
+def _in_words(dice: float | None, class_names: Sequence[str]) -> str:
+    """The hard Dice of the one class that matters, or the mean over those that do."""
+    foreground = [class_names[index] for index in foreground_first(class_names)[:-1]]
+    what = foreground[0] if len(foreground) == 1 else "the foreground"
+    return f"no {what}, which is right" if dice is None else f"hard Dice of {what} {dice:.3f}"
 
 
 def _legend(class_names: Sequence[str], *, has_truth: bool) -> list[LegendEntry]:

@@ -17,7 +17,7 @@ from drivetrain.program.half_weights import widen_weights
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.assemble import Assembly
-from drivetrain.run.best import Best
+from drivetrain.run.best import Best, best_metric
 from drivetrain.run.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint, sweep_partial
 from drivetrain.run.clock import RunClock
 from drivetrain.run.data_files import write_files
@@ -36,11 +36,13 @@ from drivetrain.run.prepare import Request
 from drivetrain.run.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.saver import restore_program, stored_state
+from drivetrain.run.score_lines import plain_numbers, score_lines
 from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.time_spent import time_spent
 from drivetrain.run.validation_pace import keep_rarer, kept_rarer, rarer_in_words
+from drivetrain.tasks.metric_names import direction, shown_metric
 
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
@@ -211,15 +213,21 @@ class RunPart:
                 f"batch norm normalises {together} samples together (micro-batch x group); "
                 "--dbn-replica-group-size takes in those of more replicas"
             )
+        if self.assembly.evaluate is not None and self.recipe.checkpoints:
+            self.reporter.say(f"{self._how_best_is_chosen()}; --best-by METRIC chooses by another metric")
         self.reporter.say(f"run directory: {self.directory.path}")
         if checkpoint is not None:
             self.reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
+
+    def _how_best_is_chosen(self) -> str:
+        metric = self._best_metric
+        return f"best checkpoint: by validation {shown_metric(metric)}, {direction(metric)}"
 
     def _train(self, checkpoint: Checkpoint | None) -> RunResult:
         first = 0 if checkpoint is None else checkpoint.update
         MetricsLog(self.directory.metrics).rewind(first)
         stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
-        best = Best(self._metric) if stored is None else Best.from_json(stored)
+        best = Best(self._best_metric) if stored is None else Best.from_json(stored)
         entries = read_metrics(self.directory.metrics)
         validated = [int(entry["update"]) for entry in entries if entry["event"] == "validation"]
         rarer = self._kept_rarer()
@@ -272,7 +280,7 @@ class RunPart:
                 elapsed_before_s=elapsed_before_s, start_up_s=max(0.0, time.time() - self.request.began_s)
             ),
             evaluate=self.assembly.evaluate,
-            best=task.best or Best(self._metric),
+            best=task.best or Best(self._best_metric),
             early_end=early_end_of(self.recipe, without_progress=task.without_progress),
             owes_validation=task.owes_validation,
             limit=self._time_limit() if is_timed else None,
@@ -358,8 +366,8 @@ class RunPart:
         return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
 
     @property
-    def _metric(self) -> str:
-        return self.assembly.program.task.metric
+    def _best_metric(self) -> str:
+        return best_metric(self.recipe, task=self.data.spec.task)
 
     def _validate_only(self, checkpoint: Checkpoint | None) -> RunResult:
         """Measures what there is; the run's own files stay as they are."""
@@ -374,10 +382,9 @@ class RunPart:
         self._measured_program = in_one_piece(self.assembly.program)
         metrics = found.as_metrics()
         update = 0 if checkpoint is None else checkpoint.update
-        self.reporter.result(
-            f"update {update}  validation_loss: {metrics['loss']:.4f}  "
-            f"validation_{self._metric}: {metrics[self._metric]:.4f}"
-        )
+        numbers = [f"validation_{name}: {value:.4f}" for name, value in plain_numbers(metrics).items()]
+        first = "  ".join([f"update {update}", *numbers])
+        self.reporter.result("\n    ".join([first, *score_lines(metrics)]))
         row = {"split": "validation", "update": update, **metrics}
         write_json(self.directory.path / "evaluation-validation.json", {"evaluations": [row]})
         assert self.data.validation is not None

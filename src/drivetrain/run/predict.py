@@ -39,6 +39,7 @@ from drivetrain.run.reporter import Reporter
 from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
 from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.build import build_task
+from drivetrain.tasks.metric_names import shown_metric
 
 
 def predict_run(
@@ -94,9 +95,15 @@ def predict_run(
 
 
 def _weights_sentence(found: Checkpoint) -> str:
-    best = found.best_update
-    better = "" if best in (None, found.update) else f"; update {best} validated best (--checkpoint best)"
-    return f"weights of update {found.update}{better}"
+    best = found.best
+    if best is None:
+        return f"weights of update {found.update}"
+    if best.update == found.update:
+        return f"weights of update {found.update}, the best by validation {shown_metric(best.metric)}"
+    return (
+        f"weights of update {found.update}; update {best.update} validated best by "
+        f"{shown_metric(best.metric)} (--checkpoint best)"
+    )
 
 
 def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[str]) -> None:

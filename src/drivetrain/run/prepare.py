@@ -29,7 +29,7 @@ from drivetrain.run.directory import (
     default_run_path,
     foreign_entries,
 )
-from drivetrain.run.ending import check_goal, parse_duration_s
+from drivetrain.run.ending import check_metrics, parse_duration_s
 from drivetrain.run.files import read_json
 from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.identity import check_same_identity, identity_of
@@ -154,7 +154,7 @@ def prepare_request(
     files = files_of(recipe, splits)
     if sibling is not None:
         require_same_set(recipe, files, directory=sibling)
-    check_goal(recipe, task=splits.spec.task, num_classes=splits.spec.num_classes)
+    check_metrics(recipe, task=splits.spec.task, class_names=splits.spec.class_names)
     plan = plan_training(recipe, samples=len(splits.train))
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
     own_data = own_data_of(splits) if is_own_data else None

@@ -3,9 +3,12 @@
 from typing import Any
 
 from drivetrain.recipe.schema import Recipe
+from drivetrain.run.best import Best
 from drivetrain.run.directory import PYTHON_DATA, RunDirectory
 from drivetrain.run.files import write_atomically
+from drivetrain.run.score_lines import plain_numbers, score_table
 from drivetrain.run.speed_text import speed_text
+from drivetrain.tasks.metric_names import shown_metric
 
 _FILES = {
     "curves.png": "loss and score over the updates",
@@ -22,6 +25,11 @@ _FILES = {
     "rank-0.log": "what was printed",
 }
 _COUNT = "validation_samples"
+_SCORES_EXPLAINED = (
+    "At the last validation. Soft Dice is computed from probabilities, as a mean over images; hard Dice and "
+    "IoU from the most likely class of each pixel, over all pixels together. `dice` (soft), `hard_dice` "
+    "and `iou` in `metrics.jsonl` are the means over classes, background included."
+)
 
 
 def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Recipe) -> None:
@@ -32,6 +40,7 @@ def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Re
         "| --- | --- |",
         *(f"| {name} | {value} |" for name, value in _results(summary).items()),
     ]
+    lines += _by_class(summary)
     lines += ["", "![curves](curves.png)", ""]
     if (directory.predictions / "validation.png").is_file():
         lines += ["![predictions](predictions/validation.png)", ""]
@@ -48,15 +57,25 @@ def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Re
 def _results(summary: dict[str, Any]) -> dict[str, str]:
     results: dict[str, str] = {}
     if "validation" in summary:
-        best = summary["best"]
-        results[f"validation {best['metric']}"] = f"{summary['validation'][best['metric']]:.4f}"
-        results[f"best validation {best['metric']}"] = f"{best['value']:.4f} (update {best['update']})"
-        others = [name for name in summary["validation"] if name not in (best["metric"], _COUNT)]
-        results |= {f"validation {name}": f"{summary['validation'][name]:.4f}" for name in others}
+        results["best checkpoint"] = f"{Best.from_json(summary['best']).sentence()}; see `--best-by`"
+        numbers = plain_numbers(summary["validation"])
+        first = summary["best"]["metric"]
+        names = sorted(numbers, key=lambda name: name != first)
+        results |= {f"validation {shown_metric(name)}": f"{numbers[name]:.4f}" for name in names}
+        results["validation samples"] = str(summary["validation"][_COUNT])
     results["time to train"] = f"{summary['time_to_train_seconds']:.1f} s"
     results["throughput"] = f"{speed_text(summary['images_per_second'])} images/s"
     results["device"] = str(summary["device"])
     return results
+
+
+def _by_class(summary: dict[str, Any]) -> list[str]:
+    """The last validation of each class, foreground first, and what the scores are."""
+    rows = score_table(summary.get("validation", {}))
+    if not rows:
+        return []
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return ["", lines[0], "|" + " --- |" * len(rows[0]), *lines[1:], "", _SCORES_EXPLAINED]
 
 
 def _how_to_measure(directory: RunDirectory, recipe: Recipe) -> str:

@@ -13,6 +13,7 @@ from drivetrain.recipe.fields import plain_values
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.directory import CROSSVAL_RECORD, RunDirectory
 from drivetrain.run.files import read_json, write_json
+from drivetrain.tasks.metric_names import logged_name
 
 __all__ = ["WandbLog", "require_wandb", "shareable_config"]
 
@@ -76,7 +77,9 @@ class WandbLog:
         if kind == "summary":
             self._run.summary.update(_flat(values))
             return
-        numbers = {f"{kind}/{name}": value for name, value in values.items() if _is_number(value)}
+        numbers = {
+            f"{kind}/{logged_name(name)}": value for name, value in values.items() if _is_number(value)
+        }
         self._run.log({"update": update, **numbers})
 
     def close(self) -> None:

@@ -12,6 +12,17 @@ from drivetrain.tasks.classification import ClassificationTask
 
 _TOP = 5
 _Sums = tuple[Tensor, Tensor, Tensor]
+_Singles = tuple[Tensor, Tensor, Tensor]
+_State = tuple[_Sums, list[_Singles]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guesses:
+    """What was said of each sample, in the order of the samples, and how sure the model was of it."""
+
+    labels: NDArray[np.int32]
+    classes: NDArray[np.int32]
+    confidences: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,14 +32,7 @@ class ClassificationEvaluation:
     loss: float
     top5_accuracy: float | None
     confusion: NDArray[np.int64]
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
-
-    @property
-    def value(self) -> float:
-        return self.accuracy
+    guesses: Guesses | None = None
 
     @property
     def samples(self) -> int:
@@ -61,25 +65,28 @@ class ClassificationMeasure:
         self._num_classes = num_classes
         self._wide_dtype = wide_dtype
         self._sums: _Sums | None = None
+        self._singles: list[_Singles] = []
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """One more batch."""
         loss = self._task.losses(logits, labels).to(self._wide_dtype).sum()
+        self._singles.append(_single_samples(self._task.probabilities(logits), labels))
         self._add((loss, _count_in_top(logits, labels), _confusion(logits, labels, self._num_classes)))
 
-    def state(self) -> _Sums | None:
-        """The sums so far; None before the first batch."""
+    def state(self) -> _State | None:
+        """What was found so far; None before the first batch."""
         if self._sums is None:
             return None
         loss, in_top, confusion = self._sums
-        return loss.cpu(), in_top.cpu(), confusion.cpu()
+        return (loss.cpu(), in_top.cpu(), confusion.cpu()), [self._all_singles()]
 
-    def take(self, states: Sequence[_Sums | None]) -> None:
-        """The sums of several processes as one."""
-        self._sums = None
-        for sums in states:
-            if sums is not None:
-                self._add(sums)
+    def take(self, states: Sequence[_State | None]) -> None:
+        """What several processes found, in their order."""
+        self._sums, self._singles = None, []
+        for state in states:
+            if state is not None:
+                self._add(state[0])
+                self._singles += state[1]
 
     def _add(self, parts: _Sums) -> None:
         before = self._sums
@@ -97,7 +104,24 @@ class ClassificationMeasure:
             loss=loss.item() / samples,
             top5_accuracy=in_top.item() / samples if self._num_classes > _TOP else None,
             confusion=counts,
+            guesses=self._guesses(),
         )
+
+    def _guesses(self) -> Guesses:
+        labels, classes, confidences = (part.numpy() for part in self._all_singles())
+        return Guesses(labels=labels, classes=classes, confidences=confidences)
+
+    def _all_singles(self) -> _Singles:
+        """Single samples on the host, those of all batches as one."""
+        labels, classes, confidences = (
+            torch.cat([batch[part] for batch in self._singles]).cpu() for part in range(3)
+        )
+        return labels, classes, confidences
+
+
+def _single_samples(probabilities: Tensor, labels: Tensor) -> _Singles:
+    confidences, classes = probabilities.max(1)
+    return labels.to(torch.int32), classes.to(torch.int32), confidences.to(torch.float32)
 
 
 def _count_in_top(logits: Tensor, labels: Tensor) -> Tensor:

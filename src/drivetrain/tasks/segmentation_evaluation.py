@@ -1,15 +1,17 @@
 """What was measured on a set of images with masks, as a whole, by class and by image."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.tasks.metric_names import SCORES, foreground_first
 from drivetrain.tasks.region_metrics import RegionScores
 
-__all__ = ["SegmentationEvaluation"]
+__all__ = ["SegmentationEvaluation", "foreground_dice"]
 
 Counts = NDArray[np.int64]
 Score = Callable[[Counts], list[float | None]]
@@ -19,8 +21,8 @@ Score = Callable[[Counts], list[float | None]]
 class SegmentationEvaluation:
     """`class_dice` is the soft Dice (images, classes); `confusions` counts pixels (images, true, predicted).
 
-    Loss and soft Dice are means over images; hard Dice, IoU and pixel accuracy are of all pixels together,
-    the first two as means over the classes that occur in truth or prediction.
+    Loss and soft Dice are means over images; hard Dice, IoU and pixel accuracy are of all pixels together.
+    Scores of several classes are means over those that occur in truth or prediction, soft Dice over all.
     """
 
     class_names: tuple[str, ...]
@@ -28,14 +30,6 @@ class SegmentationEvaluation:
     class_dice: NDArray[np.float64]
     confusions: Counts
     regions: tuple[RegionScores, ...] | None = None
-
-    @property
-    def metric(self) -> str:
-        return "dice"
-
-    @property
-    def value(self) -> float:
-        return self.dice
 
     @property
     def samples(self) -> int:
@@ -87,6 +81,7 @@ class SegmentationEvaluation:
             "iou": self.iou,
             "pixel_accuracy": self.pixel_accuracy,
             **{name: value for name, value in regions.items() if value is not None},
+            **{name: value for name, value in self._class_metrics().items() if value is not None},
             "validation_samples": self.samples,
         }
 
@@ -94,8 +89,14 @@ class SegmentationEvaluation:
         """A row per image, in the order they came; None for what an image does not have."""
         return [self._row(index) for index in range(self.samples)]
 
+    def foreground_scores(self) -> list[float]:
+        """The hard Dice of the foreground of each image; 1 where there is none and none was predicted."""
+        means = [self._foreground_mean(hard_dice_by_class(counts)) for counts in self.confusions]
+        return [1.0 if mean is None else mean for mean in means]
+
     def per_class(self) -> list[dict[str, str | int | float | None]]:
-        """A row per class: its true pixels, its soft Dice over images, its other scores over all pixels."""
+        """A row per class, foreground first: its true pixels, its soft Dice (`dice`) over images, its other
+        scores over all pixels."""
         counts = self.confusion
         columns = zip(
             self.class_names,
@@ -105,28 +106,52 @@ class SegmentationEvaluation:
             iou_by_class(counts),
             strict=True,
         )
-        return [
+        rows = [
             dict(zip(("class", "pixels", "dice", "hard_dice", "iou"), row, strict=True)) for row in columns
         ]
+        return [rows[index] for index in foreground_first(self.class_names)]
+
+    def _class_metrics(self) -> dict[str, float | None]:
+        return self._scores_by_class(self.class_dice.mean(0).tolist(), self.confusion)
+
+    def _scores_by_class(self, soft_dice: list[float | None], counts: Counts) -> dict[str, float | None]:
+        """The mean over the foreground, and each class, foreground first, of every score of classes."""
+        values = dict(zip(SCORES, (soft_dice, hard_dice_by_class(counts), iou_by_class(counts)), strict=True))
+        found = {f"foreground_{score}": self._foreground_mean(own) for score, own in values.items()}
+        for score, own in values.items():
+            for index in foreground_first(self.class_names):
+                found[f"{score}_{self.class_names[index]}"] = own[index]
+        return found
+
+    def _foreground_mean(self, values: list[float | None]) -> float | None:
+        return _foreground_mean(values, self.class_names)
 
     def _row(self, index: int) -> dict[str, float | None]:
         counts = self.confusions[index]
         row: dict[str, float | None] = {
             "loss": float(self.losses[index]),
-            "dice": float(self.class_dice[index].mean()),
+            "soft_dice": float(self.class_dice[index].mean()),
             "hard_dice": _mean_of_known(hard_dice_by_class(counts)),
             "iou": _mean_of_known(iou_by_class(counts)),
             "pixel_accuracy": _accuracy(counts),
         }
         if self.regions is not None:
             row |= {"v_rand": self.regions[index].v_rand, "v_info": self.regions[index].v_info}
-        for score, values in (
-            ("dice", self.class_dice[index].tolist()),
-            ("hard_dice", hard_dice_by_class(counts)),
-            ("iou", iou_by_class(counts)),
-        ):
-            row |= {f"{score}_{name}": value for name, value in zip(self.class_names, values, strict=True)}
-        return row
+        return row | self._scores_by_class(self.class_dice[index].tolist(), counts)
+
+
+def foreground_dice(
+    truth: NDArray[Any], prediction: NDArray[Any], *, class_names: Sequence[str]
+) -> float | None:
+    """The hard Dice of one image's foreground, the mean over its classes; None where neither has any."""
+    classes = len(class_names)
+    cells = truth.astype(np.int64).ravel() * classes + prediction.ravel()
+    counts = np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+    return _foreground_mean(hard_dice_by_class(counts), class_names)
+
+
+def _foreground_mean(values: list[float | None], class_names: Sequence[str]) -> float | None:
+    return _mean_or_none([values[index] for index in foreground_first(class_names)[:-1]])
 
 
 def hard_dice_by_class(counts: Counts) -> list[float | None]:

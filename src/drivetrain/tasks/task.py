@@ -9,13 +9,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Evaluation(Protocol):
-    """What was measured on a set of samples; `value` is the metric that says which weights are best."""
-
-    @property
-    def metric(self) -> str: ...
-
-    @property
-    def value(self) -> float: ...
+    """What was measured on a set of samples."""
 
     @property
     def samples(self) -> int: ...
