@@ -1,4 +1,4 @@
-"""How good the trainings of the README's first page become: the demonstration, digits and MNIST.
+"""How good the smallest trainings become: digits and MNIST.
 
     python benchmarks/first_runs.py --mnist-dir DIR [--output FILE.json]
 
@@ -17,7 +17,7 @@ from drivetrain.bench.machine import describe_machine
 RESULTS = Path(__file__).parent / "results"
 
 
-def train(recipe: str | None, **options: Any) -> dict[str, Any]:
+def train(recipe: str, **options: Any) -> dict[str, Any]:
     """The last events of a training and of its validation."""
     with tempfile.TemporaryDirectory() as folder:
         drivetrain.train(
@@ -43,7 +43,6 @@ def main() -> None:
     wanted: dict[str, dict[str, Any]] = {
         "digits": {"recipe": "digits"},
         "mnist_tutorial": {"recipe": "mnist_tutorial", "data_dir": args.mnist_dir},
-        "demonstration": {"recipe": None},
     }
     report: dict[str, Any] = {
         "command": "python benchmarks/first_runs.py --mnist-dir DIR",
