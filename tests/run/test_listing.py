@@ -187,8 +187,9 @@ def test_the_default_augmentation_of_data_sets(dataset: str, meant: str) -> None
 
 
 def test_a_segmentation_is_listed_by_class_and_by_the_metric_that_chooses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     by_class = {"iou_cell": 0.5, "iou_back": 0.875, "soft_dice_cell": 0.625, "soft_dice_back": 0.75}
     for name, best_by in (("plain", ""), ("chosen", "best_by: iou_cell\n")):
         (tmp_path / name).mkdir()
@@ -200,7 +201,7 @@ def test_a_segmentation_is_listed_by_class_and_by_the_metric_that_chooses(
     assert list(plain["by_class"].items()) == [("cell", 0.625), ("back", 0.75)]
     assert (chosen["metric"], chosen["validation"]) == ("iou_cell", 0.5)
     assert list(chosen["by_class"].items()) == [("cell", 0.5), ("back", 0.875)]
-    assert main(["runs", "--runs-dir", str(tmp_path)]) == 0
+    assert main(["runs", "--runs-dir", "."]) == 0
     shown = capsys.readouterr().out
     assert "soft Dice (class mean)" in shown
     assert "IoU of cell" in shown
