@@ -44,11 +44,10 @@ def _prepare(data: WantedData, **overrides: Any) -> tuple[Subject, DataSplits]:
 @pytest.mark.usefixtures("small_peak")
 @pytest.mark.parametrize("data", ["real", "host", "device"])
 def test_every_kind_of_data(data: WantedData) -> None:
-    subject, splits = _prepare(data)
+    subject, splits = _prepare(data, compile="off")  # A busy machine could find that compiling pays.
     shown = ShownWork()
     measured = measure_training(subject, reporter=shown, data=splits)
-    assert shown.names == shown.ended
-    assert {"building the model", "bench train", "measuring the device's peak"} <= set(shown.names)
+    assert shown.names == shown.ended == ["building the model", "bench train", "measuring the device's peak"]
     assert [len(repeat["step_seconds"]) for repeat in measured.repeats] == [2, 2, 2]
     found = training_result(subject, measured, command="drivetrain bench train")
     (entry,) = found.entries
