@@ -84,22 +84,24 @@ def _without_times(entry: dict[str, Any]) -> dict[str, Any]:
 def test_kill_9_between_two_checkpoints(
     num_workers: int, straight: Path, tmp_path: Path, train_small: TrainSmall
 ) -> None:
-    status = _train_and_kill(tmp_path / "run", update=10, checkpoint_every=4)
+    status = _train_and_kill(tmp_path / "run", update=10, checkpoint_every=4, kept=["6", "8"])
     assert status == -signal.SIGKILL
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["6", "8"]
     train_small(tmp_path / "run", data_placement="stream", num_workers=num_workers)
     assert final_files(tmp_path / "run") == final_files(straight)
 
 
-def _train_and_kill(path: Path, *, update: int, checkpoint_every: int) -> int:
+def _train_and_kill(path: Path, *, update: int, checkpoint_every: int, kept: list[str]) -> int:
+    """Kills the training after an update, once the checkpoints that are written beside it are there."""
     script = f"""
-import os, signal, torch, drivetrain
+import os, signal, time, torch, drivetrain
 from drivetrain.program.training import TrainingProgram
 torch.set_num_threads(1)
 run_update = TrainingProgram.run_update
 def killed(self, update):
     run_update(self, update)
     if update == {update}:
+        while sorted(os.listdir({str(path / "checkpoints")!r})) != {kept!r}:
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
 TrainingProgram.run_update = killed
 drivetrain.train(quiet=True, output_dir={str(path)!r}, checkpoint_every={checkpoint_every}, **{SMALL!r})
