@@ -64,10 +64,12 @@ class HeldPixels:
 
     def take_object(self, name: str) -> tuple[bool, ObjectPixels | None]:
         """Whether the object of a mask is held, and the object; None where the mask is black."""
-        is_held = name in self._objects
-        one = self._objects.pop(name, None)
+        try:
+            one = self._objects.pop(name)
+        except KeyError:
+            return False, None
         self._release(0 if one is None else one.is_own.nbytes)
-        return is_held, one
+        return True, one
 
     def _hold(self, place: dict[str, Value], name: str, value: Value, *, size: int, most: int) -> None:
         with self._lock:
