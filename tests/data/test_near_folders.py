@@ -1,8 +1,11 @@
 """A --data-dir of the wrong level is answered with the folder that was meant."""
 
+import errno
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,6 +104,61 @@ def test_one_level_too_low(tmp_path: Path) -> None:
     write_images(tmp_path / "photos", {"cat": 2, "dog": 2})
     with pytest.raises(BadInputError, match=rf"but --data-dir {tmp_path / 'photos'} holds cat, dog"):
         open_data(Recipe(dataset="image-folder", data_dir=str(tmp_path / "photos" / "cat")))
+
+
+def test_one_level_too_low_by_a_path_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pairs(tmp_path / "cells")
+    write_images(tmp_path / "photos", {"cat": 2, "dog": 2})
+    for dataset, part in (("mask-folder", "cells/images"), ("image-folder", "photos/cat")):
+        (tmp_path / part / "below").mkdir()
+        for here, named in ((part, "."), (f"{part}/below", "..")):
+            monkeypatch.chdir(tmp_path / here)
+            meant = rf"but --data-dir {(tmp_path / part).parent} (does|holds cat, dog)"
+            with pytest.raises(BadInputError, match=meant):
+                open_data(Recipe(dataset=dataset, data_dir=named))
+
+
+def _refuse_to_list(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a folder of another user does, also to a test that runs as root."""
+    for name in ("listdir", "scandir"):
+        listing = getattr(os, name)
+
+        def refuse(path: Any = ".", *, listing: Callable[[Any], Any] = listing) -> Any:
+            if Path(path) == folder:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return listing(path)
+
+        monkeypatch.setattr(os, name, refuse)
+
+
+def test_a_folder_above_that_cannot_be_listed_is_not_spoken_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "images" / "1.png", grey())
+    _refuse_to_list(tmp_path, monkeypatch)
+    folder = tmp_path / "images"
+    with pytest.raises(BadInputError, match=rf"--data-dir {folder} holds no class folders"):
+        open_data(Recipe(dataset="image-folder", data_dir=str(folder)))
+    with pytest.raises(BadInputError, match=rf"no mask is there for {folder}/1\.png"):
+        open_data(Recipe(dataset="mask-folder", data_dir=str(folder)))
+
+
+def test_a_folder_above_that_is_no_data_set_is_not_spoken_of(tmp_path: Path) -> None:
+    for split in ("train", "val", "validation"):
+        write_images(tmp_path / split, {"cat": 1, "dog": 1})
+    folder = write_images(tmp_path, {"cat": 1}) / "cat"
+    with pytest.raises(BadInputError, match=rf"--data-dir {folder} holds no class folders"):
+        open_data(Recipe(dataset="image-folder", data_dir=str(folder)))
+
+
+def test_a_folder_below_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for image in ("0/images/a", "0/images/b", "0/masks/a", "1/images/a", "1/masks/a"):
+        save(tmp_path / f"{image}.png", grey())
+    _refuse_to_list(tmp_path / "1" / "images", monkeypatch)
+    with pytest.raises(BadInputError, match=rf"--data-dir: {tmp_path}/1/images cannot be read"):
+        open_data(Recipe(dataset="mask-folder", data_dir=str(tmp_path)))
 
 
 def test_a_folder_of_the_right_form_is_told_what_is_wrong_with_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from drivetrain.data.folder_files import ClassFiles, class_folders, first_names,
 from drivetrain.data.image_size import choose_fit
 from drivetrain.data.image_source import ImageSource, ImageStore
 from drivetrain.data.info import dataset_info
-from drivetrain.data.near_folders import folder_that_works
+from drivetrain.data.near_folders import folder_above, folder_that_works
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import BadInputError
 
@@ -139,8 +139,8 @@ def find_images(folder: Path) -> StoredImages:
 
 
 def _refuse_wrong_level(folder: Path) -> None:
-    is_class = _holds_images(folder) and _holds_classes(folder.parent)
-    meant = folder.parent if is_class else folder_that_works(folder, _holds_classes)
+    above = folder_above(folder, _holds_classes) if _holds_images(folder) else None
+    meant = above or folder_that_works(folder, _holds_classes)
     if meant is not None:
         classes = class_folders(_split_folders(meant)[0][_TRAIN])
         raise BadInputError(

@@ -10,7 +10,7 @@ from drivetrain.data.folder_files import first_names
 from drivetrain.data.image_listing import ImageFiles, list_images
 from drivetrain.data.mask_names import find_owner, is_mask_name, owners_by_name
 from drivetrain.data.mask_pages import named_page
-from drivetrain.data.near_folders import folder_that_works
+from drivetrain.data.near_folders import folder_above, folder_that_works, named
 from drivetrain.errors import BadInputError
 
 __all__ = ["FoundFiles", "MaskedFile", "find_masked_files"]
@@ -63,14 +63,19 @@ class FoundFiles:
 def find_masked_files(folder: Path) -> FoundFiles:
     """The images of DIR/train, DIR/val and DIR/test, or of DIR alone, each with its masks."""
     try:
-        found = _find(folder)
-    except BadInputError:
-        _refuse_wrong_level(folder)
-        raise
+        return _found_or_refused(folder)
     except OSError as error:
         raise BadInputError(
             f"--data-dir: {error.filename} cannot be read ({error.strerror}); name a folder that can be."
         ) from error
+
+
+def _found_or_refused(folder: Path) -> FoundFiles:
+    try:
+        found = _find(folder)
+    except BadInputError:
+        _refuse_wrong_level(folder)
+        raise
     if not found.splits.get("train"):
         _refuse_wrong_level(folder)
         raise BadInputError(
@@ -84,7 +89,8 @@ def _refuse_wrong_level(folder: Path) -> None:
     """Names the folder that was meant, where this one has not the form of a data set and another has."""
     if _has_form(folder):
         return
-    meant = folder.parent if _is_part(folder) else folder_that_works(folder, _has_form)
+    above = folder_above(folder, _has_form) if _is_called_like_a_part(folder) else None
+    meant = above or folder_that_works(folder, _has_form)
     if meant is not None:
         raise BadInputError(
             f"--data-dir {folder} does not hold images with masks in any known form, but --data-dir {meant} "
@@ -92,10 +98,10 @@ def _refuse_wrong_level(folder: Path) -> None:
         )
 
 
-def _is_part(folder: Path) -> bool:
-    """Whether a folder is that of the images, of the masks or of a split of the folder above it."""
+def _is_called_like_a_part(folder: Path) -> bool:
+    """Whether a folder has the name of one for the images, the masks or a split."""
     parts = {*_IMAGE_FOLDERS, *_MASK_FOLDERS, *(name for names in _SPLITS.values() for name in names)}
-    return folder.name.lower() in parts and _has_form(folder.parent)
+    return named(folder).name.lower() in parts
 
 
 def _has_form(folder: Path) -> bool:

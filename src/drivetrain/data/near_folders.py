@@ -1,4 +1,4 @@
-"""The folder that was meant where --data-dir names one a level too high."""
+"""The folder that was meant where --data-dir names one of the wrong level."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drivetrain.errors import BadInputError
 
-__all__ = ["folder_that_works", "way_out"]
+__all__ = ["folder_above", "folder_that_works", "named", "way_out"]
 
 _LEVELS_BELOW = 2
 _MOST_FOLDERS_OF_A_LEVEL = 50
@@ -15,6 +15,17 @@ _MOST_FOLDERS_OF_A_LEVEL = 50
 def folder_that_works(folder: Path, works: Callable[[Path], bool]) -> Path | None:
     """The nearest folder below one that holds what is looked for; None if none does."""
     return next((path for path in _below(folder) if _does_work(path, works)), None)
+
+
+def folder_above(folder: Path, works: Callable[[Path], bool]) -> Path | None:
+    """The folder above one, if it can be read and holds what is looked for."""
+    above = named(folder).parent
+    return above if _does_work(above, works) else None
+
+
+def named(folder: Path) -> Path:
+    """The folder under a path that ends with its name, unlike `.` and `..`."""
+    return folder.resolve() if folder.name in ("", "..") else folder
 
 
 def way_out(folder: Path, works: Callable[[Path], bool], *, otherwise: str) -> str:
