@@ -11,14 +11,27 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from drivetrain.data import held_pixels, image_size, kept_scans, mask_images, mask_pixels, mask_scan
+from drivetrain.data import (
+    folder_files,
+    held_pixels,
+    image_size,
+    kept_scans,
+    mask_images,
+    mask_pixels,
+    mask_scan,
+)
+from drivetrain.data.folder_files import FolderStore, list_classes
 from drivetrain.data.image_folder import ImageRequest, open_image_folder
+from drivetrain.data.image_size import common_size
 from drivetrain.data.mask_folder import open_mask_folder
 from drivetrain.data.mask_pages import OpenVolumes
 from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.data.splits import open_data
 from drivetrain.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
 from tests.data.folders import truncate, write_images
 from tests.data.masks import classes, colour, grey, save, write_pairs, write_volume
+from tests.data.test_progress import watched
 
 Write = Callable[[Path], Path]
 
@@ -201,15 +214,92 @@ def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert _content(open_mask_folder(folder)) == _content(open_mask_folder(folder))
 
 
+def test_another_version_of_the_package_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(write_pairs(tmp_path / "cells"))
+    open_mask_folder(folder)
+    monkeypatch.setattr(kept_scans, "__version__", "0.0.0")
+    with _counting_decodes(monkeypatch) as decoded:
+        open_mask_folder(folder)
+    assert len(decoded) == 3
+
+
+@contextmanager
+def _counting_headers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The files whose sizes are asked for inside."""
+    asked: list[str] = []
+
+    def count(self: FolderStore, index: int) -> tuple[int, int]:
+        asked.append(self.names[index])
+        return size(self, index)
+
+    with monkeypatch.context() as patch:
+        size = FolderStore.size
+        patch.setattr(FolderStore, "size", count)
+        yield asked
+
+
 def test_the_size_of_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_images(tmp_path / "photos", {"cat": 2, "dog": 2})
+    monkeypatch.setattr(image_size, "_HEADERS_AT_A_TIME", 2)
+    folder = write_images(tmp_path / "photos", {"cat": 4, "dog": 4})
     request = ImageRequest(dataset="image-folder")
     assert open_image_folder(str(folder), request=request).spec.height == 8
-    with monkeypatch.context() as patch:
-        patch.setattr(image_size, "_look_for_size", None)
+    with _counting_headers(monkeypatch) as asked:
         assert open_image_folder(str(folder), request=request).spec.height == 8
+    assert sorted(asked) == ["cat/000.png", "cat/001.png"]
     write_images(folder, {"emu": 1}, sizes=((9, 9),))
     assert open_image_folder(str(folder), request=request).spec.height == image_size.DEFAULT_SIZE
-    with monkeypatch.context() as patch:
-        patch.setattr(image_size, "_look_for_size", None)
+    with _counting_headers(monkeypatch) as asked:
         assert open_image_folder(str(folder), request=request).spec.height == image_size.DEFAULT_SIZE
+    assert sorted(asked) == ["cat/000.png", "cat/001.png"]
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(2, ((8, 8), (9, 9))), (4, ((8, 8),))])
+def test_what_a_few_headers_tell_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, sizes: tuple[tuple[int, int], ...]
+) -> None:
+    monkeypatch.setattr(image_size, "_HEADERS_AT_A_TIME", most)
+    monkeypatch.setattr(image_size, "KeptScan", None)
+    store = list_classes(write_images(tmp_path / "photos", {"cat": 4}, sizes=sizes), ("cat",)).store
+    assert common_size(store, refuse_bad=True) == (None if len(sizes) > 1 else (8, 8))
+
+
+def test_every_look_at_all_files_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_size, "_HEADERS_AT_A_TIME", 2)
+    folder = str(write_images(tmp_path / "photos", {"cat": 4, "dog": 4}))
+    recipe = Recipe(dataset="image-folder", data_dir=folder, validation_fraction=0.0)
+    told = watched(lambda: open_data(recipe))
+    shown = [line for line in told if line.endswith(" of 8")]
+    assert shown == [
+        "looking for changed files of 8",
+        "looking for animations of 8",
+        "looking for changed files of 8",
+        "scanning sizes of images of 8",
+        "looking for empty files of 8",
+    ]
+    again = watched(lambda: open_data(recipe))
+    assert [line for line in again if line.endswith(" of 8")] == [
+        "looking for changed files of 8",
+        "looking for changed files of 8",
+        "looking for empty files of 8",
+    ]
+
+
+def _animate(path: Path) -> None:
+    frames = [Image.fromarray(colour(seed=number)) for number in range(3)]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+
+
+def test_animations_among_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_images(tmp_path / "photos", {"cat": 2})
+    _animate(folder / "cat" / "moving.gif")
+    first = list_classes(folder, ("cat",)).warnings
+    assert first == [f"{folder}/cat/moving.gif is an animation, of which only the first frame is used."]
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_files, "is_animated_file", None)
+        assert list_classes(folder, ("cat",)).warnings == first
+    _animate(folder / "cat" / "000.png")
+    (warning,) = list_classes(folder, ("cat",)).warnings
+    assert "moving.gif" in warning
+    assert "000.png" in warning
+    monkeypatch.setattr(folder_files, "_MOST_HEADERS", 1)
+    assert list_classes(folder, ("cat",)).warnings == first

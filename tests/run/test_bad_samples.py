@@ -167,7 +167,7 @@ def test_one_class_of_several_is_warned_of(tmp_path: Path, capsys: pytest.Captur
     assert "Every pixel of the training masks is of class 0" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("suffix", ["gif", "webp"])
+@pytest.mark.parametrize("suffix", ["gif", "webp", "png"])
 def test_animations_are_said_to_be_some(tmp_path: Path, suffix: str) -> None:
     from drivetrain.data.splits import open_data
     from drivetrain.recipe.schema import Recipe

@@ -14,6 +14,7 @@ from drivetrain.data.decode import BadSampleError, naming_bad_sample
 from drivetrain.data.image_source import ImageSource
 from drivetrain.data.masked_images import HeldMaskedImages
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.data.source import BadSample, DataSplits, Source, SubsetSource
 from drivetrain.data.synthetic_em import SyntheticMicrographs
 from drivetrain.data.tile_source import TileSource, UniformSource
@@ -106,7 +107,7 @@ def find_bad(source: Source, *, split: str) -> list[BadSample]:
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         checks = counted(
-            threads.map(check, range(len(indices))),
+            mapped(threads, check, range(len(indices))),
             total=len(indices),
             what=f"checking {split} images",
         )
@@ -155,7 +156,7 @@ def _refuse_empty_files(splits: DataSplits) -> None:
     for inner, indices in _image_sources(splits):
         if not isinstance(inner, ImageSource):
             continue  # Files with masks were looked at when they were found.
-        for index in indices.tolist():
+        for index in counted(indices.tolist(), total=len(indices), what="looking for empty files"):
             with refusing_bad_samples(), naming_bad_sample(inner.store.name(index)):
                 if inner.store.stored_bytes(index) == 0:
                     raise ValueError(_EMPTY)

@@ -1,6 +1,8 @@
 """Finds the images of class folders, in an order that depends on nothing but their names."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,12 +20,15 @@ from drivetrain.data.decode import (
     open_image,
     open_nonempty,
 )
+from drivetrain.data.kept_scans import KeptScan
+from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.errors import BadInputError
 
 _MOST_NAMES_IN_A_WARNING = 5
-_OFTEN_ANIMATED = (".gif", ".webp")
-_MAY_BE_ANIMATED = (*_OFTEN_ANIMATED, ".png")
+_MAY_BE_ANIMATED = (".gif", ".webp", ".png")
 _MOST_HEADERS = 1000
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +139,35 @@ def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]
 
 
 def _animation_warnings(folder: Path, names: list[str]) -> list[str]:
-    likely = [folder / name for name in names if name.lower().endswith(_OFTEN_ANIMATED)]
-    animated = [str(path) for path in likely[:_MOST_HEADERS] if is_animated_file(path)]
+    likely = [str(folder / name) for name in names if name.lower().endswith(_MAY_BE_ANIMATED)]
+    # Few PNGs are animations, so of too many files the others are looked at first.
+    likely.sort(key=lambda path: path.lower().endswith(".png"))
+    animated = _animated_of(folder, likely[:_MOST_HEADERS])
     return [describe_animations(animated)] if animated else []
+
+
+def _animated_of(folder: Path, paths: list[str]) -> list[str]:
+    """The animations among files, by a look at their headers now or at an earlier start."""
+    if not paths:
+        return []
+    kept = KeptScan("animations", folder, paths, settings={})
+    with suppress(LookupError, TypeError):
+        return [str(path) for path in kept.recall()["animated"]]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        looks = mapped(threads, is_animated_file, map(Path, paths))
+        counts = counted(looks, total=len(paths), what="looking for animations")
+        animated = [path for path, is_animated in zip(paths, counts, strict=True) if is_animated]
+    kept.keep({"animated": animated})
+    return animated
 
 
 def is_animated_file(path: Path) -> bool:
     """Whether a file is an animation, by its header; one that cannot be read is none."""
+    if path.suffix.lower() not in _MAY_BE_ANIMATED:
+        return False
     try:
         with naming_bad_sample(str(path)), path.open("rb") as file:
-            return path.suffix.lower() in _MAY_BE_ANIMATED and is_animation(open_image(file))
+            return is_animation(open_image(file))
     except BadSampleError:
         return False
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from itertools import islice
 from pathlib import Path
 
 from drivetrain.data.crop import Fit
@@ -12,6 +11,7 @@ from drivetrain.data.folder_files import FolderStore
 from drivetrain.data.image_source import ImageStore
 from drivetrain.data.kept_scans import KeptScan
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.errors import BadInputError
 
 DEFAULT_SIZE = 224
@@ -43,11 +43,15 @@ def choose_fit(
 def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | None:
     """The width and height that all readable images have; None if they differ or none can be read.
 
-    Of files that are refused where one cannot be read, the answer is remembered between starts.
+    Of many files that are refused where one cannot be read, the answer is remembered between starts.
     """
     if not isinstance(store, FolderStore) or not refuse_bad:
         return _look_for_size(store, refuse_bad=refuse_bad)
-    names = map(store.name, range(len(store)))
+    # To find out whether all files are the same as before takes longer than a look at the first few.
+    found = _look_for_size(store, refuse_bad=refuse_bad, most=_HEADERS_AT_A_TIME)
+    if found is None or len(store) <= _HEADERS_AT_A_TIME:
+        return found
+    names = [*map(store.name, range(len(store)))]
     kept = KeptScan("image-folder", Path(store.root), names, settings={})
     with suppress(LookupError, TypeError, ValueError):
         size = kept.recall()["size"]
@@ -57,9 +61,11 @@ def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | Non
     return found
 
 
-def _look_for_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | None:
+def _look_for_size(store: ImageStore, *, refuse_bad: bool, most: int | None = None) -> tuple[int, int] | None:
     found: tuple[int, int] | None = None
-    looks = counted(_sizes(store, refuse_bad=refuse_bad), total=len(store), what="scanning sizes of images")
+    indices = range(len(store))[:most]
+    sizes = _sizes(store, indices, refuse_bad=refuse_bad)
+    looks = counted(sizes, total=len(indices), what="scanning sizes of images")
     with closing(looks):
         for size in looks:
             if found is not None and size is not None and size != found:
@@ -68,8 +74,8 @@ def _look_for_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | 
     return found
 
 
-def _sizes(store: ImageStore, *, refuse_bad: bool) -> Iterator[tuple[int, int] | None]:
-    """Sizes in order, a block of headers at a time: the first difference ends the search."""
+def _sizes(store: ImageStore, indices: range, *, refuse_bad: bool) -> Iterator[tuple[int, int] | None]:
+    """Sizes in order, a few headers ahead: the first difference ends the search."""
 
     def size_of(index: int) -> tuple[int, int] | None:
         try:
@@ -80,10 +86,8 @@ def _sizes(store: ImageStore, *, refuse_bad: bool) -> Iterator[tuple[int, int] |
                 raise BadInputError(str(error)) from error
             return None
 
-    indices = iter(range(len(store)))
     with ThreadPoolExecutor(_THREADS) as threads:
-        while block := list(islice(indices, _HEADERS_AT_A_TIME)):
-            yield from threads.map(size_of, block)
+        yield from mapped(threads, size_of, indices, most_ahead=_HEADERS_AT_A_TIME)
 
 
 def _square(size: int) -> Fit:

@@ -3,13 +3,16 @@
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import PIL
 
+from drivetrain import __version__
 from drivetrain.cluster.kept_answers import cache_folder, keep_answer, read_answer
+from drivetrain.data.progress import counted
 
 __all__ = ["KeptScan"]
 
@@ -27,12 +30,13 @@ class KeptScan:
     A file is the same by path, length and both times of its last change.
     """
 
-    def __init__(self, kind: str, folder: Path, files: Iterable[str], *, settings: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str, folder: Path, files: Sequence[str], *, settings: Mapping[str, Any]) -> None:
         place, digest = str(folder.resolve()), _digest(files)
         self._marks = {
             "folder": place,
             "files": digest,
             "version": _VERSION,
+            "drivetrain": __version__,
             "pillow": PIL.__version__,
             **settings,
         }
@@ -47,18 +51,19 @@ class KeptScan:
         keep_answer(self._path, "scan", marks=self._marks, answer=answer)
 
 
-def _digest(files: Iterable[str]) -> str | None:
+def _digest(files: Sequence[str]) -> str | None:
     """None where a file is too new to be told from what it may be in a moment, or cannot be looked at."""
     digest = hashlib.sha256()
     newest_s = 0.0
-    for file in files:
-        try:
-            status = os.stat(file)
-        except OSError:
-            return None
-        newest_s = max(newest_s, status.st_mtime, status.st_ctime)
-        known = (os.path.abspath(file), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        digest.update(repr(known).encode(errors="surrogateescape"))
+    with closing(counted(files, total=len(files), what="looking for changed files")) as looks:
+        for file in looks:
+            try:
+                status = os.stat(file)
+            except OSError:
+                return None
+            newest_s = max(newest_s, status.st_mtime, status.st_ctime)
+            known = (os.path.abspath(file), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            digest.update(repr(known).encode(errors="surrogateescape"))
     return None if time.time() - newest_s < _SETTLED_S else digest.hexdigest()
 
 

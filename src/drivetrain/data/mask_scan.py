@@ -35,6 +35,7 @@ from drivetrain.data.mask_pages import (
 from drivetrain.data.mask_pixels import FoundValues, decode_mask, find_values
 from drivetrain.data.masked_images import cut_out
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.errors import BadInputError
 
 __all__ = ["Look", "MaskScan", "Sample"]
@@ -97,7 +98,7 @@ class MaskScan:
         # Pillow warns of what it then refuses; the answer is to be one sentence.
         with catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as threads:
             looks = counted(
-                threads.map(look, range(len(files))),
+                mapped(threads, look, range(len(files))),
                 total=len(files),
                 what="scanning images with masks",
             )
@@ -184,7 +185,7 @@ class MaskScan:
                     image = self._volumes.image(mask, file.page)
                     seen.masks[file.mask_name(mask)] = self._values_in(image, file, mask)
 
-        looks = threads.map(look, samples)
+        looks = mapped(threads, look, samples)
         list(counted(looks, total=len(samples), what="scanning more masks"))
 
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +16,7 @@ from drivetrain.data.folder_files import FolderStore
 from drivetrain.data.image_folder import StoredImages, find_images
 from drivetrain.data.pack_format import INDEX, PackedSplit, PackIndex, PackTable, described_file
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.data.source import BadSample
 from drivetrain.errors import BadInputError, RunFailedError
 
@@ -151,10 +151,12 @@ class _SplitWriter:
 
 def _encode_all(store: FolderStore, *, request: PackRequest) -> Iterator[_Encoded]:
     """All images in order; a few at a time are decoded side by side."""
-    indices = iter(range(len(store)))
+
+    def encode(index: int) -> _Encoded:
+        return _encode(store, index, request=request)
+
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        while block := list(islice(indices, _SAMPLES_AT_A_TIME)):
-            yield from threads.map(lambda index: _encode(store, index, request=request), block)
+        yield from mapped(threads, encode, range(len(store)), most_ahead=_SAMPLES_AT_A_TIME)
 
 
 def _encode(store: FolderStore, index: int, *, request: PackRequest) -> _Encoded:

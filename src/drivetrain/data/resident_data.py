@@ -17,6 +17,7 @@ from drivetrain.data.bad_samples import reads_files
 from drivetrain.data.held_samples import HeldSamples, held_samples
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.data.source import (
     CHUNK_BYTES,
     DataSpec,
@@ -129,6 +130,6 @@ def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
     sample_bytes = max(spec.image_bytes, CHUNK_BYTES // _FILES_AT_A_TIME) if is_of_files else spec.image_bytes
     chunks = index_chunks(len(source), sample_bytes=sample_bytes)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        copied = chain.from_iterable(threads.map(copy, chunks) if is_of_files else map(copy, chunks))
+        copied = chain.from_iterable(mapped(threads, copy, chunks) if is_of_files else map(copy, chunks))
         for _ in counted(copied, total=len(source), what="reading samples"):
             pass

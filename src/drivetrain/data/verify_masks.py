@@ -17,6 +17,7 @@ from drivetrain.data.mask_folder import open_mask_folder
 from drivetrain.data.masked_images import MaskedImages
 from drivetrain.data.masked_splits import MaskedSplits
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.data.source import BadSample
 
 __all__ = ["CheckedMasks", "check_isbi2012", "check_mask_folder"]
@@ -104,7 +105,7 @@ def _measure(masked: MaskedImages, *, split: str) -> _Measured:
         return f"{image.shape[0]}x{image.shape[1]}", np.bincount(mask[..., 0].reshape(-1))
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        reads = threads.map(read, range(len(masked)))
+        reads = mapped(threads, read, range(len(masked)))
         for found in counted(reads, total=len(masked), what=f"reading {split} images"):
             if isinstance(found, BadSample):
                 measured.bad.append(found)

@@ -15,6 +15,7 @@ from drivetrain.data.decode import BadSampleError, image_of, naming_bad_sample
 from drivetrain.data.folder_files import is_animated_file
 from drivetrain.data.mask_pages import decode_whole, page_sizes, require_one_size
 from drivetrain.data.progress import counted
+from drivetrain.data.side_by_side import mapped
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 from drivetrain.run.inputs import InputNotes, UnreadableInputError
@@ -46,7 +47,7 @@ def check_inputs(files: Sequence[Path], spec: DataSpec, *, notes: InputNotes) ->
     entries: list[MaskInput] = []
     # Pillow warns of what it then refuses; the answer is to be one sentence.
     with catch_warnings(action="ignore"), ThreadPoolExecutor() as threads:
-        checks = threads.map(sizes_of, files)
+        checks = mapped(threads, sizes_of, files)
         checked = counted(checks, total=len(files), what="reading the images")
         for path, stem, found in zip(files, stems, checked, strict=True):
             if isinstance(found, BadInputError):

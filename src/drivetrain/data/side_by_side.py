@@ -1,0 +1,38 @@
+"""Work on many items in threads, a bounded number of them at a time."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["mapped"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_AHEAD = 256
+
+
+def mapped(
+    threads: ThreadPoolExecutor,
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    most_ahead: int | None = None,
+) -> Generator[Result]:
+    """Results in the order of the items; whoever stops asking for them ends the work.
+
+    `ThreadPoolExecutor.map` makes a future of every item at once, about 2 kB each (Python 3.11).
+    """
+    most = _MOST_AHEAD if most_ahead is None else most_ahead
+    begun: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            begun.append(threads.submit(work, item))
+            if len(begun) >= most:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        for future in begun:
+            future.cancel()
