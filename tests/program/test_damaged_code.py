@@ -65,6 +65,32 @@ def test_what_another_process_is_compiling_stays(tmp_path: Path) -> None:
     assert remove_damaged_code(tmp_path) == [growing]
 
 
+@pytest.mark.parametrize("name", ["memoizer_cache.lock", "triton/0/ab.lock", "triton/locks/ab"])
+def test_locks_stay_wherever_they_lie(name: str, tmp_path: Path) -> None:
+    lock = _write(tmp_path / name, b"")
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert remove_damaged_code(tmp_path) == []
+    assert lock.exists()
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError("of another user")
+
+
+@pytest.mark.parametrize("refused", ["unlink", "open", "mkdir"])
+def test_files_of_another_user_are_left_alone(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = _write(tmp_path / "ab" / "cab.main.cpp", b"")
+    header = _write(tmp_path / "headers" / "cab.h.gch", b"gpch").with_suffix("")
+    message = f"CppCompileError: g++ -include {header} -o x.so\nfatal error: cannot read PCH file: no"
+    monkeypatch.setattr(Path, refused, _refuse)
+    assert remove_damaged_code(tmp_path) == []
+    assert remove_blamed_code(tmp_path, message) == []
+    assert damaged.exists()
+
+
 def test_a_library_that_an_error_names_goes_though_it_looks_whole(tmp_path: Path) -> None:
     named, other = (_write(tmp_path / "ab" / f"{key}.main.so", _library()) for key in ("cab", "ccd"))
     assert remove_blamed_code(tmp_path, f"ImportError: {named}: undefined symbol: x") == [named]

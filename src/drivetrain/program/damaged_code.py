@@ -10,12 +10,12 @@ import re
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["remove_blamed_code", "remove_damaged_code"]
 
-_LOCKS = "locks"
+_LOCKS, _LOCK = "locks", ".lock"
 _BINARIES = (".so", ".o")
 _ELF = b"\x7fELF"
 _COMPILER_FAILED = "CppCompileError"
@@ -35,8 +35,7 @@ def remove_damaged_code(folder: Path, *, blamed_by: str = "") -> list[Path]:
         if not is_blamed and _is_whole(path):
             continue
         with _own_lock(path, folder) as is_ours:
-            if is_ours and (is_blamed or not _is_whole(path)):
-                path.unlink(missing_ok=True)
+            if is_ours and (is_blamed or not _is_whole(path)) and _remove(path):
                 removed.append(path)
     return removed
 
@@ -55,18 +54,28 @@ def remove_blamed_code(folder: Path, message: str) -> list[Path]:
 
 def _remove_precompiled(path: Path) -> list[Path]:
     with _own_lock(path, path.parent) as is_ours:
-        if not is_ours or not path.exists():
-            return []
-        path.unlink(missing_ok=True)
-        return [path]
+        return [path] if is_ours and _remove(path) else []
+
+
+def _remove(path: Path) -> bool:
+    """False where the file is gone, or belongs to another user."""
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Compiled code and what describes it; files whose names begin with a point are still being written."""
+    """Compiled code and what describes it; files whose names begin with a point are still being written.
+
+    Locks are empty by nature, and torch keeps some of them outside of the folder for locks.
+    """
     for root, folders, names in os.walk(folder):
-        if Path(root) == folder:
-            folders[:] = [name for name in folders if name != _LOCKS]
-        yield from (Path(root, name) for name in names if not name.startswith("."))
+        folders[:] = [name for name in folders if name != _LOCKS]
+        yield from (
+            Path(root, name) for name in names if not name.startswith(".") and not name.endswith(_LOCK)
+        )
 
 
 def _is_whole(path: Path) -> bool:
@@ -96,12 +105,20 @@ def _ends_as_announced(header: bytes, *, size: int) -> bool:
 
 @contextmanager
 def _own_lock(path: Path, folder: Path) -> Iterator[bool]:
-    """The lock under which torch compiles this file; False where another process holds it."""
-    lock = folder / _LOCKS / f"{path.name.partition('.')[0]}.lock"
-    lock.parent.mkdir(exist_ok=True)
-    with lock.open("a") as file:
+    """The lock under which torch compiles this file; False where another process holds it.
+
+    False, too, where the lock belongs to a user who shares it with nobody.
+    """
+    with ExitStack() as opened:
         is_ours = False
         with suppress(OSError):
+            file = opened.enter_context(_lock_of(path, folder).open("a"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_ours = True
         yield is_ours
+
+
+def _lock_of(path: Path, folder: Path) -> Path:
+    locks = folder / _LOCKS
+    locks.mkdir(exist_ok=True)
+    return locks / f"{path.name.partition('.')[0]}{_LOCK}"
