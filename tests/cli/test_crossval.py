@@ -1,5 +1,6 @@
 """`drivetrain crossval` as a person types it."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_a_table_at_the_end_and_the_same_command_says_it_is_finished(
     assert f"{job.relative_to(tmp_path)} is finished" in capsys.readouterr().out
     assert main(["crossval", "--output-dir", str(job)]) == 0
     assert "is finished" in capsys.readouterr().out
+
+
+def test_the_time_counts_from_the_start_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drivetrain.run.time_limit.process_began_s", lambda: time.time() - 3600.0)
+    options = ["--max-time", "1h", "--folds", "2", "--output-dir", str(tmp_path / "job")]
+    assert main(["crossval", *SMALL, *options]) == 75
 
 
 def test_quiet_prints_the_results_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def test_a_bare_output_dir_continues_that_run(tmp_path: Path, capsys: pytest.Cap
     assert "is finished: 8 updates" in capsys.readouterr().out
     assert main(["train", "--output-dir", path, "--num-epochs", "3"]) == 0
     assert "continuing after update 8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("replicas", ["1", "2"])
+def test_the_time_counts_from_the_start_of_the_process(
+    replicas: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drivetrain.cli.train.process_began_s", lambda: time.time() - 3600.0)
+    options = ["--max-time", "1h", "--num-epochs", "3", "--replicas", replicas, "--device", "cpu"]
+    assert main(["train", *SMALL, *options, "--output-dir", str(tmp_path / "run")]) == 75
 
 
 def test_the_default_directory_is_found_again(

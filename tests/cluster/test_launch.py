@@ -6,27 +6,18 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from drivetrain.cluster.launch import LaunchResult, launch
+from drivetrain.cluster.launch import launch
 from drivetrain.cluster.threads import cores
 from drivetrain.errors import BadInputError, RunFailedError
 from tests.cluster import ranks as work
 from tests.deadlines import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[2]
-
-
-def _timed(target: Callable[..., int | None], **options: Any) -> tuple[LaunchResult, float]:
-    begin_s = time.monotonic()
-    result = launch(target, **options)
-    return result, time.monotonic() - begin_s
 
 
 def _nobody_is_left(folder: Path) -> bool:
@@ -77,8 +68,7 @@ def test_clean_statuses_are_the_launchers(statuses: list[int], expected: int) ->
     ],
 )
 def test_one_rank_fails_and_all_stop(how: str, words: str, status: int, ranks: int, tmp_path: Path) -> None:
-    result, seconds = _timed(work.fail, args=(tmp_path, ranks, 1, how), ranks=ranks, grace_s=2.0)
-    assert seconds < HANG_S
+    result = launch(work.fail, args=(tmp_path, ranks, 1, how), ranks=ranks, grace_s=2.0)
     assert result.exit_status == status
     assert result.failed is not None
     assert result.failed.sentence.startswith("rank 1 on ")
@@ -98,10 +88,9 @@ def test_a_bug_shows_its_traceback_and_then_who_had_it(
 
 
 def test_ranks_that_do_not_listen_are_killed(tmp_path: Path) -> None:
-    result, seconds = _timed(work.be_deaf, args=(tmp_path, 2), ranks=2, grace_s=0.5)
+    result = launch(work.be_deaf, args=(tmp_path, 2), ranks=2, grace_s=0.5)
     assert result.failed is not None
     assert (result.failed.rank, result.failed.message) == (0, "ValueError: the cause")
-    assert seconds < HANG_S
     assert _nobody_is_left(tmp_path)
 
 
@@ -136,8 +125,7 @@ def test_the_cause_is_told_from_its_consequences(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_hangs_is_found_by_the_others_and_shown(tmp_path: Path) -> None:
-    result, seconds = _timed(work.meet_and_hang, args=(tmp_path, 2, 1), ranks=2, grace_s=0.5)
-    assert seconds < HANG_S
+    result = launch(work.meet_and_hang, args=(tmp_path, 2, 1), ranks=2, grace_s=0.5)
     assert result.failed is not None
     assert (result.failed.rank, result.failed.is_consequence) == (0, True)
     assert "Timed out" in result.failed.message

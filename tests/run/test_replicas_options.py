@@ -3,16 +3,19 @@
 import csv
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from drivetrain.cluster.pool import RankPool
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.run.metrics import read_metrics
+from drivetrain.run.patience import Patience
 from tests.program.harness import worst_error
 
-from .rank_runs import losses, train_in_ranks, train_next_update, weights
+from .rank_runs import Ending, losses, train_in_ranks, train_next_update, train_rank, weights
 
 TOLERANCE = 1e-5
 
@@ -137,6 +140,24 @@ def test_a_training_without_time_left_stops_all_ranks_and_goes_on_later(
     straight = train_in_ranks(rank_pool, tmp_path / "straight", ranks=2, **length)
     assert continued == straight
     assert continued[:2] == ("finished", updates + 3)
+
+
+def _train_with_long_updates(group: ReplicaGroup, path: str, options: dict[str, Any]) -> Ending:
+    lasting = mock.PropertyMock(return_value=1e6)
+    with mock.patch.object(Patience, "longest_update_s", lasting):
+        return train_rank(group, path, options)
+
+
+def test_ranks_stop_before_a_first_validation_for_which_there_is_no_time(
+    rank_pool: RankPool, tmp_path: Path
+) -> None:
+    """A rank trains on 8 samples an update and measures 10: together 2.25 million seconds at most."""
+    options = {"num_epochs": 15, "evaluate_every": 20, "lr_schedule": "const"}
+    for max_time, expected in ((2_200_000, ("stopped", 75)), (2_500_000, ("finished", 0))):
+        path, given = str(tmp_path / str(max_time)), options | {"max_time": max_time}
+        endings = rank_pool.run(_train_with_long_updates, path, given, ranks=2)
+        assert [(status, exit_status) for status, _, exit_status, _ in endings] == [expected] * 2
+        assert all((10 < updates < 20) == (expected[0] == "stopped") for _, updates, _, _ in endings)
 
 
 def test_predictions_after_the_training_are_those_of_one_process(rank_pool: RankPool, tmp_path: Path) -> None:

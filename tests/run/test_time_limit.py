@@ -1,20 +1,22 @@
 """`--max-time` by a clock that the test turns: it counts from the start, and leaves room to save."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run import compile_choice, kept_choice
 from drivetrain.run import loop as loop_module
 from drivetrain.run import part as part_module
 from drivetrain.run.checkpoint import checkpoint_paths
+from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.patience import Patience
 from drivetrain.run.saver import copy_sound_state
-from drivetrain.run.time_limit import TimeLimit, process_began_s
+from drivetrain.run.time_limit import TimeLimit
 
 from .conftest import TrainSmall
 from .test_patience import _Clock
@@ -113,5 +115,68 @@ def test_the_longest_time_of_each_step_is_reserved() -> None:
     assert limit.is_up()
 
 
-def test_a_command_counts_from_the_start_of_its_process() -> None:
-    assert process_began_s() == psutil.Process().create_time() < time.time()
+def test_a_guess_counts_until_the_step_has_been_timed() -> None:
+    limit = TimeLimit(100.0, began_s=0.0, clock=_Clock())
+    limit.guess("writing", 100.0)
+    assert limit.is_up()
+    limit.reserve("writing", 5.0)
+    assert limit.longest("writing") == 5.0
+    assert not limit.is_up(beside=94.0)
+    assert limit.is_up(beside=95.0)
+
+
+def test_a_run_reserves_what_writing_really_takes(
+    tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[TimeLimit] = []
+
+    def limit(seconds: float, *, began_s: float) -> TimeLimit:
+        limits.append(TimeLimit(seconds, began_s=began_s))
+        return limits[-1]
+
+    monkeypatch.setattr(part_module, "TimeLimit", limit)
+    monkeypatch.setattr(loop_module, "_GUESSED_WRITING", 0.01)
+    # Before the second checkpoint the first one is written.
+    train_small(tmp_path / "run", max_time=10**12, checkpoint_every=1, max_updates=4)
+    assert 0.0 < limits[0].longest("writing") < 10**5
+
+
+def test_what_compiling_pays_is_measured_within_the_time_that_is_left(
+    clock: _Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def choose(*_: Any, max_time_s: float, goes_on: Callable[[], bool], **__: Any) -> None:
+        seen.extend([max_time_s, goes_on()])
+        clock.pass_by(max_time_s)
+        seen.append(goes_on())
+
+    monkeypatch.setattr(kept_choice, "choose_compile", choose)
+    result = train_small(tmp_path / "run", max_time=300)
+    assert seen == [300 - BEFORE_S, True, False]
+    assert (result.status, result.exit_status, result.updates) == ("stopped", 75, 1)
+
+
+def test_a_run_whose_measuring_is_stopped_goes_on_uncompiled(
+    tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+    runs_compiled: list[bool] = []
+    run_update = TrainingProgram.run_update
+
+    def stop_measuring(timer: ProgramTimer) -> tuple[float, float]:
+        timer._switch(on=True)
+        tried.append(timer._program.compiled.is_on)
+        raise MeasuringStoppedError
+
+    def noting_update(program: TrainingProgram, update: int) -> None:
+        runs_compiled.append(program.compiled.is_on)
+        run_update(program, update)
+
+    monkeypatch.setattr(compile_choice, "FEWEST_UPDATES", 1)
+    monkeypatch.setattr(ProgramTimer, "time_plain", stop_measuring)
+    monkeypatch.setattr(compile_choice, "recall_gain", lambda _: None)
+    monkeypatch.setattr(TrainingProgram, "run_update", noting_update)
+    train_small(tmp_path / "run", compile="auto", max_updates=2)
+    assert tried == [True]
+    assert runs_compiled == [False, False]

@@ -113,12 +113,18 @@ def choose_compile(
                     max_time_s=max_time_s,
                 )
         except MeasuringStoppedError:
+            # Where the time is up, there is one more update.
+            _leave(program, is_on=False)
             return None
-    if program.compiled.is_on != choice.is_on:
-        program.compiled.switch(choice.is_on)
+    _leave(program, is_on=choice.is_on)
+    return choice
+
+
+def _leave(program: TrainingProgram, *, is_on: bool) -> None:
+    if program.compiled.is_on != is_on:
+        program.compiled.switch(is_on)
     if program.capture is not None:
         program.capture.forget()
-    return choice
 
 
 def decide(
@@ -142,7 +148,9 @@ def decide(
     if gain is None:
         gain = Gain(plain_s=timer.time_plain())
         remember_gain(marks, gain)
-    expected_s = min(gain.plain_s * updates_left * trainings, max_time_s or float("inf"))
+    expected_s = gain.plain_s * updates_left * trainings
+    if max_time_s is not None:
+        expected_s = min(expected_s, max_time_s)
     if expected_s < least_s:
         what = "the training takes" if trainings == 1 else f"all {trainings} trainings take"
         return _off(f"{what} about {expected_s:.0f} s without", marks)

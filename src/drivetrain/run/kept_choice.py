@@ -6,9 +6,10 @@ from typing import Any
 from drivetrain.run.assemble import Assembly
 from drivetrain.run.compile_choice import CompileChoice, choose_compile
 from drivetrain.run.files import read_json, write_json
-from drivetrain.run.prepare import Request, job_of
+from drivetrain.run.prepare import Job, Request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.validation_pace import VALIDATION_KEY
 
 __all__ = ["choose_and_keep", "chosen_before"]
@@ -23,12 +24,21 @@ def chosen_before(plan: Path) -> dict[str, Any]:
 
 
 def choose_and_keep(
-    request: Request, assembly: Assembly, *, first: int, stop: StopRequest, reporter: Reporter
+    request: Request,
+    assembly: Assembly,
+    *,
+    first: int,
+    stop: StopRequest,
+    limit: TimeLimit | None,
+    reporter: Reporter,
 ) -> CompileChoice | None:
-    """Chooses for the updates from `first` on, says so, and writes it into the plan; None at a stop."""
+    """Chooses for the updates from `first` on, says so, and writes it into the plan.
+
+    None at a stop, and where the time is up before it is known what pays: the next part of the run chooses.
+    """
     recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
     # All trainings of a job choose alike, whatever time is left for the last of them.
-    job = request.job or job_of(recipe)
+    job = request.job or Job(trainings=1, max_time_s=None if limit is None else limit.left_s)
     choice = choose_compile(
         recipe,
         assembly.program,
@@ -38,7 +48,7 @@ def choose_and_keep(
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
         stored=chosen_before(path).get(_KEY),
         max_time_s=job.max_time_s,
-        goes_on=lambda: not stop.made,
+        goes_on=lambda: not stop.made and (limit is None or not limit.is_up()),
         reporter=reporter,
     )
     if choice is None:

@@ -106,7 +106,7 @@ class RunLoop:
         if self.limit is not None and self.recipe.checkpoints:
             values = self.program.parameters.values
             guess_s = _STATE_COPIES * values.numel() * values.element_size() / _GUESSED_WRITING
-            self.limit.reserve("writing", guess_s)
+            self.limit.guess("writing", guess_s)
 
     def run(self, first: int) -> int:
         """Runs from update `first`; returns the number of finished updates."""
@@ -266,7 +266,8 @@ class RunLoop:
         """Stops the run while what must come before its end still fits into the time it has."""
         if self.limit is None:
             return
-        self.limit.reserve("writing", self.writer.longest_write_s)
+        if self.writer.longest_write_s:
+            self.limit.reserve("writing", self.writer.longest_write_s)
         next_s = self.patience.longest_update_s
         # Several replicas decide before an event whether there is time for it: they cannot break it off.
         if self.program.group.size > 1:
@@ -280,7 +281,15 @@ class RunLoop:
         soon = range(finished + 1, finished + _VOTED_AHEAD + 1)
         validates = self.evaluate is not None and any(map(self.events.is_evaluation, soon))
         saves = self.recipe.checkpoints and any(map(self.events.is_checkpoint, soon))
-        return validates * self._longest_validation_s + saves * self.limit.longest("copying")
+        validation_s = self._longest_validation_s or self._guessed_validation_s(finished)
+        return validates * validation_s + saves * self.limit.longest("copying")
+
+    def _guessed_validation_s(self, finished: int) -> float:
+        """Before the first validation: as if its samples were trained on, which takes longer."""
+        if self.evaluate is None:
+            return 0.0
+        trained = (self._samples(finished) - self._samples(finished - 1)) / self.program.groups.replicas.size
+        return self.patience.longest_update_s * self.evaluate.samples / trained
 
     def _progress_detail(self, finished: int) -> str:
         """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""

@@ -246,7 +246,12 @@ class RunPart:
         try:
             with loop.clock.measure("probing"):
                 loop.choice = choose_and_keep(
-                    self.request, self.assembly, first=first, stop=self.stop, reporter=self.reporter
+                    self.request,
+                    self.assembly,
+                    first=first,
+                    stop=self.stop,
+                    limit=loop.limit,
+                    reporter=self.reporter,
                 )
             reached = loop.run(first)
             self._measured_program = in_one_piece(self.assembly.program)

@@ -49,7 +49,7 @@ class Job:
     max_time_s: float | None
 
 
-def job_of(recipe: Recipe, *, trainings: int = 1) -> Job:
+def job_of(recipe: Recipe, *, trainings: int) -> Job:
     """So many trainings of a recipe, for all of which it says how long they may take."""
     max_time = recipe.max_time
     return Job(trainings=trainings, max_time_s=None if max_time is None else parse_duration_s(str(max_time)))

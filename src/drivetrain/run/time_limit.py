@@ -20,14 +20,24 @@ class TimeLimit:
     def __init__(self, seconds: float, *, began_s: float, clock: Callable[[], float] = time.time) -> None:
         self._ends_s, self._clock = began_s + seconds, clock
         self._needed_s: dict[str, float] = {}
+        self._guessed_s: dict[str, float] = {}
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the time is up."""
+        return max(0.0, self._ends_s - self._clock())
 
     def longest(self, what: str) -> float:
         """Seconds that are reserved for a step."""
-        return self._needed_s.get(what, 0.0)
+        return self._needed_s.get(what, self._guessed_s.get(what, 0.0))
+
+    def guess(self, what: str, seconds: float) -> None:
+        """Reserves time for a step until it is known how long it takes."""
+        self._guessed_s[what] = seconds
 
     def reserve(self, what: str, seconds: float) -> None:
         """A step that comes before the end has taken so long; the longest time of each counts."""
-        self._needed_s[what] = max(seconds, self.longest(what))
+        self._needed_s[what] = max(seconds, self._needed_s.get(what, 0.0))
 
     @contextmanager
     def timing(self, what: str) -> Iterator[None]:
@@ -38,4 +48,5 @@ class TimeLimit:
 
     def is_up(self, *, beside: float = 0.0) -> bool:
         """Whether what is reserved, and the seconds `beside`, no longer fit into the time that is left."""
-        return self._clock() + sum(self._needed_s.values()) + beside >= self._ends_s
+        reserved_s = sum(map(self.longest, self._needed_s.keys() | self._guessed_s.keys()))
+        return self._clock() + reserved_s + beside >= self._ends_s
