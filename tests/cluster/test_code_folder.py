@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from drivetrain.cluster.code_folder import (
     code_marks,
     cpp_compiler,
     use_code_folder,
+    using_code_folder,
 )
 from drivetrain.cluster.processor import Processor
 
@@ -122,3 +124,66 @@ def test_the_compiler_is_the_one_that_the_variable_names(monkeypatch: pytest.Mon
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert cpp_compiler() == "no-such-compiler"
     assert code_marks()["compiler"] == ""
+
+
+def _program(path: Path, *, says: str) -> Path:
+    path.write_text(f"#!/bin/sh\necho {says} >&2\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_compiler_is_known_behind_another_program_and_with_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = _program(tmp_path / "wrapper", says="keeps results")
+    one, other = (_program(tmp_path / name, says="version 1") for name in ("one", "other"))
+    marks = []
+    for command in (f"{wrapper} {one}", f"{wrapper} {other}", f"{other}", f"{other} -m64", f"{other} '"):
+        monkeypatch.setenv("CXX", command)
+        marks.append(code_marks()["compiler"])
+    assert marks[-1] == ""
+    assert all(marks[:-1])
+    assert len(set(marks)) == 5
+
+
+def test_a_compiler_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(command: list[str], *, timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setenv("CXX", str(_program(tmp_path / "silent", says="nothing")))
+    monkeypatch.setattr(subprocess, "run", hang)
+    assert code_marks()["compiler"] == ""
+
+
+def test_a_new_folder_takes_the_place_of_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = []
+    for threads in (71, 72, 73):
+        monkeypatch.setattr(torch, "get_num_threads", lambda count=threads: count)
+        folders.append(use_code_folder())
+    foreign = folders[0].parent / "foreign"
+    foreign.mkdir()
+    years_ago = time.time() - 2 * 365 * 24 * 3600
+    for folder in (*folders[:2], foreign):
+        (folder / "made-for.json").touch()
+        os.utime(folder / "made-for.json", (years_ago, years_ago))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 72)
+    assert use_code_folder() == folders[1]
+    assert folders[0].exists()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 74)
+    kept = {foreign, *folders[1:], use_code_folder()}
+    assert set(foreign.parent.iterdir()) == kept
+
+
+@pytest.mark.parametrize("before", [None, "mine"])
+def test_the_folder_is_used_for_a_while(
+    before: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = None if before is None else str(tmp_path / before)
+    if named is not None:
+        monkeypatch.setenv(CACHE_VARIABLE, named)
+    with using_code_folder():
+        assert Path(os.environ[CACHE_VARIABLE]).name == code_key()
+        os.environ[TRITON_VARIABLE] = "as torch does"
+    assert (os.environ.get(CACHE_VARIABLE), os.environ.get(TRITON_VARIABLE)) == (named, None)

@@ -1,12 +1,14 @@
 """Runs whose parts are compiled, by a compiler that compiles nothing."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from torch import Tensor, nn
 
-from drivetrain.cluster.code_folder import code_key
+from drivetrain.cluster.code_folder import CACHE_VARIABLE, code_key
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run import compile_choice, compile_gains
 from drivetrain.run.compile_timer import ProgramTimer
@@ -55,6 +57,30 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(compile_choice, "FEWEST_UPDATES", 1)
     monkeypatch.setattr(compile_choice, "LEAST_CPU_S", 1.0)
     return found
+
+
+class _Noting(nn.Module):
+    """A model that could compile itself, and notes where its code would be kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+        self.folders: set[tuple[str, str]] = set()
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.folders.add((Path(os.environ[CACHE_VARIABLE]).name, code_key()))
+        return cast(Tensor, self.layer(images.flatten(1)))
+
+
+def test_a_model_that_compiles_itself_keeps_its_code_in_the_folder_of_this_process(
+    tmp_path: Path, train_small: TrainSmall
+) -> None:
+    before = os.environ[CACHE_VARIABLE]
+    trained = train_small(tmp_path / "run", model=_Noting(), compile="off", max_updates=1).model
+    assert isinstance(trained, _Noting)
+    assert trained.folders
+    assert all(folder == key for folder, key in trained.folders)
+    assert os.environ[CACHE_VARIABLE] == before
 
 
 @pytest.mark.parametrize(

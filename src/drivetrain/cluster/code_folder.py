@@ -10,11 +10,14 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,15 @@ import torch
 from drivetrain.cluster.kept_answers import cache_folder
 from drivetrain.cluster.processor import read_processor
 
-__all__ = ["CACHE_VARIABLE", "TRITON_VARIABLE", "code_key", "code_marks", "cpp_compiler", "use_code_folder"]
+__all__ = [
+    "CACHE_VARIABLE",
+    "TRITON_VARIABLE",
+    "code_key",
+    "code_marks",
+    "cpp_compiler",
+    "use_code_folder",
+    "using_code_folder",
+]
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_VARIABLE = "TRITON_CACHE_DIR"
@@ -32,6 +43,8 @@ TRITON_VARIABLE = "TRITON_CACHE_DIR"
 _NARROWING = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _KEY = re.compile(r"drivetrain-[a-z0-9_]+-\d+threads-[0-9a-f]{16}")
 _DESCRIPTION = "made-for.json"
+_KEPT_UNUSED_S = 180 * 24 * 3600.0
+_ANSWERS_WITHIN_S = 60.0
 
 
 def use_code_folder() -> Path:
@@ -45,10 +58,44 @@ def use_code_folder() -> Path:
     if os.environ.get(TRITON_VARIABLE):
         os.environ[TRITON_VARIABLE] = str(_of_key(Path(os.environ[TRITON_VARIABLE])))
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / _DESCRIPTION).open("x") as file:
-            file.write(json.dumps(code_marks(), indent=2) + "\n")
+        _mark_as_used(folder)
     return folder
+
+
+@contextmanager
+def using_code_folder() -> Iterator[None]:
+    """`use_code_folder` for the time of the block: later, another number of threads may compile."""
+    before = {name: os.environ.get(name) for name in (CACHE_VARIABLE, TRITON_VARIABLE)}
+    use_code_folder()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _mark_as_used(folder: Path) -> None:
+    """A new folder says what it is for; its old neighbours make room for it."""
+    description = folder / _DESCRIPTION
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with description.open("x") as file:
+            file.write(json.dumps(code_marks(), indent=2) + "\n")
+    except FileExistsError:
+        description.touch()
+        return
+    if _KEY.fullmatch(folder.name):
+        _remove_unused(folder.parent)
+
+
+def _remove_unused(parent: Path) -> None:
+    for description in parent.glob(f"*/{_DESCRIPTION}"):
+        folder, unused_s = description.parent, time.time() - description.stat().st_mtime
+        if unused_s > _KEPT_UNUSED_S and _KEY.fullmatch(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def code_key() -> str:
@@ -102,15 +149,17 @@ def _of_key(path: Path) -> Path:
 
 @cache
 def _version_of(compiler: str) -> str:
-    """What a compiler says of itself, as a hash; empty where there is none."""
-    found = shutil.which(compiler)
-    if found is None:
-        return ""
-    try:
-        said = subprocess.run([found, "-v"], capture_output=True, check=False).stderr
-    except OSError:
-        return ""
-    return hashlib.sha256(str(Path(found).resolve()).encode() + said).hexdigest()[:16]
+    """What a compiler says of itself, and what it is called with, as a hash; empty where there is none."""
+    with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        words = shlex.split(compiler, posix=sys.platform != "win32")
+        # The last program counts: before it may come one that keeps results, as ccache does.
+        programs = [path for word in words if not word.startswith("-") and (path := shutil.which(word))]
+        if programs:
+            asked = [programs[-1], "-v"]
+            said = subprocess.run(asked, capture_output=True, check=False, timeout=_ANSWERS_WITHIN_S).stderr
+            marks = str(Path(programs[-1]).resolve()) + " ".join(words[1:])
+            return hashlib.sha256(marks.encode() + said).hexdigest()[:16]
+    return ""
 
 
 def _accelerator_in_use() -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from drivetrain.cluster.code_folder import using_code_folder
 from drivetrain.cluster.devices import Device, choose_device
 from drivetrain.cluster.rank_device import choose_rank_device
 from drivetrain.cluster.rank_process import keep_log
@@ -190,7 +191,8 @@ def set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
         torch.set_num_threads(threads)
     try:
         device = choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
-        with training_backends(device):
+        # The user's own model may compile itself.
+        with training_backends(device), using_code_folder():
             yield device
     finally:
         torch.set_num_threads(threads_before)
