@@ -169,7 +169,9 @@ def test_defaults_evaluate_per_epoch_and_checkpoint_at_logs() -> None:
 @pytest.mark.parametrize(("logs_per_epoch", "updates"), [("0", 4686), ("0.5", 1562)])
 def test_validation_does_not_cut_what_spans_epochs_unless_asked(logs_per_epoch: str, updates: int) -> None:
     assert _events(logs_per_epoch).evaluate_updates == updates
+    assert not _events(logs_per_epoch).evaluation_is_asked_for
     assert _events(logs_per_epoch, evaluate_every=781).evaluate_updates == 781
+    assert _events(logs_per_epoch, evaluate_every=781).evaluation_is_asked_for
 
 
 def test_other_events_cut_executions_anywhere() -> None:

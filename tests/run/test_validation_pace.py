@@ -5,20 +5,24 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from drivetrain.cluster.pool import RankPool
+from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.plan.events import HostEvents, RarerEvaluation
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.metrics import read_metrics
 from drivetrain.run.train import train_resolved
-from drivetrain.run.validation_pace import ValidationPace, fixed_by_option
+from drivetrain.run.validation_pace import ValidationPace, fixed_by_option, kept_rarer, rarer_in_words
 from drivetrain.tasks.task import Evaluation
 
 from .conftest import SMALL, TrainSmall, final_files, signal_after
+from .rank_runs import train_rank
 from .shown_work import ShownWork
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -34,7 +38,7 @@ EVENTS = HostEvents(
 
 
 def seen(*lasted_s: float, update_s: float, events: HostEvents = EVENTS, **options: Any) -> Any:
-    """What the validations after the first epochs lead to."""
+    """What the validations after the first epochs lead to, the last of them alone."""
     pace = ValidationPace(events=events, **options)
     choices = [
         pace.see(100 * number, seconds, update_s=update_s) for number, seconds in enumerate(lasted_s, start=1)
@@ -51,29 +55,82 @@ def cost_s(events: HostEvents, each_s: float) -> float:
     return len(evaluations(events)) * each_s
 
 
-@pytest.mark.parametrize("lasted_s", [3.0, 10.0, 30.0, 100.0, 119.0])
-def test_validations_take_at_most_a_fifth_of_the_training(lasted_s: float) -> None:
+@pytest.mark.parametrize("can_break_off", [True, False])
+@pytest.mark.parametrize(("lasted_s", "needed"), [(3.0, 1), (10.0, 2), (30.0, 2), (79.0, 2)])
+def test_validations_take_at_most_a_fifth_of_the_training(
+    lasted_s: float, needed: int, can_break_off: bool
+) -> None:
     update_s = 0.2  # 20 s an epoch, 1200 s in all
-    choice = seen(lasted_s, *([] if lasted_s == 3.0 else [lasted_s]), update_s=update_s)
+    choice = seen(*[lasted_s] * needed, update_s=update_s, can_break_off=can_break_off)
     events = replace(EVENTS, rarer=choice.rarer)
-    assert cost_s(events, lasted_s) <= 0.2 * 6000 * update_s or evaluations(events) == [100, 200, 6000]
+    assert cost_s(events, lasted_s) <= 0.2 * 6000 * update_s
     assert evaluations(events)[-1] == 6000
-    assert (choice.sentence is None) == (lasted_s == 3.0)
+    assert (choice.sentence is None) == (needed == 1)
+    assert needed == 1 or choice.sentence.endswith(". This takes at most a fifth of the training time.")
+
+
+@pytest.mark.parametrize("lasted_s", [81.0, 119.0, 200.0, 5000.0])
+def test_what_cannot_be_broken_off_is_chosen_at_the_first_where_a_second_does_not_fit(
+    lasted_s: float,
+) -> None:
+    choice = seen(lasted_s, update_s=0.2, can_break_off=False)
+    assert evaluations(replace(EVENTS, rarer=choice.rarer)) == [100, 6000]
+    is_kept = 2 * lasted_s <= 0.2 * 1200
+    assert ("at most a fifth" in choice.sentence) == is_kept
+    assert is_kept or choice.sentence.endswith(
+        f"All validations together take about {2 * lasted_s:.2g} s, the training 1.2e+03 s."
+    )
 
 
 def test_a_first_validation_that_warms_up_changes_nothing_and_is_not_the_measure() -> None:
-    assert seen(200.0, update_s=0.2) is None
-    assert seen(200.0, 0.1, update_s=0.2).rarer == RarerEvaluation(periods=2, times=1)
+    assert seen(100.0, update_s=0.2) is None
+    assert seen(100.0, 0.1, update_s=0.2).rarer == RarerEvaluation(periods=2, times=1)
+    assert seen(79.0, update_s=0.2, can_break_off=False) is None
+    assert seen(79.0, 0.1, update_s=0.2, can_break_off=False).rarer == RarerEvaluation(periods=2, times=1)
+
+
+def test_what_is_fixed_waits_for_the_second_validation_whatever_the_first_took() -> None:
+    fixed = {"can_break_off": False, "fixed_by": "--patience 3"}
+    assert seen(5000.0, update_s=0.2, **fixed) is None
+    assert seen(5000.0, 0.1, update_s=0.2, **fixed).rarer is None
 
 
 def test_it_says_how_often_and_what_does_otherwise() -> None:
     choice = seen(10.0, 10.0, update_s=0.2)
     assert choice.rarer == RarerEvaluation(periods=2, times=4)
     assert choice.sentence == (
-        "a validation takes 10 s, the training between two 20 s. From now on the model is validated every 4 "
-        "epochs (400 updates) and after the last update, so that this takes at most a fifth of the training "
-        "time; --evaluate-every 100 validates after each epoch."
+        "a validation takes 10 s, and the training between two validations takes 20 s. From now on the model "
+        "is validated every 4 epochs (400 updates) and after the last update; --evaluate-every 100 validates "
+        "every epoch. This takes at most a fifth of the training time."
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "rarely", "often"),
+    [
+        (
+            {"log_updates": 75, "logs_per_epoch": 0.5, "evaluate_updates": Fraction(75, 2)},
+            "every 4 epochs (150 updates)",
+            "--evaluate-every 38 validates about every epoch",
+        ),
+        (
+            {"log_updates": 300, "logs_per_epoch": 1 / 3, "evaluate_updates": Fraction(300)},
+            "every 12 epochs (1200 updates)",
+            "--evaluate-every 300 validates every 3 epochs",
+        ),
+    ],
+)
+def test_periods_that_are_no_epoch_are_said_as_they_are(
+    change: dict[str, Any], rarely: str, often: str
+) -> None:
+    words = rarer_in_words(replace(EVENTS, **change), RarerEvaluation(periods=2, times=4))
+    assert words == f"the model is validated {rarely} and after the last update; {often}"
+
+
+def test_a_fifth_is_not_claimed_of_a_short_training_or_of_a_validation_that_was_broken_off() -> None:
+    short = seen(0.5, 0.5, update_s=0.002)
+    assert short.sentence.endswith("All validations together take about 8.5 s, the training 12 s.")
+    assert "fifth" not in str(ValidationPace(events=EVENTS).break_off(100).sentence)
 
 
 def test_a_few_seconds_are_nothing_to_save() -> None:
@@ -152,9 +209,9 @@ def test_a_run_chooses_once_says_so_and_goes_on_so(tmp_path: Path, monkeypatch: 
     with signal_after(20):
         stopped = train_resolved(resolve_recipe(overrides=overrides), reporter=shown)
     assert stopped.status == "stopped"
-    assert sum("--evaluate-every 6 validates after each epoch" in line for line in shown.said) == 1
+    assert sum("--evaluate-every 6 validates every epoch" in line for line in shown.said) == 1
     kept = json.loads((tmp_path / "run" / "plan.json").read_text())["validation"]
-    assert kept == {"periods": 2, "times": 2}
+    assert kept == {"periods": 2, "times": 2, "length": {"num_epochs": 7, "max_updates": None}}
     monkeypatch.undo()  # By the clock alone every epoch would be validated again.
     again = ShownWork()
     train_resolved(resolve_recipe(overrides=overrides), reporter=again)
@@ -166,6 +223,48 @@ def test_a_run_chooses_once_says_so_and_goes_on_so(tmp_path: Path, monkeypatch: 
         )
         == 1
     )
+
+
+@pytest.mark.parametrize("option", [{"patience": 100}, {"stop_at": "loss=0"}, {"num_epochs": 8}])
+def test_a_run_that_goes_on_for_another_end_validates_every_epoch_again(
+    option: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    costly(monkeypatch)
+    with signal_after(38):
+        train_small(tmp_path / "run", num_epochs=9, lr_schedule="const")
+    assert validated(tmp_path / "run") == [6, 12, 24, 36]
+    monkeypatch.undo()
+    train_small(tmp_path / "run", **{"num_epochs": 9, "lr_schedule": "const", **option})
+    end = 48 if "num_epochs" in option else 54
+    assert validated(tmp_path / "run") == [6, 12, 24, 36, *range(42, end + 1, 6)]
+
+
+def test_a_choice_that_an_earlier_version_kept_without_a_length_still_counts(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.plan.write_text(json.dumps({"validation": {"periods": 2, "times": 0}}))
+    recipe = resolve_recipe(overrides=SMALL).recipe
+    assert kept_rarer(directory, recipe) == RarerEvaluation(periods=2, times=0)
+
+
+def _costly_for_the_first_alone(group: ReplicaGroup, path: str) -> Any:
+    """Trains on clocks that disagree: by the first rank's a validation takes an hour, by others' nothing."""
+    see, lasts_s = ValidationPace.see, 3600.0 if group.is_first else 0.0
+
+    def see_own(self: ValidationPace, update: int, _: float, *, update_s: float) -> Any:
+        return see(self, update, lasts_s, update_s=update_s)
+
+    with mock.patch.object(ValidationPace, "see", see_own):
+        return train_rank(group, path, {"num_epochs": 6})
+
+
+def test_two_ranks_choose_together_after_a_single_long_validation(
+    tmp_path: Path, rank_pool: RankPool
+) -> None:
+    endings = rank_pool.run(_costly_for_the_first_alone, str(tmp_path / "run"), ranks=2)
+    assert endings[0] == endings[1]
+    points = validated(tmp_path / "run")
+    assert len(points) == 2
+    assert points[-1] == endings[0][1]
 
 
 def test_the_weights_do_not_depend_on_it(

@@ -88,13 +88,11 @@ def plan_host_events(
     """The host events of a training, from the options that set their periods."""
     log_period = _explicit_period(log_every, steps_per_execution=steps_per_execution, batch=batch)
     evaluation = epochs.updates_per_epoch
-    is_asked_for = evaluate_every is not None
     if log_period is None:
         log_period = period_from_frequency(logs_per_epoch, epochs=epochs)
         if parse_logs_per_epoch(logs_per_epoch) < 1:
             # Asked to run several epochs in one execution, validation does not cut them apart again.
             evaluation = Fraction(log_period.updates)
-            is_asked_for = True
     asked = {
         f"--log-every {log_every}": log_every,
         f"--steps-per-execution {steps_per_execution}": steps_per_execution and log_period.updates,
@@ -108,7 +106,7 @@ def plan_host_events(
         total_updates=epochs.total_updates,
         logs_per_epoch=float(epochs.updates_per_epoch / log_period.updates),
         execution_updates=min(log_period.updates, epochs.total_updates),
-        evaluation_is_asked_for=is_asked_for,
+        evaluation_is_asked_for=evaluate_every is not None,
         warnings=(*log_period.warnings, *_never_due_warnings(asked, total_updates=epochs.total_updates)),
     )
 

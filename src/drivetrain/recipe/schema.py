@@ -533,8 +533,8 @@ class Recipe(BaseModel):
         default=None,
         examples=[100],
         ge=1,
-        description="validate every so many updates (default: once per epoch, or more rarely if that would "
-        "take more than a fifth of the training time)",
+        description="validate every so many updates (default: once per epoch, or at every log where "
+        "--logs-per-epoch is below 1; more rarely if that would take more than a fifth of the training time)",
     )
     checkpoint_every: Annotated[int | None, _free("events")] = Field(
         default=None,

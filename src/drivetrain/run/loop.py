@@ -102,6 +102,7 @@ class RunLoop:
             events=self.events,
             fixed_by=fixed_by_option(self.recipe),
             is_open=not self.events.evaluation_is_asked_for and self.events.rarer is None,
+            can_break_off=self.program.group.size == 1,
         )
         if self.limit is not None and self.recipe.checkpoints:
             values = self.program.parameters.values
@@ -404,7 +405,7 @@ class RunLoop:
         if choice.rarer is not None:
             self.events = replace(self.events, rarer=choice.rarer)
             if self.program.group.is_first:
-                keep_rarer(self.directory, choice.rarer)
+                keep_rarer(self.directory, self.recipe, choice.rarer)
         if choice.sentence is not None:
             self.reporter.say(choice.sentence)
 

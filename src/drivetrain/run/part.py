@@ -41,7 +41,7 @@ from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.time_spent import time_spent
-from drivetrain.run.validation_pace import keep_rarer, kept_rarer, rarer_in_words
+from drivetrain.run.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
 from drivetrain.tasks.metric_names import direction, shown_metric
 
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
@@ -297,11 +297,13 @@ class RunPart:
     def _kept_rarer(self) -> RarerEvaluation | None:
         """How often the model is validated, as chosen before; what the user says now counts instead."""
         events = self.plan.events
-        rarer = None if events.evaluation_is_asked_for else kept_rarer(self.directory, self.recipe)
+        if events.evaluation_is_asked_for or decisive_option(self.recipe) is not None:
+            return None
+        rarer = kept_rarer(self.directory, self.recipe)
         if rarer is not None:
-            keep_rarer(self.directory, rarer)
+            keep_rarer(self.directory, self.recipe, rarer)
             if rarer.times != 1:
-                self.reporter.say(f"as chosen before, {rarer_in_words(events, rarer)}")
+                self.reporter.say(f"as chosen before, {rarer_in_words(events, rarer)}.")
         return rarer
 
     def _owes_validation(self, update: int, validated: list[int], rarer: RarerEvaluation | None) -> bool:
