@@ -92,3 +92,8 @@ def test_what_a_format_needs_beside_its_package_is_named(monkeypatch: pytest.Mon
     monkeypatch.setattr(versions, "find_spec", lambda name: None if name == "onnxscript" else object())
     found = {finding.topic: finding.sentence for finding in check_optional_packages()}
     assert found["onnx"].startswith("onnxscript not installed; with it")
+    monkeypatch.setattr(
+        versions, "find_spec", lambda name: None if name.startswith("onnx") and name != "onnx" else 1
+    )
+    found = {finding.topic: finding.sentence for finding in check_optional_packages()}
+    assert found["onnx"].startswith("onnxruntime and onnxscript not installed; with them")

@@ -94,6 +94,8 @@ def test_whole_images_of_any_size_as_the_run_predicts_them(
     assert described["input"]["shape"] == ["batch", "height", "width", 1]
     assert described["output"]["shape"] == ["batch", 2, "height", "width"]
     assert (described["input"]["layout"], described["output"]["layout"]) == ("NHWC", "NCHW")
+    assert "the largest size that was tried here is " in described["memory"]
+    assert result.usage.endswith(described["memory"])
     for height, width in ((20, 31), (90, 150)):
         image = np.random.default_rng(height).integers(0, 256, (height, width), dtype=np.uint8)
         expected = _predicted(path, image, tmp_path / f"image-{height}")

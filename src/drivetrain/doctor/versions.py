@@ -69,9 +69,9 @@ def _check_package(name: str) -> Finding:
     enables, others = _OPTIONAL[name]
     missing = [package for package in (name, *others) if find_spec(package) is None]
     if missing:
-        names = " ".join(missing)
-        what = "not installed" if name in missing else f"{names} not installed"
-        return ok(name, f"{what}; with it {enables} (pip install {names}).")
+        what = "not installed" if name in missing else f"{' and '.join(missing)} not installed"
+        it = "it" if len(missing) == 1 else "them"
+        return ok(name, f"{what}; with {it} {enables} (pip install {' '.join(missing)}).")
     try:
         return ok(name, f"{name} {version(name)}: {enables}.")
     except PackageNotFoundError:

@@ -1,6 +1,7 @@
 """Exports a run's model, with its preprocessing, to files that other programs run."""
 
 import hashlib
+import math
 import platform
 import shutil
 import tempfile
@@ -32,6 +33,7 @@ DESCRIPTION = "export.json"
 _CHECKED_BATCHES = (1, 3)
 # Of a module that takes images of any size, sizes beside that of the training: a part of it, and more.
 _CHECKED_SIZES = ((0.6, 0.8), (1.7, 1.3))
+_MEMORY = "all tiles of an image are computed at once, so the memory grows with the image"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,7 @@ class _Exporter:
                 "file_short_side": spec.short_side,
             },
             "preprocessing": _preprocessing_words(preprocess),
+            **({"memory": self._memory} if self._is_dense else {}),
             "output": {"gives": self._gives, "layout": self._output_layout, "shape": self._output_shape()},
             "folded_batch_norms": len(self.folded),
             "files": files,
@@ -198,7 +201,13 @@ class _Exporter:
         sizes = "images of any height and width" if self._is_dense else "images of one size"
         taken = f"{self._run.spec.image_dtype} {_in_brackets(self.input_shape)}, NHWC"
         given = f"{self._gives} {_in_brackets(self._output_shape())}, {self._output_layout}"
-        return f"takes {sizes}: `images` {taken}; gives {given}"
+        memory = f"; {self._memory}" if self._is_dense else ""
+        return f"takes {sizes}: `images` {taken}; gives {given}{memory}"
+
+    @property
+    def _memory(self) -> str:
+        height, width = max(self._checked_sizes(), key=math.prod)
+        return f"{_MEMORY}; the largest size that was tried here is {height}x{width}"
 
 
 def _in_brackets(shape: list[int | str]) -> str:

@@ -207,7 +207,7 @@ def _require_classes(recipe: Recipe, data: DataSplits) -> None:
     if data.spec.task == "classification" and data.spec.num_classes < 2:
         origin = "the data have" if recipe.data_dir is None else f"--data-dir {recipe.data_dir} has"
         raise BadInputError(
-            f"{origin} a single class, {data.spec.class_names[0]}, and there is nothing to learn from one; "
+            f"{origin} a single class, {data.spec.class_names[0]}, so there is nothing to tell apart; "
             "give samples of at least two classes."
         )
 

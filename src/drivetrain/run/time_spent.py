@@ -18,7 +18,7 @@ _REMEDIES = {
     "pictures": "curves and predictions are drawn once, at the end; a longer training makes up for it.",
     "probing": "the same command remembers the answer; --compile on or --compile off does not ask.",
     "compilation": "the same command finds it done the next time; --compile off does without.",
-    "other": "this has no name here; --verbosity verbose shows when it is spent.",
+    "other": "time outside the parts above; --verbosity verbose shows after which events it was spent.",
 }
 
 
