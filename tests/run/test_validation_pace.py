@@ -90,7 +90,7 @@ def test_a_first_validation_that_warms_up_changes_nothing_and_is_not_the_measure
 
 
 def test_what_is_fixed_waits_for_the_second_validation_whatever_the_first_took() -> None:
-    fixed = {"can_break_off": False, "fixed_by": "--patience 3"}
+    fixed: dict[str, Any] = {"can_break_off": False, "fixed_by": "--patience 3"}
     assert seen(5000.0, update_s=0.2, **fixed) is None
     assert seen(5000.0, 0.1, update_s=0.2, **fixed).rarer is None
 
