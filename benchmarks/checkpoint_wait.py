@@ -22,9 +22,11 @@ from torch import Tensor
 from drivetrain import create_model
 from drivetrain.bench.machine import describe_machine
 from drivetrain.cluster.devices import Device, choose_device
+from drivetrain.cluster.replica_group import ALONE
 from drivetrain.run.checkpoint import save_checkpoint
 from drivetrain.run.checkpoint_writer import CheckpointWriter
-from drivetrain.run.program_state import ProgramState, copied_to_host
+from drivetrain.run.program_state import ProgramState
+from drivetrain.run.tensor_exchange import gather_tensors
 
 
 def unet_state(device: Device) -> ProgramState:
@@ -37,6 +39,16 @@ def unet_state(device: Device) -> ProgramState:
         }
 
     return ProgramState(model=draw(), optimiser=draw("m/") | draw("v/"), averaged=draw())
+
+
+def copied_to_host(state: ProgramState, *, room: ProgramState | None) -> ProgramState:
+    """What a run copies for a checkpoint; `room` is an earlier copy."""
+    room = room or ProgramState()
+    return ProgramState(
+        model=gather_tensors(state.model, devices=ALONE, room=room.model),
+        optimiser=gather_tensors(state.optimiser, devices=ALONE, room=room.optimiser),
+        averaged=gather_tensors(state.averaged, devices=ALONE, room=room.averaged),
+    )
 
 
 def write_at_once(state: ProgramState, folder: Path) -> None:

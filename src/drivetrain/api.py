@@ -21,6 +21,7 @@ from drivetrain.models.own_model import (
 )
 from drivetrain.pipeline.marks import has_marks, marked_stages
 from drivetrain.plan.build import build_plan
+from drivetrain.program.unsaved_buffers import take_over_buffers, unsaved_buffers
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.check_folds import require_one_training
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
@@ -82,6 +83,7 @@ def train(
         )
     if isinstance(model, nn.Module):
         model.load_state_dict(result.model.state_dict())
+        take_over_buffers(model, unsaved_buffers(result.model))
     raise_if_signalled(result)
     return result
 

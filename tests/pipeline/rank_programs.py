@@ -24,7 +24,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.checkpoint import newest_checkpoint
 from drivetrain.run.checkpoint_writer import CheckpointWriter
-from drivetrain.run.program_state import collect_state, share_parts
+from drivetrain.run.program_state import ProgramState, collect_state, share_parts
 from drivetrain.run.saver import copy_sound_state, restore_program, stored_state
 from drivetrain.verify.starts import Starts
 from tests.pipeline.staged import KINDS, narrow_model
@@ -111,7 +111,7 @@ def measure(group: ReplicaGroup, job: Job) -> Measured:
             job.starts.begin(program, update)
         program.run_update(update)
         gradients.append(_copied(program.parameters.named_views(program.parameters.gradients)))
-    own = collect_state(program)
+    own = collect_state(program) or ProgramState()
     channel = getattr(getattr(program.passes, "executor", None), "channel", None)
     return Measured(
         gradients=gradients[0],

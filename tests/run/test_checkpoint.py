@@ -9,12 +9,12 @@ from drivetrain.errors import RunFailedError
 from drivetrain.run import checkpoint as module
 from drivetrain.run.checkpoint import (
     CorruptCheckpointError,
-    checkpoint_paths,
     load_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
     save_checkpoint,
 )
+from drivetrain.run.checkpoint_paths import checkpoint_paths
 
 MODEL = {
     "b": torch.arange(6.0).view(2, 3),
@@ -106,7 +106,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     load_checkpoint(tmp_path / "1")
 
 
-@pytest.mark.parametrize("phase", ["write_atomically", "write_json", "sync_directory"])
+@pytest.mark.parametrize("phase", ["write_tensors", "write_json", "sync_directory", "put_in_place"])
 def test_a_kill_in_any_phase_leaves_a_whole_checkpoint(
     tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_kill_in_any_phase_leaves_a_whole_checkpoint(
     class Killed(BaseException):
         pass
 
-    def die(*args: object) -> None:
+    def die(*args: object, **options: object) -> None:
         raise Killed
 
     monkeypatch.setattr(module, phase, die)

@@ -14,9 +14,10 @@ import drivetrain
 from drivetrain.errors import RunFailedError
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run import checkpoint_writer
-from drivetrain.run.checkpoint import checkpoint_paths, load_checkpoint, save_checkpoint
+from drivetrain.run.checkpoint import load_checkpoint, save_checkpoint
+from drivetrain.run.checkpoint_paths import checkpoint_paths
 from drivetrain.run.checkpoint_writer import CheckpointWriter
-from drivetrain.run.program_state import ProgramState, copied_to_host
+from drivetrain.run.program_state import ProgramState
 from tests.deadlines import HANG_S
 
 from .stopping import result_of
@@ -71,23 +72,6 @@ def test_updates_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch
             assert (plain / name).read_bytes() == (slow / name).read_bytes()
     first, last = (tmp_path / "slow" / "checkpoints" / update / "model.safetensors" for update in "26")
     assert first.read_bytes() != last.read_bytes()
-
-
-def test_a_copied_state_does_not_follow_the_training() -> None:
-    own = ProgramState(model={"w": torch.zeros(2)}, optimiser={}, averaged={"w": torch.zeros(2)})
-    copied = copied_to_host(own)
-    own.model["w"].add_(1)
-    own.averaged["w"].add_(1)
-    assert copied.model["w"].tolist() == copied.averaged["w"].tolist() == [0.0, 0.0]
-
-
-def test_a_copy_takes_the_room_of_an_earlier_one() -> None:
-    own = ProgramState(model={"w": torch.zeros(2)}, optimiser={"m/w": torch.ones(2)}, averaged={})
-    earlier = copied_to_host(own)
-    own.model["w"].add_(1)
-    copied = copied_to_host(own, room=earlier)
-    assert copied.model["w"].tolist() == [1.0, 1.0]
-    assert copied.model["w"].data_ptr() == earlier.model["w"].data_ptr() != own.model["w"].data_ptr()
 
 
 def test_no_copy_is_made_over_one_that_is_being_written(

@@ -11,7 +11,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.run import compile_choice, kept_choice
 from drivetrain.run import loop as loop_module
 from drivetrain.run import part as part_module
-from drivetrain.run.checkpoint import checkpoint_paths
+from drivetrain.run.checkpoint_paths import checkpoint_paths
 from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
 from drivetrain.run.evaluator import Evaluator
 from drivetrain.run.patience import Patience

@@ -9,6 +9,7 @@ from drivetrain.cluster.environment import find_place
 from drivetrain.errors import BadInputError
 from drivetrain.recipe.check_folds import require_crossval
 from drivetrain.run.crossval_directory import CrossvalDirectory
+from drivetrain.run.directory import check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,5 +34,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stored_recipe(path: Path) -> Path | None:
+    check_writable(path)
     stored = CrossvalDirectory(path).recipe
     return stored if stored.is_file() else None

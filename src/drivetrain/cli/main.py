@@ -1,5 +1,6 @@
 """The front of the command line: finds the command, imports it alone, and turns errors into one sentence."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ COMMANDS = {
 }
 
 INTERRUPTED = 130
+_SHOWN = 60
 
 
 def run_process() -> int:
@@ -65,7 +67,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Python flushes stdout once more when it ends, which would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DrivetrainError.exit_status
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _say(f"{prog}: error: {_shortened(error.filename)} is too long for a path here; give a shorter one.")
+        return BadInputError.exit_status
     return status
+
+
+def _shortened(path: object) -> str:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else str(path)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _dispatch(name: str, arguments: list[str]) -> int:

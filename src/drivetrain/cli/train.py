@@ -14,7 +14,7 @@ from drivetrain.cluster.rank_place import RankPlace
 from drivetrain.recipe.check_folds import require_one_training
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.directory import RunDirectory
+from drivetrain.run.directory import RunDirectory, check_writable
 from drivetrain.run.prepare import prepare_request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.time_limit import process_began_s
@@ -65,5 +65,6 @@ def _train_as_rank(resolved: ResolvedRecipe, place: RankPlace) -> int:
 
 
 def _stored_recipe(path: Path) -> Path | None:
+    check_writable(path)
     directory = RunDirectory(path)
-    return directory.recipe if directory.holds_run else None
+    return directory.recipe if directory.binds else None

@@ -17,7 +17,8 @@ __all__ = ["ALONE", "ReplicaGroup"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaGroup:
-    """Every method is a collective: all members call it, in the same order. Alone, all are free.
+    """Every method but `send` and `receive_` is a collective: all members call it, in the same order. Alone,
+    all are free.
 
     `local_rank` and `local_size` count the members on this host; `waits` is how long sums were waited for.
     """
@@ -50,6 +51,14 @@ class ReplicaGroup:
         """Everybody gets the first member's values, in place."""
         if self.size > 1:
             dist.broadcast(values, group=self.process_group, group_src=0)
+
+    def send(self, values: Tensor, *, to: int) -> None:
+        """Gives one other member the values, which that one receives; returns when they may change."""
+        dist.send(values, group=self.process_group, group_dst=to)
+
+    def receive_(self, values: Tensor, *, sender: int) -> None:
+        """Takes what one other member sends, in place."""
+        dist.recv(values, group=self.process_group, group_src=sender)
 
     def gather(self, item: Any) -> list[Any]:
         """Everybody's item, in the order of the members; for few and small things, by pickle."""

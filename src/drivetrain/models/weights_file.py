@@ -14,10 +14,10 @@ from drivetrain.run.checkpoint import (
     MANIFEST_FILE,
     Checkpoint,
     CorruptCheckpointError,
-    checkpoint_paths,
     load_checkpoint,
     newest_checkpoint,
 )
+from drivetrain.run.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.run.directory import RunDirectory
 
 __all__ = ["read_weights"]
@@ -97,7 +97,7 @@ def _best_or(newest: Checkpoint, directory: RunDirectory) -> Checkpoint:
     """The best validated checkpoint where the run knows one and still holds it."""
     best = newest.best_update
     for path in checkpoint_paths(directory.checkpoints):
-        if path.name == str(best) and best != newest.update:
+        if update_of(path) == best and best != newest.update:
             return _sound_checkpoint(path)
     return newest
 

@@ -60,6 +60,11 @@ class PlacedStages:
         return frozenset(name for stage in self.own for name in self.cut.stages[stage].state_dict())
 
     @property
+    def buffer_names(self) -> frozenset[str]:
+        """The buffers that live here, also those that the model does not save."""
+        return frozenset(name for stage in self.own for name, _ in self.cut.stages[stage].named_buffers())
+
+    @property
     def offloads(self) -> bool:
         """Whether the optimiser's state of this rank lies in host memory."""
         return any(self.plan.settings[stage].offloads for stage in self.own)

@@ -25,6 +25,8 @@ __all__ = ["MemoryPrediction", "predict_memory"]
 class MemoryPrediction:
     """Bytes by stage and by device; `savings` is how far each saver lowers each device's peak.
 
+    `checkpoint` are those of the copy of the whole state that the first rank of a run keeps in host memory.
+
     A saver is compared everywhere against nowhere, whatever the run asks for. Where it costs memory, as
     buffers for the states of a few weights can, it is negative.
     """
@@ -33,6 +35,7 @@ class MemoryPrediction:
     devices: tuple[StageMemory, ...]
     bytes_of: Mapping[str, int]
     savings: Mapping[str, tuple[int, ...]]
+    checkpoint: int
 
 
 def predict_memory(
@@ -57,7 +60,23 @@ def predict_memory(
         plain = find_parts(outline.as_trained(counter_dropout=False), settings, compute_dtypes)
         with_masks = _devices(parts, _needs_with_masks(parts, plain, needs), weights)
         savings["mask_free_dropout"] = _difference(with_masks, devices)
-    return MemoryPrediction(stages=stages, devices=devices, bytes_of=parts.bytes_of, savings=savings)
+    return MemoryPrediction(
+        stages=stages,
+        devices=devices,
+        bytes_of=parts.bytes_of,
+        savings=savings,
+        checkpoint=_checkpoint_bytes(parts, on_device),
+    )
+
+
+def _checkpoint_bytes(parts: Parts, weights: Sequence[WeightBytes]) -> int:
+    """Weights with buffers, the optimiser's state, and the average, which has float32 numbers."""
+    if not parts.recipe.checkpoints:
+        return 0
+    model = sum(each.parameters for each in weights)
+    widening = 2 if parts.recipe.precision == "16.16" else 1
+    average = 0 if parts.recipe.ema is None else widening * model
+    return model + average + sum(each.optimiser_states for each in weights)
 
 
 def _stage(parts: Parts, index: int) -> StageMemory:

@@ -17,11 +17,14 @@ from drivetrain.pipeline.simulator import simulate
 from drivetrain.pipeline.stage_memory import StageMemory
 from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.pipeline.traffic import messages
-from drivetrain.plan.precision import compute_type
+from drivetrain.plan.precision import compute_type, is_cpu
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["report_run", "stage_flops"]
+
+# Python, torch and the other libraries in each rank, as benchmarks/checkpoint_memory.py measures them.
+_LIBRARIES_BYTES = 410_000_000
 
 
 def report_run(outline: RunOutline) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def report_run(outline: RunOutline) -> dict[str, Any]:
             "recommended": list(outline.plan.recommended),
         }
     if memory is not None:
-        report["memory"] = _memory(memory, dtypes)
+        report["memory"] = _memory(memory, dtypes, outline.recipe)
         if outline.plan is not None and stage_count(outline.recipe) == 1:
             report["memory"]["blocks"] = outline.plan.stages
     return report
@@ -124,19 +127,25 @@ def _schedule(plan: StagePlan, cut: Cut) -> dict[str, Any]:
     }
 
 
-def _memory(memory: MemoryPrediction, dtypes: Sequence[torch.dtype]) -> dict[str, Any]:
+def _memory(memory: MemoryPrediction, dtypes: Sequence[torch.dtype], recipe: Recipe) -> dict[str, Any]:
+    """What each device holds; where that is host memory, the first one has the copy for checkpoints too."""
+    in_host = is_cpu(recipe.device)
+    copies = [memory.checkpoint if in_host and index == 0 else 0 for index in range(len(memory.devices))]
     return {
-        "peak_bytes": max(device.peak for device in memory.devices),
+        "peak_bytes": max(device.peak + copy for device, copy in zip(memory.devices, copies, strict=True)),
         "devices": [
             {
                 "device": index,
                 **_bytes(device),
-                "peak": device.peak,
+                **({"checkpoint": copies[index]} if copies[index] else {}),
+                "peak": device.peak + copies[index],
                 "savings": {name: by_device[index] for name, by_device in memory.savings.items()},
             }
             for index, device in enumerate(memory.devices)
         ],
         "compute_types": sorted(set(map(_name, dtypes))),
+        **({"libraries_bytes": _LIBRARIES_BYTES} if in_host else {}),
+        **({"has_gaps": recipe.optimise_for != "memory"} if in_host else {}),
     }
 
 

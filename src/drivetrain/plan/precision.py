@@ -2,13 +2,13 @@
 
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["compute_type", "precision_in_words"]
+__all__ = ["compute_type", "is_cpu", "precision_in_words"]
 
 
 def compute_type(recipe: Recipe, precision: str) -> str:
     """The name of the type of products, of the whole model or of a stage with a precision of its own."""
     if precision == "auto":
-        return "float32" if _is_cpu(recipe.device) else "bfloat16"
+        return "float32" if is_cpu(recipe.device) else "bfloat16"
     return "float32" if precision == "32.32" else recipe.half_type
 
 
@@ -23,7 +23,8 @@ def precision_in_words(recipe: Recipe) -> str:
     return f"{asked} ({kind}{rounding}{lists})"
 
 
-def _is_cpu(device: str) -> bool:
+def is_cpu(device: str) -> bool:
+    """Whether `--device` means the host's own memory."""
     if device != "auto":
         return device.partition(":")[0] == "cpu"
     import torch

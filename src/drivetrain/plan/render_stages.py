@@ -12,6 +12,15 @@ from drivetrain.plan.timeline import draw_timeline
 __all__ = ["print_memory", "print_stages", "with_unit"]
 
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_MEMORY_COLUMNS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimiser_states": "states",
+    "activations": "activations",
+    "working": "working",
+    "checkpoint": "checkpoint",
+    "peak": "peak",
+}
 _SAVERS = {
     "recomputation": "--recomputation",
     "optimizer_state_offloading": "--optimizer-state-offloading",
@@ -48,15 +57,22 @@ def print_stages(plan: Mapping[str, Any], *, console: Console) -> None:
 def print_memory(plan: Mapping[str, Any], *, console: Console) -> None:
     """A row per device of a replica, and what each way of saving memory gives there."""
     memory = plan["memory"]
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    columns = ("device", "parameters", "gradients", "states", "activations", "working", "peak")
-    for name in columns:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    keys = [key for key in _MEMORY_COLUMNS if any(key in device for device in memory["devices"])]
+    for name in ("device", *(_MEMORY_COLUMNS[key] for key in keys)):
         table.add_column(name, justify="right")
     for device in memory["devices"]:
-        keys = ("parameters", "gradients", "optimiser_states", "activations", "working", "peak")
-        table.add_row(str(device["device"]), *(f"{with_unit(device[key])}B" for key in keys))
+        table.add_row(str(device["device"]), *(f"{with_unit(device.get(key, 0))}B" for key in keys))
     console.print()
     console.print(table, highlight=False)
+    if "libraries_bytes" in memory:
+        size = f"{with_unit(memory['libraries_bytes'])}B"
+        gaps = (
+            "; and gaps between freed tensors, often half as much again: --optimise-for memory has none and "
+            "takes longer"
+        )
+        libraries = f"Python and its libraries, about {size} in each rank"
+        _say(console, "not counted", libraries + (gaps if memory["has_gaps"] else ""))
     for name, title in _SAVERS.items():
         by_device = [device["savings"].get(name, 0) for device in memory["devices"]]
         if any(by_device):

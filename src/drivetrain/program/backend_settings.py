@@ -4,7 +4,8 @@
 - cuDNN multiplies float32 numbers as float32. By default it rounds them to TF32, 10 bits, so that 32.32 would
   be something else on a CUDA device than on a CPU; matrix products are left as they are, exact by default. A
   process that has set cuDNN's precision by torch's newer names has chosen, and keeps it.
-- glibc keeps freed memory on a CPU (`allocator.py`): activations come back every update.
+- glibc keeps freed memory on a CPU (`allocator.py`): activations come back every update. Where memory counts
+  more than time, it hands large tensors back.
 
 Denormal numbers are left alone. They do occur: of a small network with dead units, half of all momenta are
 denormal after 1600 updates. Operations on them take 10 to 40 times as long, but only the optimiser's have
@@ -18,18 +19,20 @@ from contextlib import contextmanager
 import torch
 
 from drivetrain.cluster.devices import PARTIALS_SETTINGS, Device
-from drivetrain.program.allocator import keep_freed_memory
+from drivetrain.program.allocator import give_back_large_tensors, keep_freed_memory
 
 __all__ = ["training_backends"]
 
 
 @contextmanager
-def training_backends(device: Device) -> Iterator[None]:
+def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator[None]:
     """The settings inside the block; what can be taken back is as it was after it."""
     cudnn = torch.backends.cudnn
     tries_algorithms, rounds = cudnn.benchmark, _rounds_to_tf32()
     partials = {name: getattr(torch.backends.cuda.matmul, name) for name in PARTIALS_SETTINGS}
-    if device.is_cpu:
+    if device.is_cpu and saves_memory:
+        give_back_large_tensors()
+    elif device.is_cpu:
         keep_freed_memory()
     cudnn.benchmark = True
     if rounds:

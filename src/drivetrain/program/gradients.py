@@ -13,6 +13,14 @@ def add_l2_(gradients: Tensor, values: Tensor, *, factor: float) -> None:
 
 
 @torch.no_grad()
+def are_finite(values: Tensor) -> Tensor:
+    """Whether all numbers of a vector are finite, without a second vector on the way."""
+    if not values.numel():
+        return torch.ones((), dtype=torch.bool, device=values.device)
+    return torch.isfinite(torch.stack(torch.aminmax(values))).all()
+
+
+@torch.no_grad()
 def clip_norm_(gradients: Tensor, *, longest: float, parts: ReplicaGroup = ALONE) -> None:
     """Shortens the whole gradient, of which `parts` hold a part each, to at most `longest`.
 

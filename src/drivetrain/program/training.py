@@ -26,7 +26,7 @@ from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.program.float_watch import FloatWatch
 from drivetrain.program.forward import Forward, Precision
 from drivetrain.program.gradient_sum import GradientSum
-from drivetrain.program.gradients import add_l2_, clip_norm_
+from drivetrain.program.gradients import add_l2_, are_finite, clip_norm_
 from drivetrain.program.half_weights import widened
 from drivetrain.program.loss_scale import DynamicLossScale
 from drivetrain.program.passes import Passes, PlainPasses
@@ -226,7 +226,7 @@ class TrainingProgram:
     def _add_up_stages(self, update: int, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
         """As `_add_up`, where each rank has the gradient of some stages: all learn of a bad one at once."""
         self.gradient_sum.finish()
-        is_bad = ~torch.isfinite(self.parameters.gradients).all()
+        is_bad = ~are_finite(self.parameters.gradients)
         own = torch.stack([loss, score]).to(self.device.wide_dtype)
         flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
         sums = torch.cat([own, flags])

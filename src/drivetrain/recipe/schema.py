@@ -364,7 +364,8 @@ class Recipe(BaseModel):
     optimise_for: Annotated[OptimiseFor | None, _free("pipeline")] = Field(
         default=None,
         examples=["memory"],
-        description="speed, balanced or memory: sets recomputation and offloading where nothing else does",
+        description="speed, balanced or memory: sets recomputation and offloading where nothing else does; "
+        "memory also gives freed tensors back on a CPU, which is slower",
     )
     profile: Annotated[int | None, _free("pipeline")] = Field(
         default=None,

@@ -20,6 +20,7 @@ from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.tile_source import masked_of
 from drivetrain.models.output import require_tensor_in_training
 from drivetrain.models.prepare import is_own_model, prepare_model
+from drivetrain.models.saved_state import require_plain_state
 from drivetrain.models.sizes import padded_size
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
@@ -35,7 +36,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.check import OF_VALIDATION
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.given import Given
-from drivetrain.recipe.layout import devices_per_replica, stage_count
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.evaluator import Evaluator, build_evaluator
 from drivetrain.run.training_feed import augmentation_of, sample_order, training_feed
@@ -71,6 +72,7 @@ def assemble(
     groups = split_ranks(group, devices_per_replica=devices_per_replica(recipe))
     preprocess = build_preparation(recipe, data.spec)
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
+    require_plain_state(built, ranks=rank_count(recipe))
     totals = summarise_model(
         built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
     )

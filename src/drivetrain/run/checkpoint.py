@@ -9,27 +9,34 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_safetensors
-from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
 from drivetrain.errors import RunFailedError
 from drivetrain.run.best import Best
-from drivetrain.run.files import read_json, sync_directory, write_atomically, write_json
+from drivetrain.run.checkpoint_paths import (
+    checkpoint_paths,
+    partial_path,
+    put_in_place,
+    sweep_partial,
+    update_of,
+)
+from drivetrain.run.files import read_json, sync_directory, write_json
+from drivetrain.run.tensor_file import DamagedFileError, read_tensors, write_tensors
 
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
 OPTIMISER_FILE = "optimizer.safetensors"
 AVERAGED_FILE = "averaged.safetensors"
+BUFFERS_FILE = "buffers.safetensors"
 MANIFEST_FILE = "manifest.json"
-_PARTIAL_PREFIX = ".partial-"
 
 
 class CorruptCheckpointError(Exception):
@@ -38,13 +45,18 @@ class CorruptCheckpointError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a checkpoint on disk holds."""
+    """What a checkpoint on disk holds; `buffers` are those that the model itself does not save."""
 
     path: Path
     manifest: dict[str, Any]
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     averaged: dict[str, Tensor]
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+
+    def without_tensors(self) -> "Checkpoint":
+        """What is known of it once its tensors have been taken over, and need no memory any more."""
+        return replace(self, model={}, optimiser={}, averaged={}, buffers={})
 
     @property
     def update(self) -> int:
@@ -70,25 +82,24 @@ def save_checkpoint(
     optimiser: Mapping[str, Tensor],
     state: Mapping[str, Any],
     averaged: Mapping[str, Tensor] | None = None,
+    buffers: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Writes checkpoints/<update>; what was there before stays until the new one is whole."""
+    optional = {AVERAGED_FILE: averaged, BUFFERS_FILE: buffers}
     tensors = {MODEL_FILE: model, OPTIMISER_FILE: optimiser}
-    if averaged:
-        tensors[AVERAGED_FILE] = averaged
-    partial, final = parent / f"{_PARTIAL_PREFIX}{update}", parent / str(update)
+    tensors |= {name: values for name, values in optional.items() if values}
+    partial = partial_path(parent, update)
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        entries = {name: _write_tensors(partial / name, values) for name, values in tensors.items()}
+        entries = {name: write_tensors(partial / name, values) for name, values in tensors.items()}
         write_json(partial / MANIFEST_FILE, _manifest(update, entries, state))
         sync_directory(partial)
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-        sync_directory(parent)
+        return put_in_place(partial, parent=parent, update=update)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
+            sweep_partial(parent)
         raise RunFailedError(_write_failure(parent, update, tensors, error)) from error
-    return final
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -99,19 +110,19 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise CorruptCheckpointError(f"{path}: format {manifest['format']} is not {FORMAT_VERSION}")
         if manifest["manifest_sha256"] != _digest_of(manifest):
             raise CorruptCheckpointError(f"{path / MANIFEST_FILE}: its own checksum does not match")
-        contents = {name: _verified(path / name, entry) for name, entry in manifest["files"].items()}
-        model, optimiser = (load_safetensors(contents[name]) for name in (MODEL_FILE, OPTIMISER_FILE))
-        averaged = load_safetensors(contents[AVERAGED_FILE]) if AVERAGED_FILE in contents else {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        files = {name: read_tensors(path / name, entry) for name, entry in manifest["files"].items()}
+        return Checkpoint(
+            path=path,
+            manifest=manifest,
+            model=files[MODEL_FILE],
+            optimiser=files[OPTIMISER_FILE],
+            averaged=files.get(AVERAGED_FILE, {}),
+            buffers=files.get(BUFFERS_FILE, {}),
+        )
+    except DamagedFileError as error:
+        raise CorruptCheckpointError(str(error)) from error
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, struct.error) as error:
         raise CorruptCheckpointError(f"{path}: {error}") from error
-    return Checkpoint(path=path, manifest=manifest, model=model, optimiser=optimiser, averaged=averaged)
-
-
-def checkpoint_paths(parent: Path) -> list[Path]:
-    """Whole checkpoints, oldest first."""
-    if not parent.is_dir():
-        return []
-    return sorted((path for path in parent.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
 
 
 def newest_checkpoint(parent: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -129,7 +140,7 @@ def prune_checkpoints(parent: Path, *, keep_last: int, keep_updates: set[int]) -
     """Removes old checkpoints and what unfinished writes left behind."""
     paths = checkpoint_paths(parent)
     for path in paths[:-keep_last]:
-        if int(path.name) not in keep_updates:
+        if update_of(path) not in keep_updates:
             shutil.rmtree(path, ignore_errors=True)
     sweep_partial(parent)
 
@@ -137,28 +148,8 @@ def prune_checkpoints(parent: Path, *, keep_last: int, keep_updates: set[int]) -
 def drop_checkpoints_after(parent: Path, *, update: int) -> None:
     """Removes checkpoints beyond the one a run continues from: corrupt, and to be written again."""
     for path in checkpoint_paths(parent):
-        if int(path.name) > update:
+        if update_of(path) > update:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def sweep_partial(parent: Path) -> None:
-    """Removes what a kill during a write left behind."""
-    for path in parent.glob(f"{_PARTIAL_PREFIX}*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Writes one file, and returns its entry in the manifest."""
-    plain = {name: _standing_alone(tensor.detach().cpu()) for name, tensor in sorted(tensors.items())}
-    content: bytes = save_safetensors(plain)
-    write_atomically(path, content)
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _standing_alone(tensor: Tensor) -> Tensor:
-    """Safetensors takes no views of a larger piece of memory."""
-    is_whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
-    return tensor if is_whole else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _manifest(update: int, entries: Mapping[str, dict[str, Any]], state: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,20 +168,14 @@ def _digest_of(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
 
 
-def _verified(path: Path, entry: Mapping[str, Any]) -> bytes:
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != entry["sha256"]:
-        raise CorruptCheckpointError(f"{path}: expected sha256 {entry['sha256'][:12]}, got {digest[:12]}")
-    return content
-
-
 def _write_failure(
     parent: Path, update: int, files: Mapping[str, Mapping[str, Tensor]], error: OSError
 ) -> str:
     needed = sum(tensor.nbytes for tensors in files.values() for tensor in tensors.values())
     kept = checkpoint_paths(parent)
-    stays = f"the checkpoint of update {kept[-1].name} stays" if kept else "there is no earlier checkpoint"
+    stays = (
+        f"the checkpoint of update {update_of(kept[-1])} stays" if kept else "there is no earlier checkpoint"
+    )
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = _free_bytes(parent)
         return (

@@ -86,6 +86,7 @@ class CheckpointWriter:
             model=copied.model,
             optimiser=copied.optimiser,
             averaged=copied.averaged,
+            buffers=copied.buffers,
             state=state,
         )
         kept = set() if best_update is None else {best_update}

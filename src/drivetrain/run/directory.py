@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.errors import BadInputError
+from drivetrain.run.checkpoint_paths import checkpoint_paths
 from drivetrain.run.identity import identity_hash
 
 DEFAULT_PARENT = Path("runs")
@@ -71,6 +72,17 @@ class RunDirectory:
     def holds_run(self) -> bool:
         return self.recipe.is_file() and self.identity.is_file()
 
+    @property
+    def keeps_progress(self) -> bool:
+        """Whether a training has left anything here: a checkpoint, or an event."""
+        has_events = self.metrics.is_file() and self.metrics.stat().st_size > 0
+        return has_events or bool(checkpoint_paths(self.checkpoints))
+
+    @property
+    def binds(self) -> bool:
+        """Whether there is a run that the next command continues; one that kept nothing binds nobody."""
+        return self.holds_run and self.keeps_progress
+
 
 def default_run_path(name: str, identity: Mapping[str, Any]) -> Path:
     """runs/<recipe>-<hash>: the same request finds the same directory."""
@@ -81,8 +93,8 @@ def check_writable(path: Path, *, option: str = "--output-dir", works: str = "ru
     """Refuses a folder that cannot be made or written, without making it."""
     try:
         problem = _why_not_writable(path)
-    except OSError as error:
-        problem = f"{path} cannot be used ({error.strerror})"
+    except (OSError, ValueError) as error:
+        problem = f"it cannot be used ({getattr(error, 'strerror', None) or error})"
     if problem is not None:
         raise BadInputError(f"{option} {path}: {problem}; try {option} {works}.")
 
@@ -95,6 +107,9 @@ def _why_not_writable(path: Path) -> str | None:
         existing = existing.parent
     if not existing.is_dir():
         return f"{existing} is not a directory"
+    longest = os.pathconf(existing, "PC_NAME_MAX")
+    if any(len(os.fsencode(part)) > longest for part in path.parts):
+        return f"a name in it is too long (at most {longest} bytes)"
     return None if os.access(existing, os.W_OK | os.X_OK) else f"{existing} cannot be written"
 
 
@@ -141,6 +156,6 @@ def open_run(path: str | Path) -> RunDirectory:
         raise BadInputError(
             f"RUN {path} is a cross-validation; name one of its folds, such as {path}/fold-0."
         )
-    if not directory.holds_run:
+    if not directory.recipe.is_file():
         raise BadInputError(f"RUN {path} holds no recipe.yaml, so it is not a run; see `drivetrain runs`.")
     return directory

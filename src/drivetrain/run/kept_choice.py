@@ -5,10 +5,11 @@ from typing import Any
 
 from drivetrain.run.assemble import Assembly
 from drivetrain.run.compile_choice import CompileChoice, choose_compile
-from drivetrain.run.files import read_json, write_json
+from drivetrain.run.files import write_json
 from drivetrain.run.prepare import Job, Request
 from drivetrain.run.reporter import Reporter
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.stored_plan import stored_plan
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.validation_pace import VALIDATION_KEY
 
@@ -19,7 +20,7 @@ _KEY = "compile"
 
 def chosen_before(plan: Path) -> dict[str, Any]:
     """What an earlier part of the run has put into its plan, for the plan that takes its place."""
-    before = read_json(plan) if plan.is_file() else {}
+    before = stored_plan(plan)
     return {key: before[key] for key in (_KEY, VALIDATION_KEY) if key in before}
 
 
@@ -53,7 +54,7 @@ def choose_and_keep(
     )
     if choice is None:
         return None
-    write_json(path, read_json(path) | {_KEY: choice.to_json()})
+    write_json(path, stored_plan(path) | {_KEY: choice.to_json()})
     if recipe.compile == "auto":
         reporter.say(choice.sentence)
     return choice

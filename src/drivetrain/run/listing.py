@@ -9,6 +9,7 @@ from drivetrain.data.info import default_augmentation
 from drivetrain.errors import DrivetrainError
 from drivetrain.recipe.fields import written_value
 from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.run.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.run.crossval_directory import CrossvalDirectory
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.files import read_json
@@ -54,7 +55,7 @@ def describe_run(run: Listed) -> dict[str, Any]:
     """One row of the table of runs; one that cannot be read says so."""
     try:
         return _describe_job(run) if isinstance(run, CrossvalDirectory) else _describe(run)
-    except (DrivetrainError, OSError, ValueError, KeyError) as error:
+    except (DrivetrainError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         unknown = dict.fromkeys(_COLUMNS)
         return {**unknown, "run": str(run.path), "status": f"unreadable: {error}", "update": 0}
 
@@ -190,7 +191,7 @@ def _recipe_of(run: Listed) -> dict[str, Any]:
 
 def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
     logged = [int(entry.get("update", 0)) for entry in entries]
-    saved = [int(path.name) for path in run.checkpoints.glob("[0-9]*")]
+    saved = [update_of(path) for path in checkpoint_paths(run.checkpoints)]
     return max([*logged, *saved], default=0)
 
 
@@ -215,5 +216,5 @@ def _is_locked(run: Listed) -> bool:
 def _total_updates(run: RunDirectory) -> int | None:
     try:
         return int(read_json(run.plan)["total_updates"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None

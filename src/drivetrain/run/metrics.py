@@ -41,18 +41,32 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole events of a file; a last line that a kill cut short is left out."""
+    """All whole events of a file; a last line that a kill cut short is left out, as every damaged one."""
+    return [entry for entry in _entries(path) if entry is not None]
+
+
+def damaged_events(path: Path) -> str | None:
+    """What is said of lines that are no events, those that a kill cut short at the end not counted."""
+    count = sum(entry is None for entry in _entries(path)[:-1])
+    if not count:
+        return None
+    return f"{path} has damaged lines, so what they told is lost to curves and reports ({count} left out)."
+
+
+def _entries(path: Path) -> list[dict[str, Any] | None]:
+    """The event of every line; None where it holds none."""
     if not path.is_file():
         return []
-    entries: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(entry, dict):
-            entries.append(entry)
-    return entries
+    return [_event(line) for line in path.read_text(errors="replace").splitlines()]
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    is_event = isinstance(entry, dict) and isinstance(entry.get("event"), str)
+    return entry if is_event and isinstance(entry.get("update", 0), int) else None
 
 
 def _lasts(entry: dict[str, Any], update: int) -> bool:

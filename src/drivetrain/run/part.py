@@ -13,24 +13,26 @@ from drivetrain.pipeline.stage_plan import StagePlan
 from drivetrain.plan.batch import BatchArithmetic
 from drivetrain.plan.build import InputShape, plan_to_json
 from drivetrain.plan.events import RarerEvaluation
+from drivetrain.program.allocator import give_back_freed_memory
 from drivetrain.program.half_weights import widen_weights
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.assemble import Assembly
 from drivetrain.run.best import Best, best_metric
-from drivetrain.run.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint, sweep_partial
+from drivetrain.run.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint
+from drivetrain.run.checkpoint_paths import sweep_partial
 from drivetrain.run.clock import RunClock
 from drivetrain.run.data_files import write_files
 from drivetrain.run.directory import RunDirectory
 from drivetrain.run.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
 from drivetrain.run.evaluation_files import write_evaluation
-from drivetrain.run.files import read_json, write_atomically, write_json
+from drivetrain.run.files import write_atomically, write_json
 from drivetrain.run.finish import finish_run
-from drivetrain.run.history import load_history
+from drivetrain.run.history import DamagedHistoryError, read_history
 from drivetrain.run.kept_choice import choose_and_keep, chosen_before
 from drivetrain.run.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.loop import RunLoop
-from drivetrain.run.metrics import MetricsLog, read_metrics
+from drivetrain.run.metrics import MetricsLog, damaged_events, read_metrics
 from drivetrain.run.own_data import write_own_data
 from drivetrain.run.prepare import Request
 from drivetrain.run.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
@@ -39,6 +41,7 @@ from drivetrain.run.saver import restore_program, stored_state
 from drivetrain.run.score_lines import plain_numbers, score_lines
 from drivetrain.run.share_state import share_program
 from drivetrain.run.signals import StopRequest
+from drivetrain.run.stored_plan import plan_problem, stored_plan
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.run.time_spent import time_spent
 from drivetrain.run.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
@@ -91,12 +94,14 @@ class RunPart:
         """Does what is left to do of the run."""
         if not self.group.is_first:
             return self._follow()
+        sweep_partial(self.directory.checkpoints)
         checkpoint, problems = newest_checkpoint(self.directory.checkpoints)
         self.reporter.log_to(self.directory.log)
         for warning in [*warnings, *problems]:
             self.reporter.warn(warning)
         if checkpoint is not None:
             self._restore(checkpoint)
+            checkpoint = checkpoint.without_tensors()
         if not self.recipe.training:
             self._tell_others(_Task("validate"))
             return self._validate_only(checkpoint)
@@ -110,11 +115,11 @@ class RunPart:
         return self._train(checkpoint)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        self._stored = stored_state(checkpoint)
         if self.assembly.program.groups.devices.size == 1:
             restore_program(self.assembly.program, checkpoint)
-        records = self.assembly.program.records
-        records.restore(load_history(self.directory.updates), updates=checkpoint.update)
+        else:
+            self._stored = stored_state(checkpoint)
+        self._restore_records(checkpoint.update)
         now = {"torch": torch.__version__, "threads": torch.get_num_threads()}
         before = checkpoint.manifest["environment"]
         if before != now:
@@ -122,6 +127,17 @@ class RunPart:
                 f"the checkpoint was written under {before}, this is {now}; the run continues, but not bit "
                 "for bit."
             )
+
+    def _restore_records(self, updates: int) -> None:
+        try:
+            history = read_history(self.directory.updates)
+        except DamagedHistoryError as error:
+            self.reporter.warn(
+                f"{error}, so what it held of the first {updates} updates is lost to curves and reports; the "
+                "weights are not affected."
+            )
+            return
+        self.assembly.program.records.restore(history, updates=updates)
 
     def _finishing_event(self) -> dict[str, Any] | None:
         """The summary of a run that has nothing left to do; a kill before its summary leaves that to do."""
@@ -173,14 +189,16 @@ class RunPart:
 
     def _warn_of_changes(self, checkpoint: Checkpoint | None) -> None:
         """What a continuation does differently from what the run was until now."""
+        for problem in (plan_problem(self.directory.plan), damaged_events(self.directory.metrics)):
+            if problem is not None:
+                self.reporter.warn(problem)
         if checkpoint is None:
             if read_metrics(self.directory.metrics):
                 self.reporter.warn("there is no checkpoint to continue from, so the run starts again at 0.")
             return
         drop_checkpoints_after(self.directory.checkpoints, update=checkpoint.update)
-        sweep_partial(self.directory.checkpoints)
         total = self.plan.epochs.total_updates
-        before = read_json(self.directory.plan)["total_updates"] if self.directory.plan.is_file() else total
+        before = stored_plan(self.directory.plan).get("total_updates", total)
         if before != total and self.recipe.lr_schedule in _LENGTH_BOUND_SCHEDULES:
             self.reporter.warn(
                 f"the run was planned for {before} updates and now has {total}; where the "
@@ -253,8 +271,9 @@ class RunPart:
                     limit=loop.limit,
                     reporter=self.reporter,
                 )
+            give_back_freed_memory()
             reached = loop.run(first)
-            self._measured_program = in_one_piece(self.assembly.program)
+            self._gather_model()
             if loop.is_broken_off:
                 return self._stopped(reached)
             summary = finish_run(
@@ -338,12 +357,20 @@ class RunPart:
             in_one_piece(self.assembly.program)
             return self._result("validated", task.first, metrics)
         loop = self._loop(task, log=EventLog(self._own_readers()))
+        give_back_freed_memory()
         reached = loop.run(task.first)
-        in_one_piece(self.assembly.program)
+        self._gather_model()
         self._hand_over_average()
         if loop.is_broken_off:
             return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
         return self._result("finished", reached, {})
+
+    def _gather_model(self) -> None:
+        """For what is done with the trained model, with the memory that the training has left."""
+        give_back_freed_memory()
+        whole = in_one_piece(self.assembly.program)
+        if self.group.is_first:
+            self._measured_program = whole
 
     def _own_readers(self) -> list[EventReader]:
         total = self.plan.epochs.total_updates

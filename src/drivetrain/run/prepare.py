@@ -21,6 +21,7 @@ from drivetrain.recipe.check_task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
+from drivetrain.run.checkpoint_paths import checkpoint_paths
 from drivetrain.run.data_files import DataFiles, files_of, require_same_files, require_same_set
 from drivetrain.run.directory import (
     RunDirectory,
@@ -83,17 +84,19 @@ class Request:
     @property
     def goes_on(self) -> bool:
         """Whether a run is there that this one continues."""
-        return self.directory.holds_run and not self.recipe.overwrite
+        return self.directory.binds and not self.recipe.overwrite
 
     @property
     def has_weights(self) -> bool:
         """Whether a run is there that goes on from a checkpoint."""
-        return self.goes_on and any(self.directory.checkpoints.glob("[0-9]*"))
+        return self.goes_on and bool(checkpoint_paths(self.directory.checkpoints))
 
     def check_directory(self) -> None:
         """Refuses a directory that holds another run, or something that is none."""
         path = self.directory.path
-        if self.directory.holds_run and not self.recipe.overwrite:
+        if self.recipe.overwrite and self.directory.holds_run:
+            return
+        if self.directory.binds:
             check_same_identity(
                 _stored_identity(self.directory),
                 self.identity,
@@ -101,10 +104,27 @@ class Request:
                 check_data=partial(require_same_files, self.recipe, self.files, directory=self.directory),
             )
             self._check_predictions()
-        elif not self.directory.holds_run and foreign_entries(path):
+        elif not self.directory.holds_run:
+            self._refuse_foreign_entries()
+            self._refuse_maimed_run()
+
+    def _refuse_foreign_entries(self) -> None:
+        path = self.directory.path
+        if foreign_entries(path):
             raise BadInputError(
                 f"--output-dir {path} holds {foreign_entries(path)[0]} and no run; name an empty or a new "
                 "directory."
+            )
+
+    def _refuse_maimed_run(self) -> None:
+        """Refuses to clear away what a run has come to where only its description is gone."""
+        named = (self.directory.recipe, self.directory.identity)
+        missing = [path.name for path in named if not path.is_file()]
+        if self.directory.keeps_progress and not self.recipe.overwrite:
+            raise BadInputError(
+                f"--output-dir {self.directory.path} holds a run without its {' and '.join(missing)}, so "
+                "nobody can tell whether it is the one that is asked for; put that back, name another "
+                "--output-dir, or --overwrite to start afresh."
             )
 
     def _check_predictions(self) -> None:
@@ -119,7 +139,7 @@ class Request:
     def claim_directory(self) -> None:
         """Decides again, now that nobody else can: continues the run there, or clears what is left of one."""
         self.check_directory()
-        if self.recipe.overwrite or not self.directory.holds_run:
+        if not self.goes_on:
             clear_directory(self.directory.path)
 
 

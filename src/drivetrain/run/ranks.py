@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from drivetrain.cluster.by_value import ByValue
 from drivetrain.cluster.devices import choose_device
 from drivetrain.cluster.environment import find_place
 from drivetrain.cluster.join import joined
@@ -23,6 +24,7 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.prepare import rebuild_model
 from drivetrain.models.sendable import require_sendable
 from drivetrain.pipeline.stage_plan import check_cut
+from drivetrain.program.unsaved_buffers import take_over_buffers, unsaved_buffers
 from drivetrain.recipe.fields import plain_values, written_value
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -30,6 +32,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.part import RunResult
 from drivetrain.run.prepare import Request, prepare_request
 from drivetrain.run.reporter import Reporter
+from drivetrain.run.tensor_file import read_tensors, write_tensors
 from drivetrain.run.train import architecture_of, train_request
 
 __all__ = ["launch_training", "train_as_rank"]
@@ -65,11 +68,13 @@ class _Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What the first rank brings back: the result, its model by the weights alone."""
+    """What the first rank brings back beside the model's tensors: they lie in files of their own, of which
+    `weights` and `buffers` are the checksums."""
 
     values: dict[str, Any]
-    weights: dict[str, Tensor]
     spec: DataSpec
+    weights: dict[str, Any]
+    buffers: dict[str, Any]
 
 
 def launch_training(
@@ -103,7 +108,7 @@ def launch_training(
         )
         result = launch(
             _run_job,
-            args=(job,),
+            args=(ByValue(job),),
             ranks=rank_count(recipe),
             threads_per_rank=recipe.num_threads,
             max_restarts=recipe.max_restarts,
@@ -113,8 +118,8 @@ def launch_training(
             _say("stopped before the first update: nothing was kept.", recipe, quiet=quiet)
             return _stopped_at_the_start(resolved, model=model, exit_status=status)
         outcome: _Outcome = pickle.loads(job.outcome.read_bytes())
-    trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
-    trained.load_state_dict(outcome.weights)
+        trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
+        _load_model(trained, outcome, job.outcome)
     own_status = outcome.values.pop("exit_status")
     return RunResult(model=trained, exit_status=status or own_status, **outcome.values)
 
@@ -184,7 +189,8 @@ def _stopped_at_the_start(
     )
 
 
-def _run_job(job: _Job) -> int:
+def _run_job(packed: ByValue[_Job]) -> int:
+    job = packed.value
     place = find_place(os.environ)
     assert place is not None, "a launched rank finds its place in its environment"
     claimed = job.outcome.with_name("claimed")
@@ -199,12 +205,30 @@ def _run_job(job: _Job) -> int:
     )
     result = train_as_rank(place, request, model=job.model, quiet=job.quiet, on_claimed=claimed.touch)
     if place.rank == 0:
-        job.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec)))
+        job.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec, path=job.outcome)))
     # Files that --predict-after left out are no reason to train again.
     return 0 if result.status == "finished" else result.exit_status
 
 
-def _outcome_of(result: RunResult, *, spec: DataSpec) -> _Outcome:
-    weights = {name: value.cpu() for name, value in result.model.state_dict().items()}
+def _outcome_of(result: RunResult, *, spec: DataSpec, path: Path) -> _Outcome:
+    """The tensors are written beside it: a pickled view takes along all the memory that it is a view of."""
     names = ("directory", "status", "updates", "metrics", "exit_status")
-    return _Outcome(values={name: getattr(result, name) for name in names}, weights=weights, spec=spec)
+    return _Outcome(
+        values={name: getattr(result, name) for name in names},
+        spec=spec,
+        weights=write_tensors(_weights_path(path), result.model.state_dict()),
+        buffers=write_tensors(_buffers_path(path), unsaved_buffers(result.model)),
+    )
+
+
+def _load_model(model: nn.Module, outcome: _Outcome, path: Path) -> None:
+    model.load_state_dict(read_tensors(_weights_path(path), outcome.weights))
+    take_over_buffers(model, read_tensors(_buffers_path(path), outcome.buffers))
+
+
+def _weights_path(outcome: Path) -> Path:
+    return outcome.with_name("weights")
+
+
+def _buffers_path(outcome: Path) -> Path:
+    return outcome.with_name("buffers")

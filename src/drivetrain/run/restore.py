@@ -24,14 +24,15 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.checkpoint import (
     Checkpoint,
     CorruptCheckpointError,
-    checkpoint_paths,
     load_checkpoint,
     newest_checkpoint,
 )
+from drivetrain.run.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.run.directory import RunDirectory, open_run
 from drivetrain.run.files import read_json
 from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.saver import restore_model
+from drivetrain.run.stored_plan import stored_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,8 @@ def open_trained_run(
     try:
         recipe = Recipe(**read_recipe_yaml(directory.recipe))
         spec = DataSpec.from_json(read_json(directory.data))
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInputError(f"RUN {path} cannot be read: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInputError(f"RUN {path} cannot be read: {_reason(error)}.") from error
     prepare_half_precision(recipe, device=device)
     chosen = choose_device(device)
     built = rebuild_model(recipe, spec) if model is None else OwnModel(model, recipe).in_place(spec)
@@ -86,11 +87,13 @@ def open_trained_run(
     )
 
 
+def _reason(error: Exception) -> str:
+    return f"data.json has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+
+
 def measured_cut(directory: RunDirectory, recipe: Recipe) -> tuple[str, ...] | None:
     """Where a run has found best to cut its model, by the time of its layers."""
-    if not directory.plan.is_file():
-        return None
-    return stored_cut(read_json(directory.plan), stages=stage_count(recipe))
+    return stored_cut(stored_plan(directory.plan), stages=stage_count(recipe))
 
 
 def find_checkpoint(
@@ -133,7 +136,7 @@ def find_checkpoints(
             f"--checkpoint best: {directory.path} was never validated, so none is best; "
             "--checkpoint newest works."
         )
-    by_name = {path.name: path for path in paths}
+    by_name = {str(update_of(path)): path for path in paths}
     if str(update) not in by_name:
         known = ", ".join(by_name)
         raise BadInputError(f"--checkpoint {which} is not in {directory.path}; {choice}, {known} are.")
@@ -154,4 +157,4 @@ def _load(path: Path) -> Checkpoint:
     try:
         return load_checkpoint(path)
     except CorruptCheckpointError as error:
-        raise BadInputError(f"--checkpoint {path.name} is corrupt: {error}") from error
+        raise BadInputError(f"--checkpoint {update_of(path)} is corrupt: {error}") from error

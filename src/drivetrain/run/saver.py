@@ -7,11 +7,11 @@ from torch import Tensor
 
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
+from drivetrain.program.unsaved_buffers import take_over_buffers
 from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.program_state import (
     ProgramState,
     collect_state,
-    copied_to_host,
     load_average,
     optimiser_states,
 )
@@ -25,10 +25,8 @@ def copy_sound_state(
     Where stages lie on several ranks, all of them must call this. Weights must be finite. `room` is an
     earlier copy that nobody needs any more.
     """
-    if not program.group.is_first and program.groups.devices.size == 1:
-        return None
-    whole = collect_state(program)
-    if not program.group.is_first:
+    whole = collect_state(program, room=room)
+    if whole is None:
         return None
     weights = [value for value in whole.model.values() if value.is_floating_point()]
     if not all(bool(torch.isfinite(value).all()) for value in weights):
@@ -36,12 +34,17 @@ def copy_sound_state(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
             f"{program.rules.advice_on_overflow}."
         )
-    return copied_to_host(whole, room=room)
+    return whole
 
 
 def stored_state(checkpoint: Checkpoint) -> ProgramState:
     """What a checkpoint holds of a program."""
-    return ProgramState(model=checkpoint.model, optimiser=checkpoint.optimiser, averaged=checkpoint.averaged)
+    return ProgramState(
+        model=checkpoint.model,
+        optimiser=checkpoint.optimiser,
+        averaged=checkpoint.averaged,
+        buffers=checkpoint.buffers,
+    )
 
 
 def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
@@ -51,6 +54,7 @@ def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
             restore_model(program.model, checkpoint)
         load_average(program, checkpoint.averaged)
     _load_state(program.model, checkpoint.model, checkpoint.path)
+    take_over_buffers(program.model, checkpoint.buffers)
     own = optimiser_states(program)
     if set(own) != set(checkpoint.optimiser):
         raise BadInputError(f"{checkpoint.path} holds another optimiser's state; --overwrite starts afresh.")
@@ -62,6 +66,7 @@ def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
 def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
     """Puts a checkpoint's weights, averaged ones where it has them, into a model of its architecture."""
     _load_state(model, checkpoint.averaged or checkpoint.model, checkpoint.path)
+    take_over_buffers(model, checkpoint.buffers)
 
 
 def _load_state(model: torch.nn.Module, weights: dict[str, Tensor], path: Path) -> None:

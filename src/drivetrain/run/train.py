@@ -19,6 +19,7 @@ from drivetrain.data.progress import showing_progress
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.errors import RunFailedError
 from drivetrain.models.own_model import MakeModel
+from drivetrain.models.saved_state import require_plain_state
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -179,6 +180,7 @@ def architecture_of(model: nn.Module | None) -> list[str] | None:
     """What makes a user's own module the same one again: names and shapes, not the initial values."""
     if model is None:
         return None
+    require_plain_state(model)
     return [f"{name} {tuple(value.shape)}" for name, value in model.state_dict().items()]
 
 
@@ -192,7 +194,8 @@ def set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
     try:
         device = choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
         # The user's own model may compile itself.
-        with training_backends(device), using_code_folder():
+        saves_memory = recipe.optimise_for == "memory"
+        with training_backends(device, saves_memory=saves_memory), using_code_folder():
             yield device
     finally:
         torch.set_num_threads(threads_before)

@@ -6,15 +6,16 @@ ends, no clock may choose them, now or before.
 """
 
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
 
 from drivetrain.plan.events import HostEvents, RarerEvaluation
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.crossval_directory import CrossvalDirectory
 from drivetrain.run.directory import RunDirectory
-from drivetrain.run.files import read_json, write_json
+from drivetrain.run.files import write_json
+from drivetrain.run.stored_plan import stored_plan
 
 __all__ = [
     "VALIDATION_KEY",
@@ -178,18 +179,18 @@ def kept_rarer(directory: RunDirectory, recipe: Recipe) -> RarerEvaluation | Non
     job = CrossvalDirectory(directory.path.parent)
     folds = range(recipe.folds or 0) if recipe.fold is not None and job.holds_job else ()
     for run in (directory, *(job.fold(fold) for fold in folds)):
-        kept = read_json(run.plan).get(VALIDATION_KEY) if run.plan.is_file() else None
-        # Runs of earlier versions kept no length.
-        if kept is not None and kept.get("length", _length(recipe)) == _length(recipe):
-            return RarerEvaluation(periods=kept["periods"], times=kept["times"])
+        kept = stored_plan(run.plan).get(VALIDATION_KEY)
+        # A plan that was changed by hand; runs of earlier versions kept no length.
+        with suppress(TypeError, KeyError, AttributeError):
+            if kept is not None and kept.get("length", _length(recipe)) == _length(recipe):
+                return RarerEvaluation(periods=kept["periods"], times=kept["times"])
     return None
 
 
 def keep_rarer(directory: RunDirectory, recipe: Recipe, rarer: RarerEvaluation) -> None:
     """Writes a choice into the run's plan, where a continuation finds it."""
-    plan: dict[str, Any] = read_json(directory.plan)
     kept = {**asdict(rarer), "length": _length(recipe)}
-    write_json(directory.plan, plan | {VALIDATION_KEY: kept})
+    write_json(directory.plan, stored_plan(directory.plan) | {VALIDATION_KEY: kept})
 
 
 def _length(recipe: Recipe) -> dict[str, int | None]:

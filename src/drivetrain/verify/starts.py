@@ -15,7 +15,7 @@ from drivetrain.run.program_state import ProgramState, collect_state, load_state
 
 __all__ = ["Starts"]
 
-_PARTS = ("model", "optimiser", "averaged")
+_PARTS = ("model", "optimiser", "averaged", "buffers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,9 @@ class Starts:
         """Notes the state before an update, or takes it over."""
         path = Path(self.folder) / f"{update}.safetensors"
         if self.leads:
-            save_file(_named(collect_state(program)), path)
+            whole = collect_state(program)
+            assert whole is not None, "who leads is alone"
+            save_file(_named(whole), path)
         elif update >= self.first:
             load_state(program, _state_of(load_file(path)))
 
