@@ -92,5 +92,27 @@ def test_the_planned_peak_of_a_device_is_that_of_its_passes() -> None:
     held = device["activations"] + device["working"]
     assert held == pytest.approx(_counted_peak("cifar_resnet8", **ONE_DEVICE), rel=0.02)
     lasting = device["parameters"] + device["gradients"] + device["optimiser_states"]
-    assert device["peak"] == lasting + held
+    assert device["peak"] == lasting + held + device.get("checkpoint", 0)
     assert torch.float32.itemsize * 75290 <= device["gradients"] < device["parameters"]
+
+
+def test_the_first_cpu_rank_has_the_copy_for_checkpoints() -> None:
+    cut: dict[str, Any] = {"stages": 2, "optimizer": "adam", "optimizer_params": {}, "device": "cpu"}
+    first, second = planned("cifar_resnet8", **cut)["memory"]["devices"]
+    state = sum(device["parameters"] + device["optimiser_states"] for device in (first, second))
+    assert first["checkpoint"] == state
+    assert "checkpoint" not in second
+    averaged = planned("cifar_resnet8", **cut, ema=0.9)["memory"]["devices"][0]
+    assert averaged["checkpoint"] == state + first["parameters"] + second["parameters"]
+    for other in ({"checkpoints": False}, {"device": "cuda", "precision": "32.32"}):
+        device = planned("cifar_resnet8", **{**cut, **other})["memory"]["devices"][0]
+        assert "checkpoint" not in device
+        assert device["peak"] == first["peak"] - state
+
+
+def test_a_plan_says_what_it_does_not_count_on_a_cpu() -> None:
+    wishes: tuple[dict[str, Any], ...] = ({}, {"optimise_for": "memory"})
+    plain, tight = (planned("cifar_resnet8", stages=2, device="cpu", **wish) for wish in wishes)
+    assert plain["memory"]["libraries_bytes"] == tight["memory"]["libraries_bytes"] > 0
+    assert (plain["memory"]["has_gaps"], tight["memory"]["has_gaps"]) == (True, False)
+    assert "has_gaps" not in planned("cifar_resnet8", stages=2, device="cuda")["memory"]

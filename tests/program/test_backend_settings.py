@@ -57,3 +57,22 @@ def test_only_a_cpu_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         assert kept == []
     with training_backends(CPU):
         assert kept == [True]
+
+
+@pytest.mark.parametrize(
+    ("device", "saves_memory", "expected"),
+    [
+        (CPU, False, ["keep_freed_memory"]),
+        (CPU, True, ["give_back_large_tensors"]),
+        (CUDA, False, []),
+        (CUDA, True, []),
+    ],
+)
+def test_what_becomes_of_freed_memory(
+    device: Device, saves_memory: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for name in ("keep_freed_memory", "give_back_large_tensors"):
+        monkeypatch.setattr(backend_settings, name, lambda name=name: called.append(name))
+    with training_backends(device, saves_memory=saves_memory):
+        assert called == expected

@@ -67,11 +67,8 @@ def print_memory(plan: Mapping[str, Any], *, console: Console) -> None:
     console.print(table, highlight=False)
     if "libraries_bytes" in memory:
         size = f"{with_unit(memory['libraries_bytes'])}B"
-        gaps = (
-            "; and gaps between freed tensors, often half as much again: --optimise-for memory has none and "
-            "takes longer"
-        )
-        libraries = f"Python and its libraries, about {size} in each rank"
+        libraries = f"Python and its libraries, about {size} in each rank; what kernels and messages hold"
+        gaps = "; gaps between freed tensors (--optimise-for memory leaves none, and takes longer)"
         _say(console, "not counted", libraries + (gaps if memory["has_gaps"] else ""))
     for name, title in _SAVERS.items():
         by_device = [device["savings"].get(name, 0) for device in memory["devices"]]
