@@ -1,6 +1,8 @@
 """A user's own model and data, in a few lines of Python."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import nn
 import drivetrain
 from drivetrain.errors import BadInputError
 
+from .deadlines import HANG_S
 from .run.conftest import signal_after
 
 
@@ -70,11 +73,49 @@ def test_a_signal_does_not_let_the_caller_go_on(
     }
     with signal_after(1, number), pytest.raises(raised) as caught:
         drivetrain.train(model=model, **options)
+    # A subclass of KeyboardInterrupt would end a script with status 1.
+    assert number != signal.SIGINT or type(caught.value) is KeyboardInterrupt
     assert getattr(caught.value, "code", None) == code
     result = caught.value.result  # type: ignore[attr-defined]
     assert (result.status, result.updates, result.exit_status) == ("stopped", 2, 128 + number)
     assert torch.equal(model.head.weight, result.model.head.weight)
     assert drivetrain.train(model=model, **options).status == "finished"
+
+
+_INTERRUPTED_SCRIPT = """
+import os, signal, sys
+import numpy as np
+import drivetrain
+from drivetrain.program.training import TrainingProgram
+
+run_update = TrainingProgram.run_update
+
+def interrupted(program, update):
+    run_update(program, update)
+    if update == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+
+TrainingProgram.run_update = interrupted
+data = (np.zeros((20, 9, 9, 1), dtype=np.uint8), np.arange(20) % 2)
+options = {"micro_batch_size": 10, "max_updates": 4, "device": "cpu", "compile": "off"}
+drivetrain.train(model="cifar_resnet8", data=data, output_dir=sys.argv[1], **options)
+print("went on")
+"""
+
+
+def test_a_script_that_ctrl_c_stops_ends_by_sigint_after_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    ended = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_SCRIPT, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGINT, ended.stderr
+    assert "stopped after update 2: a checkpoint is written" in ended.stdout
+    assert "went on" not in ended.stdout
+    assert [int(kept.name) for kept in (path / "checkpoints").iterdir()] == [2]
 
 
 def test_a_signal_does_not_let_the_caller_of_a_cross_validation_go_on(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drivetrain.recipe.schema import Recipe
     from drivetrain.run.crossval import CrossvalResult
     from drivetrain.run.train import RunResult
-    from drivetrain.stopped import TrainingInterrupted, TrainingTerminated
+    from drivetrain.stopped import TrainingTerminated
 
 _HOMES = {
     "BadInputError": "drivetrain.errors",
@@ -23,7 +23,6 @@ _HOMES = {
     "RunFailedError": "drivetrain.errors",
     "RunResult": "drivetrain.run.train",
     "CrossvalResult": "drivetrain.run.crossval",
-    "TrainingInterrupted": "drivetrain.stopped",
     "TrainingTerminated": "drivetrain.stopped",
     "assign_stages": "drivetrain.pipeline.marks",
     "certify": "drivetrain.api",
@@ -44,7 +43,6 @@ __all__ = [
     "Recipe",
     "RunFailedError",
     "RunResult",
-    "TrainingInterrupted",
     "TrainingTerminated",
     "assign_stages",
     "certify",

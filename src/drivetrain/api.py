@@ -63,7 +63,7 @@ def train(
 
     Ctrl-C writes a checkpoint and raises KeyboardInterrupt, SIGTERM likewise SystemExit(143); the exception's
     `result` tells how far the training came. When the time of `max_time` is up, the result's status is
-    "stopped" and its exit_status 75.
+    "stopped" and its exit_status 75. A stopped training's metrics hold its latest validation, if any.
     """
     began_s = time.time()
     if validation_data is not None and data is None:

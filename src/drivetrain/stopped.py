@@ -7,15 +7,7 @@ if TYPE_CHECKING:
     from drivetrain.run.crossval import CrossvalResult
     from drivetrain.run.train import RunResult
 
-__all__ = ["TrainingInterrupted", "TrainingTerminated", "raise_if_signalled"]
-
-
-class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C has stopped a training, after its checkpoint; `result` tells how far it came."""
-
-    def __init__(self, result: "RunResult | CrossvalResult") -> None:
-        super().__init__(f"the training in {result.directory} was interrupted; the same call continues it")
-        self.result = result
+__all__ = ["TrainingTerminated", "raise_if_signalled"]
 
 
 class TrainingTerminated(SystemExit):
@@ -29,6 +21,15 @@ class TrainingTerminated(SystemExit):
 def raise_if_signalled(result: "RunResult | CrossvalResult") -> None:
     """For what a signal has stopped; a training that ended by itself or by its own options is left alone."""
     if result.exit_status == 128 + signal.SIGINT:
-        raise TrainingInterrupted(result)
+        raise _interrupt(result)
     if result.exit_status == 128 + signal.SIGTERM:
         raise TrainingTerminated(result)
+
+
+def _interrupt(result: "RunResult | CrossvalResult") -> KeyboardInterrupt:
+    """Of no class of its own: Python ends a script by SIGINT for exactly this one."""
+    interrupt = KeyboardInterrupt(
+        f"the training in {result.directory} was interrupted; the same call continues it"
+    )
+    interrupt.result = result  # type: ignore[attr-defined]
+    return interrupt

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from drivetrain import TrainingInterrupted, TrainingTerminated
+from drivetrain import TrainingTerminated
 
 __all__ = ["result_of"]
 
@@ -14,6 +14,8 @@ def result_of(call: Callable[..., Result], **options: Any) -> Result:
     """What a training in Python came to, be it that a signal has stopped it."""
     try:
         return call(**options)
-    except (TrainingInterrupted, TrainingTerminated) as stopped:
+    except (KeyboardInterrupt, TrainingTerminated) as stopped:
+        if not hasattr(stopped, "result"):
+            raise
         result: Any = stopped.result
         return result  # type: ignore[no-any-return]

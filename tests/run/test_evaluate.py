@@ -5,7 +5,11 @@ import pytest
 
 import drivetrain
 from drivetrain.errors import BadInputError
+from drivetrain.run.directory import open_run
+from drivetrain.run.evaluate import evaluate_run
 from drivetrain.run.files import read_json
+from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import find_checkpoints, weights_sentence
 
 from .conftest import TrainSmall
 
@@ -29,6 +33,20 @@ def test_all_the_best_and_one_by_number(tmp_path: Path, train_small: TrainSmall)
     (best,) = drivetrain.evaluate(tmp_path / "run", checkpoint="best")
     (named,) = drivetrain.evaluate(tmp_path / "run", checkpoint=str(best["update"]))
     assert named == best
+
+
+def test_it_says_whose_weights_it_takes(
+    tmp_path: Path, train_small: TrainSmall, capsys: pytest.CaptureFixture[str], no_pictures: None
+) -> None:
+    train_small(tmp_path / "run", max_updates=2)
+    checkpoints = find_checkpoints(open_run(tmp_path / "run"), "newest")
+    with Reporter() as reporter:
+        for which in ("newest", "2", "best", "all"):
+            evaluate_run(tmp_path / "run", reporter=reporter, checkpoint=which)
+    lines = capsys.readouterr().out.splitlines()
+    said = [line for line in lines if line.startswith(("weights of", "best checkpoint"))]
+    assert said[:2] == [weights_sentence(checkpoints[0])] * 2
+    assert [line.split()[0] for line in said] == ["weights", "weights", "best"]
 
 
 def test_what_is_not_there_is_named(tmp_path: Path, train_small: TrainSmall) -> None:

@@ -19,8 +19,10 @@ import drivetrain
 from drivetrain.errors import BadInputError, RunFailedError
 from drivetrain.program.fold_batch_norm import fold_batch_norm
 from drivetrain.run import export, export_formats
+from drivetrain.run.directory import open_run
 from drivetrain.run.export import export_run
 from drivetrain.run.reporter import Reporter
+from drivetrain.run.restore import find_checkpoint, weights_sentence
 from tests.run.conftest import TrainSmall
 from tests.run.segments import TILES, segment
 
@@ -38,6 +40,15 @@ def classifier(tmp_path: Path, train_small: TrainSmall, no_pictures: None) -> Pa
 def _loaded(path: Path) -> Callable[[torch.Tensor], torch.Tensor]:
     run: Callable[[torch.Tensor], torch.Tensor] = torch.export.load(path).module()
     return run
+
+
+def test_it_says_whose_weights_it_takes(
+    classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = find_checkpoint(open_run(classifier), "newest", command="export", warn=print)
+    with Reporter() as reporter:
+        export_run(classifier, reporter=reporter, output=tmp_path / "out", formats=("pt2",))
+    assert capsys.readouterr().out.splitlines()[0] == weights_sentence(found)
 
 
 def test_a_classifier_for_torch(classifier: Path, tmp_path: Path) -> None:

@@ -133,6 +133,14 @@ def test_work_that_fails_is_not_called_done(capsys: pytest.CaptureFixture[str]) 
     assert "done" not in printed
 
 
+def test_work_that_was_stopped_is_not_called_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter() as reporter, reporter.showing("training folds", total=2, is_done=lambda: False):
+        reporter.progress(1)
+    printed = capsys.readouterr().out
+    assert printed.startswith("training folds 1/2")
+    assert "done" not in printed
+
+
 def test_a_cross_validation_keeps_its_silence_while_it_may_still_be_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

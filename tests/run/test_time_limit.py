@@ -1,5 +1,6 @@
 """`--max-time` by a clock that the test turns: it counts from the start, and leaves room to save."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from drivetrain.run import part as part_module
 from drivetrain.run.checkpoint_paths import checkpoint_paths
 from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
 from drivetrain.run.evaluator import Evaluator
+from drivetrain.run.metrics import read_metrics
 from drivetrain.run.patience import Patience
 from drivetrain.run.saver import copy_sound_state
 from drivetrain.run.time_limit import TimeLimit
@@ -90,6 +92,38 @@ def test_a_validation_for_which_there_is_no_time_is_broken_off_and_owed(
     assert (result.status, result.exit_status, result.updates) == ("stopped", 75, 4)
     assert clock.now_s + BEFORE_S <= 300 + VALIDATION_S / 5
     assert not any("validation" in line for line in (tmp_path / "run" / "metrics.jsonl").open())
+
+
+def test_a_stopped_run_tells_its_latest_validation_also_one_from_before_it_went_on(
+    clock: _Clock, tmp_path: Path, train_small: TrainSmall
+) -> None:
+    early = train_small(tmp_path / "run", max_time=1, evaluate_every=3)
+    assert (early.status, early.updates, early.metrics) == ("stopped", 1, {})
+    max_time = clock.now_s + BEFORE_S + 160
+    validated = train_small(tmp_path / "run", max_time=max_time, evaluate_every=3)
+    assert validated.status == "stopped"
+    events = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    newest = [event for event in events if event["event"] == "validation"][-1]
+    assert validated.metrics["validation"]["accuracy"] == newest["accuracy"]
+    assert validated.metrics["best"]["update"] <= newest["update"] <= validated.updates
+    # The first of these pays a validation that the stop may have left owed; the second makes none.
+    paid, later = (train_small(tmp_path / "run", max_time=1, evaluate_every=3) for _ in range(2))
+    assert (later.status, later.updates) == ("stopped", validated.updates + 2)
+    assert later.metrics == paid.metrics
+    assert later.metrics["validation"]["accuracy"] > 0
+
+
+def test_a_training_that_is_stopped_is_not_called_done(
+    clock: _Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drivetrain.run.reporter._LINE_PERIOD_S", 0.0)
+    train_small(tmp_path / "run", max_time=331, evaluate_every=10**6, lr_schedule="const")
+    log = (tmp_path / "run" / "rank-0.log").read_text()
+    assert "the time of --max-time is up: stopped after update" in log
+    assert re.search(r"^training \d", log, re.MULTILINE)
+    assert "training: done" not in log
+    train_small(tmp_path / "whole", evaluate_every=10**6, lr_schedule="const")
+    assert "training: done" in (tmp_path / "whole" / "rank-0.log").read_text()
 
 
 def test_every_start_gets_further_however_little_time_there_is(

@@ -133,7 +133,7 @@ class _Job:
             # Nobody waits for it to begin.
             self.reporter.say_held_back()
         try:
-            with self.reporter.showing("training folds", total=len(left)):
+            with self.reporter.showing("training folds", total=len(left), is_done=lambda: not self.stop.made):
                 ended = train_side_by_side(
                     left,
                     at_once=at_once,
@@ -143,7 +143,7 @@ class _Job:
                     on_look=self._show_folds,
                     on_end=self._say_end,
                 )
-            self._raise_failure(ended)
+                self._raise_failure(ended)
         except BadInputError:
             self._take_back(left, is_fresh=is_fresh)
             raise

@@ -30,7 +30,7 @@ from drivetrain.run.given_data import divide_given
 from drivetrain.run.mask_settings import MaskSettings
 from drivetrain.run.own_data import warn_of_other_data
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run
+from drivetrain.run.restore import TrainedRun, find_checkpoints, open_trained_run, weights_sentence
 from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
@@ -87,6 +87,8 @@ def evaluate_run(
     )
     if checkpoint == "best" and checkpoints[0].best is not None:
         reporter.say(f"best checkpoint: {checkpoints[0].best.sentence()}")
+    elif checkpoint != "all":
+        reporter.say(weights_sentence(checkpoints[0]))
     rows: list[dict[str, Any]] = []
     for found in checkpoints:
         if overlay and found is checkpoints[-1]:

@@ -24,7 +24,7 @@ from drivetrain.run.export_formats import FILE_OF, Runner, available_formats, ch
 from drivetrain.run.export_module import ExportModule, OutputKind
 from drivetrain.run.files import write_json
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
+from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
 from drivetrain.tasks.build import build_task
 
 __all__ = ["ExportResult", "export_run"]
@@ -66,6 +66,7 @@ def export_run(
     run = open_trained_run(path, device="cpu", model=model)
     found = find_checkpoint(run.directory, checkpoint, command="export", warn=reporter.warn)
     run.load(found)
+    reporter.say(weights_sentence(found))
     run.model.eval()
     with tempfile.TemporaryDirectory() as scratch:
         exporter = _Exporter(run, folder=Path(scratch), gives=gives, folds=folds, tolerance=tolerance)

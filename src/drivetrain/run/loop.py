@@ -133,7 +133,7 @@ class RunLoop:
                     self._look_at_time(update)
             with noted(Doing.CHECKPOINT, update=update), self._waiting_for_checkpoint():
                 self.writer.wait()
-        self.reporter.stop_progress()
+        self.reporter.stop_progress(is_done=not self.is_broken_off)
         if self.program.capture is not None:
             self.program.capture.release()
         self.replica_times = self.program.group.gather(self._own_times())

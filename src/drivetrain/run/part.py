@@ -47,6 +47,8 @@ from drivetrain.run.time_spent import time_spent
 from drivetrain.run.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
 from drivetrain.tasks.metric_names import direction, shown_metric
 
+# What an event tells beside what was measured.
+_OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
 
@@ -275,7 +277,7 @@ class RunPart:
             reached = loop.run(first)
             self._gather_model()
             if loop.is_broken_off:
-                return self._stopped(reached)
+                return self._stopped(reached, loop)
             summary = finish_run(
                 loop,
                 update=reached,
@@ -390,14 +392,14 @@ class RunPart:
             first_update=first,
         )
 
-    def _stopped(self, reached: int) -> RunResult:
+    def _stopped(self, reached: int, loop: RunLoop) -> RunResult:
         why = "the time of --max-time is up: " if self.stop.exit_status == TIME_IS_UP_STATUS else ""
         where = f"stopped after update {reached}" if reached else "stopped before the first update"
         kept = "a checkpoint is written; the same command continues the run."
         if not self.recipe.checkpoints or not reached:
             kept = "nothing was kept; the same command starts again."
         self.reporter.result(f"{why}{where}: {kept}")
-        return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
+        return self._result("stopped", reached, _metrics_so_far(loop), exit_status=self.stop.exit_status)
 
     @property
     def _best_metric(self) -> str:
@@ -452,6 +454,17 @@ def _cut(batch: BatchArithmetic) -> str:
     if batch.replicas == 1:
         return ""
     return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"
+
+
+def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
+    """Of a run that was stopped: its latest validation, be it made before the run was continued."""
+    if loop.last_evaluation is not None:
+        return {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
+    events = [entry for entry in read_metrics(loop.directory.metrics) if entry["event"] == "validation"]
+    if not events:
+        return {}
+    validation = {name: value for name, value in events[-1].items() if name not in _OF_EVENTS}
+    return {"validation": validation, "best": loop.best.as_json()}
 
 
 def _elapsed_so_far(entries: list[dict[str, Any]]) -> float:

@@ -22,7 +22,6 @@ from drivetrain.errors import BadInputError
 from drivetrain.models.own_model import GivenModel
 from drivetrain.program.backend_settings import training_backends
 from drivetrain.recipe.params import CompileMode
-from drivetrain.run.checkpoint import Checkpoint
 from drivetrain.run.evaluator import validation_batch_size
 from drivetrain.run.inputs import InputNotes, UnreadableInputError, expand_inputs, require_file_channels
 from drivetrain.run.mask_settings import MaskSettings
@@ -36,10 +35,9 @@ from drivetrain.run.prediction_folder import (
     write_tables,
 )
 from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
+from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
 from drivetrain.run.trained_forward import TrainedForward
 from drivetrain.tasks.build import build_task
-from drivetrain.tasks.metric_names import shown_metric
 
 
 def predict_run(
@@ -71,7 +69,7 @@ def predict_run(
     run.load(found)
     settings.check(run.recipe, run.spec)
     require_outside_data(folder, run)
-    reporter.say(_weights_sentence(found))
+    reporter.say(weights_sentence(found))
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
     with training_backends(run.device):
         if run.spec.task == "classification":
@@ -92,18 +90,6 @@ def predict_run(
     for sentence in odd.sentences(files=len(files)):
         reporter.warn(sentence)
     return rows
-
-
-def _weights_sentence(found: Checkpoint) -> str:
-    best = found.best
-    if best is None:
-        return f"weights of update {found.update}"
-    if best.update == found.update:
-        return f"weights of update {found.update}, the best by validation {shown_metric(best.metric)}"
-    return (
-        f"weights of update {found.update}; update {best.update} validated best by "
-        f"{shown_metric(best.metric)} (--checkpoint best)"
-    )
 
 
 def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[str]) -> None:

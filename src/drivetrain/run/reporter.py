@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,15 +111,20 @@ class Reporter:
                 self._log.flush()
 
     @contextmanager
-    def showing(self, what: str, *, total: int | None = None) -> Iterator[None]:
-        """Shows `what` as under way until the block ends; inside other work it has a line of its own."""
+    def showing(
+        self, what: str, *, total: int | None = None, is_done: Callable[[], bool] = lambda: True
+    ) -> Iterator[None]:
+        """Shows `what` as under way until the block ends; inside other work it has a line of its own.
+
+        `is_done` is asked at the end of work that may stop early.
+        """
         self.start_progress(what, total=total)
         try:
             yield
         except BaseException:
             self.stop_progress(is_done=False)
             raise
-        self.stop_progress()
+        self.stop_progress(is_done=is_done())
 
     def start_progress(self, what: str, *, done: int = 0, total: int | None = None) -> None:
         """Begins to show work of `total` units, some of them already done; without a total its time alone.
@@ -157,7 +162,7 @@ class Reporter:
     def stop_progress(self, *, is_done: bool = True) -> None:
         """The innermost work is over: its bar is taken away, or a line says so where lines told of it.
 
-        What failed is not done, and the failure speaks for itself.
+        What failed or was stopped is not done, and whoever ended it speaks for itself.
         """
         if not self._works:
             return

@@ -33,6 +33,7 @@ from drivetrain.run.files import read_json
 from drivetrain.run.half_precision import prepare_half_precision
 from drivetrain.run.saver import restore_model
 from drivetrain.run.stored_plan import stored_plan
+from drivetrain.tasks.metric_names import shown_metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,19 @@ def find_checkpoint(
             f"--checkpoint all is for evaluate; {command} takes one, such as --checkpoint newest."
         )
     return find_checkpoints(directory, which, warn=warn, choice="newest, best")[0]
+
+
+def weights_sentence(found: Checkpoint) -> str:
+    """Whose weights a command takes, and whether others validated better."""
+    best = found.best
+    if best is None:
+        return f"weights of update {found.update}"
+    if best.update == found.update:
+        return f"weights of update {found.update}, the best by validation {shown_metric(best.metric)}"
+    return (
+        f"weights of update {found.update}; update {best.update} validated best by "
+        f"{shown_metric(best.metric)} (--checkpoint best)"
+    )
 
 
 def find_checkpoints(
