@@ -175,3 +175,43 @@ def test_where_no_folder_would_do(tmp_path: Path) -> None:
     for dataset in ("mask-folder", "image-folder", "mnist", "cifar10", "isbi2012", "packed"):
         with pytest.raises(BadInputError, match="--data-dir"):
             open_data(Recipe(dataset=dataset, data_dir=str(tmp_path / "a")))
+
+
+def test_folders_of_the_same_classes_are_no_classes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_images(tmp_path / "level" / name, {"cat": 2, "dog": 2})
+    recipe = Recipe(dataset="image-folder", data_dir=str(tmp_path / "level"), validation_fraction=0.0)
+    with pytest.raises(
+        BadInputError, match=rf"\(cat, dog\) in each of a, b; use --data-dir {tmp_path}/level/a "
+    ):
+        open_data(recipe)
+    (tmp_path / "level").rename(tmp_path / "train")
+    moved = recipe.model_copy(update={"data_dir": str(tmp_path)})
+    assert open_data(moved).spec.class_names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        ("animal/cat", "animal/dog", "plant/fern", "plant/moss"),
+        ("animal/images", "plant/images"),
+        ("animal/cat", "animal/dog", "plant/cat", "plant/dog", "plant"),
+    ],
+)
+def test_classes_may_be_divided_into_folders(tmp_path: Path, folders: tuple[str, ...]) -> None:
+    write_images(tmp_path, dict.fromkeys(folders, 2))
+    recipe = Recipe(dataset="image-folder", data_dir=str(tmp_path), validation_fraction=0.0)
+    assert open_data(recipe).spec.class_names == ("animal", "plant")
+
+
+def test_a_folder_of_data_and_runs_is_refused_before_its_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pairs(tmp_path / "cells")
+    _photographs(tmp_path / "photos")
+    write_images(tmp_path / "a_runs", {"first": 1, "second": 1})
+    (tmp_path / "a_runs" / "first" / "recipe.yaml").write_text("")
+    (tmp_path / "photos" / "cat" / "gone.png").symlink_to("nowhere.png")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match=r"^--data-dir \. .* but --data-dir photos holds cat, dog\.$"):
+        open_data(Recipe(dataset="image-folder", data_dir="."))

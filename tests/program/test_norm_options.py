@@ -18,7 +18,7 @@ def test_options_about_batch_norm_are_named_where_there_is_none(
 ) -> None:
     recipe = Recipe.model_validate(options)
     (warning,) = idle_norm_options(recipe, nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)))
-    assert warning == f"{written} has no effect: --model has no batch norm that trains."
+    assert warning == f"{written} has no effect: --model {recipe.model} has no batch norm that trains."
     assert idle_norm_options(recipe, nn.Sequential(nn.BatchNorm2d(3))) == []
 
 
@@ -26,7 +26,7 @@ def test_a_momentum_needs_running_statistics() -> None:
     model = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False))
     recipe = Recipe(bn_momentum=0.9, stable_norm=True)
     assert idle_norm_options(recipe, model) == [
-        "--bn-momentum 0.9 has no effect: no batch norm of --model has running statistics."
+        f"--bn-momentum 0.9 has no effect: no batch norm of --model {recipe.model} has running statistics."
     ]
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import drivetrain
+from drivetrain.errors import BadInputError
 
 
 class _OwnStatistics(nn.Module):
@@ -46,8 +47,9 @@ def test_options_about_batch_norm_without_one_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), bn_momentum=0.9, stable_norm=True)
-    assert "--bn-momentum 0.9 has no effect: --model has no batch norm that trains." in said
-    assert "--stable-norm True has no effect: --model has no batch norm that trains." in said
+    without = f"--model {__name__}:_OwnStatistics has no batch norm that trains."
+    assert f"--bn-momentum 0.9 has no effect: {without}" in said
+    assert f"--stable-norm True has no effect: {without}" in said
     assert "buffer" not in said
 
 
@@ -80,3 +82,20 @@ def test_offloading_on_a_cpu_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     options = {"optimizer_state_offloading": True, "device": "cpu"}
     said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), **options)
     assert "--optimizer-state-offloading True has no effect on a CPU" in said
+
+
+def test_the_first_line_counts_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics())
+    assert "16 training samples of 2 classes, " in said
+
+
+def test_labels_that_start_at_1_are_refused_with_what_they_are(tmp_path: Path) -> None:
+    images = np.zeros((12, 6, 6, 1), dtype=np.uint8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+    with pytest.raises(BadInputError, match="go from 1 to 3, but labels start at 0; subtract 1"):
+        drivetrain.train(
+            data=(images, np.arange(12) % 3 + 1),
+            model=model,
+            micro_batch_size=4,
+            output_dir=str(tmp_path / "run"),
+        )

@@ -1,6 +1,7 @@
 """`drivetrain predict RUN INPUT...`: class probabilities or masks for image files."""
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(rows: Sequence[dict[str, Any]]) -> list[str]:
-    lines = [_mask_line(row) if "mask" in row else _class_line(row) for row in rows[:_SHOWN_ROWS]]
+    pages = Counter(row["file"] for row in rows)
+    lines = [
+        _mask_line(row, pages=pages[row["file"]]) if "mask" in row else _class_line(row)
+        for row in rows[:_SHOWN_ROWS]
+    ]
     return lines if len(rows) <= _SHOWN_ROWS else [*lines, f"... and {len(rows) - _SHOWN_ROWS} more"]
 
 
@@ -96,6 +101,7 @@ def _class_line(row: dict[str, Any]) -> str:
     return f"{row['file']}  {row['class']}  {row['probability']:.1%}"
 
 
-def _mask_line(row: dict[str, Any]) -> str:
+def _mask_line(row: dict[str, Any], *, pages: int) -> str:
     shares = ", ".join(f"{name} {share:.1%}" for name, share in row["shares"].items())
-    return f"{row['file']}  page {row['page']}  {row['height']}x{row['width']}  {shares}"
+    page = f"page {row['page']}  " if pages > 1 else ""
+    return f"{row['file']}  {page}{row['height']}x{row['width']}  {shares}"

@@ -81,6 +81,11 @@ def class_folders(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in _entries(folder) if entry.is_dir()))
 
 
+def holds_images(folder: Path) -> bool:
+    """Whether images lie in a folder itself, by their names."""
+    return any(entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in _entries(folder))
+
+
 def list_classes(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
     """Every image of the classes, sorted by class and then by path."""
     names: list[str] = []

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from drivetrain.data.crop import Fit, RandomCrop
 from drivetrain.data.data_dir import existing_folder
-from drivetrain.data.decode import IMAGE_SUFFIXES
-from drivetrain.data.folder_files import ClassFiles, class_folders, first_names, list_classes
+from drivetrain.data.folder_files import ClassFiles, class_folders, first_names, holds_images, list_classes
 from drivetrain.data.image_size import choose_fit
 from drivetrain.data.image_source import ImageSource, ImageStore
 from drivetrain.data.info import dataset_info
@@ -22,6 +21,8 @@ _TRAIN = "train"
 _VALIDATION = ("val", "validation")
 _TEST = "test"
 _FEW = 5
+_PAIRS = {"images", "masks"}
+_RECIPE_OF_A_RUN = "recipe.yaml"
 # An image of ImageNet: boxes of 0.05 to 1 of its area that cover at least 0.1 of it.
 _IMAGENET_AREA, _IMAGENET_COVER = 0.05, 0.1
 
@@ -112,13 +113,15 @@ def find_images(folder: Path) -> StoredImages:
     """The images of DIR/train, DIR/val and DIR/test, or of DIR alone."""
     split_folders, warnings = _split_folders(folder)
     class_names = class_folders(split_folders[_TRAIN])
-    if set(class_names) == {"images", "masks"}:
+    if set(class_names) == _PAIRS:
         raise BadInputError(
             f"--data-dir {folder} holds images and their masks, which are no classes; --dataset mask-folder "
             "reads them."
         )
-    if len(class_names) < 2 and split_folders[_TRAIN] == folder:
-        _refuse_wrong_level(folder)
+    if split_folders[_TRAIN] == folder:
+        if len(class_names) < 2:
+            _refuse_wrong_level(folder, holding="fewer than two classes")
+        _refuse_level_above(folder, class_names)
     if not class_names:
         raise BadInputError(
             f"--data-dir {folder} holds no class folders; it must be like {folder}/cat/1.jpg and "
@@ -138,27 +141,44 @@ def find_images(folder: Path) -> StoredImages:
     )
 
 
-def _refuse_wrong_level(folder: Path) -> None:
-    above = folder_above(folder, _holds_classes) if _holds_images(folder) else None
+def _refuse_wrong_level(folder: Path, *, holding: str) -> None:
+    above = folder_above(folder, _holds_classes) if holds_images(folder) else None
     meant = above or folder_that_works(folder, _holds_classes)
     if meant is not None:
         classes = class_folders(_split_folders(meant)[0][_TRAIN])
         raise BadInputError(
-            f"--data-dir {folder} holds fewer than two classes, but --data-dir {meant} holds "
-            f"{first_names(list(classes))}."
+            f"--data-dir {folder} holds {holding}, but --data-dir {meant} holds {first_names(list(classes))}."
         )
+
+
+def _refuse_level_above(folder: Path, names: tuple[str, ...]) -> None:
+    """Refuses folders of classes in the place of classes; a class may be divided into folders of its own."""
+    if any(holds_images(folder / name) for name in names):
+        return
+    below = {name: class_folders(folder / name) for name in names}
+    if any(set(inner) == _PAIRS or _has_run(folder / name, inner) for name, inner in below.items()):
+        _refuse_wrong_level(folder, holding="other things than classes")
+    for name, inner in below.items():
+        alike = [other for other in names if below[other] == inner]
+        if len(inner) > 1 and len(alike) > 1 and _holds_classes(folder / name):
+            raise BadInputError(
+                f"--data-dir {folder} holds the same folders ({first_names(list(inner))}) in each of "
+                f"{first_names(alike)}; use --data-dir {folder / name} if they are the classes, or move "
+                f"{first_names(alike)} into {folder / _TRAIN} if these are."
+            )
+
+
+def _has_run(folder: Path, names: tuple[str, ...]) -> bool:
+    return any((folder / name / _RECIPE_OF_A_RUN).is_file() for name in names)
 
 
 def _holds_classes(folder: Path) -> bool:
     """Whether two folders in a folder, or in its train, hold images."""
     train = _split_folders(folder)[0][_TRAIN]
-    if set(class_folders(train)) == {"images", "masks"}:
+    names = class_folders(train)
+    if set(names) == _PAIRS or _has_run(train, names[:_FEW]):
         return False
-    return sum(_holds_images(train / name) for name in class_folders(train)[:_FEW]) > 1
-
-
-def _holds_images(folder: Path) -> bool:
-    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.iterdir())
+    return sum(holds_images(train / name) for name in names[:_FEW]) > 1
 
 
 def _list_split(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:

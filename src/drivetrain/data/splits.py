@@ -23,6 +23,7 @@ from drivetrain.data.info import (
     is_external_dataset,
 )
 from drivetrain.data.isbi2012 import open_isbi2012
+from drivetrain.data.label_advice import unvalidated_classes
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.mask_folder import open_mask_folder
 from drivetrain.data.mnist import open_mnist
@@ -38,6 +39,7 @@ from drivetrain.recipe.schema import Recipe
 
 # The systems that published on these data trained on the first images and validated on the last.
 _HELD_OUT_IN_ORDER = "isbi2012"
+_TAKE_VAL_FOLDERS = ("image-folder", "imagenet")
 
 
 def open_data(recipe: Recipe) -> DataSplits:
@@ -178,7 +180,7 @@ def _arrange(splits: DataSplits, *, recipe: Recipe, default_fraction: float = 0.
     if recipe.dataset == _HELD_OUT_IN_ORDER and recipe.validation_fraction is None:
         return _limit(_with_parts(splits, *system_a_split(len(splits.train))), recipe=recipe)
     if fraction:
-        splits = _hold_out(splits, fraction=fraction, seed=recipe.seed)
+        splits = _hold_out(splits, fraction=fraction, recipe=recipe)
     return _limit(splits, recipe=recipe)
 
 
@@ -224,14 +226,18 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     return replace(splits, spec=spec.with_num_classes(num_classes))
 
 
-def _hold_out(splits: DataSplits, *, fraction: float, seed: int) -> DataSplits:
+def _hold_out(splits: DataSplits, *, fraction: float, recipe: Recipe) -> DataSplits:
     """Takes validation samples from the training samples; what was there for validation is for testing."""
     samples = len(splits.train)
     count = held_out_count(samples, fraction=fraction)
-    chosen = draw_permutation(stream_key(seed, "validation split"), samples)[:count]
+    order = draw_permutation(stream_key(recipe.seed, "validation split"), samples)
     is_held_out = np.zeros(samples, dtype=bool)
-    is_held_out[chosen] = True
-    return _with_parts(splits, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))
+    is_held_out[order[:count]] = True
+    divided = _with_parts(splits, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))
+    warnings = unvalidated_classes(
+        splits, order=order, fraction=fraction, takes_folder=recipe.dataset in _TAKE_VAL_FOLDERS
+    )
+    return replace(divided, warnings=[*divided.warnings, *warnings])
 
 
 def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:

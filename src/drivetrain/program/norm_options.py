@@ -13,13 +13,14 @@ def idle_norm_options(recipe: Recipe, model: nn.Module) -> list[str]:
     norms = [module for module in model.modules() if type(module) in OWNED_BATCH_NORMS]
     if not norms:
         return [
-            f"{option} has no effect: --model has no batch norm that trains."
+            f"{option} has no effect: --model {recipe.model} has no batch norm that trains."
             for option in norm_options(recipe)
         ]
     if recipe.bn_momentum is None or any(module.running_mean is not None for module in norms):
         return []
     return [
-        f"--bn-momentum {recipe.bn_momentum} has no effect: no batch norm of --model has running statistics."
+        f"--bn-momentum {recipe.bn_momentum} has no effect: no batch norm of --model {recipe.model} has "
+        "running statistics."
     ]
 
 

@@ -12,11 +12,12 @@ from drivetrain.cluster.devices import Device
 from drivetrain.cluster.rank_groups import split_ranks
 from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
 from drivetrain.data.hold_out_advice import options_to_hold_out
+from drivetrain.data.label_advice import refuse_late_labels
 from drivetrain.data.labels import labels_of
 from drivetrain.data.masked_images import pixel_counts
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
-from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.source import DataSplits
 from drivetrain.data.tile_source import masked_of
 from drivetrain.models.output import require_tensor_in_training
 from drivetrain.models.prepare import is_own_model, prepare_model
@@ -119,7 +120,7 @@ def assemble(
         stage_plan=stage_plan,
         image_shape=image_shape,
     )
-    _check_output(program, data.spec, preprocess)
+    _check_output(program, data, preprocess)
     check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
     return Assembly(
         program=program,
@@ -276,10 +277,13 @@ def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | No
     return class_weights_of(recipe.class_weights, labels_of(data.train), num_classes=num_classes)
 
 
-def _check_output(program: TrainingProgram, spec: DataSpec, preprocess: Preparation) -> None:
+def _check_output(program: TrainingProgram, data: DataSplits, preprocess: Preparation) -> None:
     shape = (preprocess.channels, preprocess.height, preprocess.width)
     output = probe_output(program.model, program.forward, shape=shape, device=program.device)
-    program.task.check_output(output, batch=2, num_classes=spec.num_classes, size=preprocess.label_size)
+    num_classes = data.spec.num_classes
+    if data.spec.task == "classification" and len(output) == 2 and output[1] < num_classes:
+        refuse_late_labels(data, outputs=output[1])
+    program.task.check_output(output, batch=2, num_classes=num_classes, size=preprocess.label_size)
 
 
 def _evaluator(

@@ -216,7 +216,8 @@ class RunPart:
         device = self.assembly.program.device
         batch, epochs = self.plan.batch, self.plan.epochs
         self.reporter.say(
-            f"{self.recipe.model} on {self.recipe.dataset}: {epochs.samples} training samples, "
+            f"{self.recipe.model} on {self.recipe.dataset}: {epochs.samples} training samples "
+            f"of {_classes(self.data.spec.num_classes)}, "
             f"{epochs.total_updates} updates of {batch.global_batch} samples{_cut(batch)}, logging every "
             f"{self.plan.events.log_updates * batch.accumulation} micro-batches"
         )
@@ -448,6 +449,10 @@ def _stages_in_words(plan: StagePlan) -> str:
     devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} of each replica"
     other = "" if plan.other_cut is None else f"; by itself it would be cut by {plan.other_cut}"
     return f"{plan.stages} stages on {devices}, beginning at {firsts}; schedule {plan.schedule_name}{other}"
+
+
+def _classes(number: int) -> str:
+    return "1 class" if number == 1 else f"{number} classes"
 
 
 def _cut(batch: BatchArithmetic) -> str:

@@ -69,4 +69,4 @@ def _way_out(shape: torch.Size, num_classes: int) -> str:
     """What to do about an output of another width."""
     if len(shape) == 2 and shape[1] > num_classes:
         return f"--num-classes {shape[1]} would keep the rest for classes without samples"
-    return f"the labels of the data go from 0 to {num_classes - 1}, or as far as --num-classes says"
+    return f"labels start at 0, and the largest is {num_classes - 1} in the data or by --num-classes"
