@@ -297,3 +297,15 @@ def test_another_spelling_replaces_what_a_recipe_says() -> None:
 def test_what_is_no_recipe_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"^recipe is of type int; give a Recipe"):
         drivetrain.make_plan(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "value"), [("model_params", {"width": 2}), ("model_width", 2)])
+def test_what_only_makes_models_is_refused_for_one_that_is_made(
+    tmp_path: Path, name: str, value: Any
+) -> None:
+    data = (np.zeros((8, 4, 4, 1), dtype=np.uint8), np.arange(8) % 2)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
+    options: dict[str, Any] = {name: value, "output_dir": str(tmp_path / "run")}
+    with pytest.raises(BadInputError, match=f"{name} has no effect on a model that is built already"):
+        drivetrain.train(model=net, data=data, quiet=True, **options)
+    assert not (tmp_path / "run").exists()

@@ -290,8 +290,9 @@ def _resolve_own(
 ) -> ResolvedRecipe:
     """The recipe of a call that may have a model and data of its own."""
     own = require_given_model(model)
-    if isinstance(own, nn.Module) and options.get("model_params"):
-        raise BadInputError("model_params has no effect on a model that is built already; leave it out.")
+    for name in ("model_params", "model_width"):
+        if isinstance(own, nn.Module) and options.get(name):
+            raise BadInputError(f"{name} has no effect on a model that is built already; leave it out.")
     resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
     warning = dtype_warning(own)
     return resolved if warning is None else replace(resolved, warnings=(*resolved.warnings, warning))

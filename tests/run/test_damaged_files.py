@@ -26,6 +26,7 @@ OPTIONS = [
     "--lr-schedule=const",
     "--device=cpu",
     "--compile=off",
+    "--num-threads=1",
 ]
 CONTENTS = {
     "empty": b"",

@@ -100,9 +100,4 @@ def _own_model(model: nn.Module, recipe: Recipe) -> nn.Module:
             f"--model-edit {recipe.model_edit[0]} is for models made by name; "
             "edit your own before you pass it."
         )
-    if recipe.model_width is not None:
-        raise BadInputError(
-            f"--model-width {recipe.model_width} is for models made by name; make your own as wide as it "
-            "should be before you pass it."
-        )
     return model

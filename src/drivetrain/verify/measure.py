@@ -164,7 +164,7 @@ def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: Replica
     """The program that `train` would run, of a model in the wanted type."""
     if subject.model is None:
         model = rebuild_model(recipe, subject.data.spec)
-        recipe = recipe.model_copy(update={"model_edit": (), "model_width": None})
+        recipe = recipe.model_copy(update={"model_edit": ()})
     else:
         model = copy.deepcopy(subject.model)
     model = model.to(getattr(torch, dtype))
