@@ -8,7 +8,19 @@ from safetensors.numpy import load_file
 
 from drivetrain.run.history import load_history
 
-__all__ = ["SMALL", "first_losses_differ", "weights"]
+__all__ = ["LITTLE", "SMALL", "first_losses_differ", "weights"]
+
+LITTLE = [
+    "--dataset=digits",
+    "--model=cifar_resnet8",
+    "--limit-train-samples=40",
+    "--limit-validation-samples=20",
+    "--micro-batch-size=8",
+    "--num-epochs=100",
+    "--device=cpu",
+    "--compile=off",
+]
+"""For trainings of a few updates in the process of the test itself."""
 
 SMALL = [
     "--dataset=digits",

@@ -12,22 +12,11 @@ from PIL import Image
 from drivetrain.cli.main import main
 from drivetrain.run.history import load_history
 from tests.run.rank_runs import weights
+from tests.run.small_runs import LITTLE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-OPTIONS = [
-    "--dataset=digits",
-    "--model=cifar_resnet8",
-    "--limit-train-samples=40",
-    "--limit-validation-samples=20",
-    "--micro-batch-size=8",
-    "--num-epochs=100",
-    "--checkpoint-every=2",
-    "--lr-schedule=const",
-    "--device=cpu",
-    "--compile=off",
-    "--num-threads=1",
-]
+OPTIONS = [*LITTLE, "--checkpoint-every=2", "--lr-schedule=const", "--num-threads=1"]
 CONTENTS = {
     "empty": b"",
     "cut short": b'{"model": ',

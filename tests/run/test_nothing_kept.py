@@ -9,20 +9,11 @@ from drivetrain.cli.main import main
 from drivetrain.errors import BadInputError
 from drivetrain.run.checkpoint_paths import checkpoint_paths
 from drivetrain.run.loop import RunLoop
+from tests.run.small_runs import LITTLE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-OPTIONS = [
-    "--dataset=digits",
-    "--model=cifar_resnet8",
-    "--limit-train-samples=40",
-    "--limit-validation-samples=20",
-    "--micro-batch-size=8",
-    "--num-epochs=100",
-    "--max-updates=2",
-    "--device=cpu",
-    "--compile=off",
-]
+OPTIONS = [*LITTLE, "--max-updates=2"]
 
 
 def _train(path: Path, *options: str) -> int:

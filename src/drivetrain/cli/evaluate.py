@@ -73,10 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(row: dict[str, Any], *, split: str) -> list[str]:
-    from drivetrain.run.score_lines import plain_numbers, score_table
-    from drivetrain.run.text_table import text_table
+    from drivetrain.run.score_lines import plain_numbers, table_lines
 
     words = "  ".join(f"{split}_{name}: {value:.4f}" for name, value in plain_numbers(row).items())
-    table = score_table(row)
-    by_class = [f"    {line}" for line in text_table(table)] if table else []
-    return [f"update {row['update']}  {words}  ({row['samples']} samples)", *by_class]
+    return [f"update {row['update']}  {words}  ({row['samples']} samples)", *table_lines(row)]

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.map_style import DatasetSource
-from drivetrain.data.pixels import range_warning, read_images, read_labels
+from drivetrain.data.pixels import LOOKED_AT, range_warning, read_images, read_labels
 from drivetrain.data.source import (
     ArraySource,
     DataSpec,
@@ -21,8 +21,6 @@ from drivetrain.data.source import (
     require_finite,
 )
 from drivetrain.errors import BadInputError
-
-_LOOKED_AT = 8
 
 
 def as_source(data: Any) -> Source:
@@ -95,7 +93,7 @@ def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = N
 
 
 def _range_warnings(source: Source) -> list[str]:
-    images, _ = source.fetch(np.arange(min(_LOOKED_AT, len(source)), dtype=np.int64))
+    images, _ = source.fetch(np.arange(min(LOOKED_AT, len(source)), dtype=np.int64))
     warning = range_warning(images)
     return [] if warning is None else [warning]
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.decode import BadSampleError, naming_bad_sample
+from drivetrain.data.folder_files import first_names
 from drivetrain.data.image_source import ImageSource
 from drivetrain.data.masked_images import HeldMaskedImages
 from drivetrain.data.progress import counted
@@ -168,6 +169,4 @@ def _with_idle_warning(splits: DataSplits) -> DataSplits:
 
 
 def _described(bad: Iterable[BadSample]) -> str:
-    named = [f"{sample.name} ({sample.reason})" for sample in bad]
-    rest = len(named) - _MOST_NAMED
-    return ", ".join(named[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return first_names([f"{sample.name} ({sample.reason})" for sample in bad], most=_MOST_NAMED)

@@ -183,8 +183,8 @@ def describe_animations(names: list[str]) -> str:
     return f"{first_names(names)} {holds}, of which only the first frame is used."
 
 
-def first_names(names: list[str]) -> str:
+def first_names(names: list[str], *, most: int = _MOST_NAMES_IN_A_WARNING) -> str:
     """A few of many names, for a message."""
-    rest = len(names) - _MOST_NAMES_IN_A_WARNING
-    shown = ", ".join(names[:_MOST_NAMES_IN_A_WARNING])
+    rest = len(names) - most
+    shown = ", ".join(names[:most])
     return f"{shown} and {rest} more" if rest > 0 else shown

@@ -10,14 +10,13 @@ from torch.utils.data import TensorDataset
 from drivetrain.data.arrays import is_array
 from drivetrain.data.masked_images import HeldMaskedImages
 from drivetrain.data.masked_splits import MaskedSplits
-from drivetrain.data.pixels import range_warning, read_images
+from drivetrain.data.pixels import LOOKED_AT, range_warning, read_images
 from drivetrain.data.source import DataSpec, require_finite
 from drivetrain.errors import BadInputError
 
 __all__ = ["is_masked", "masked_splits_of"]
 
 _MOST_CLASSES = 256
-_LOOKED_AT = 8
 
 
 def is_masked(data: Any) -> bool:
@@ -34,7 +33,7 @@ def masked_splits_of(train: Any, validation: Any = None) -> MaskedSplits:
     """
     held = _held(train)
     spec = _spec(held)
-    warning = range_warning(held.images[:_LOOKED_AT])
+    warning = range_warning(held.images[:LOOKED_AT])
     warnings = [*_class_warnings(held), *([] if warning is None else [warning])]
     if validation is None:
         return MaskedSplits(train=held, validation=None, test=None, spec=spec, warnings=warnings)

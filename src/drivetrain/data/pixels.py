@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from drivetrain.errors import BadInputError
 
+LOOKED_AT = 8
+"""How many images tell whether their range is a usual one."""
+
 _MOST_LIKELY_CHANNELS = 4
 # Standardised images stay far below it, bytes go far beyond it.
 _LARGEST_USUAL = 30.0

@@ -17,9 +17,8 @@ from drivetrain.run.pictures import draw_curves, draw_predictions
 from drivetrain.run.report_page import write_readme
 from drivetrain.run.scale_report import scale_values, skipped_in_words
 from drivetrain.run.scaling import Scaling, scaling_of
-from drivetrain.run.score_lines import score_table
+from drivetrain.run.score_lines import table_lines
 from drivetrain.run.speed_text import rounded_speed, speed_text
-from drivetrain.run.text_table import text_table
 from drivetrain.run.time_spent import suggest, time_spent
 from drivetrain.tasks.metric_names import shown_metric
 
@@ -181,8 +180,8 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
 def _say_validation(loop: RunLoop, metrics: dict[str, float]) -> None:
     """The last validation, by class where classes have scores, and which one is the best."""
     best = loop.best
-    table = text_table(score_table(metrics)) if score_table(metrics) else []
-    for line in ["validation by class:", *(f"    {line}" for line in table)] if table else []:
+    by_class = table_lines(metrics)
+    for line in ["validation by class:", *by_class] if by_class else []:
         loop.reporter.say(line)
     words = shown_metric(best.metric)
     name = f"validation_{best.metric}" if words == best.metric else f"validation {words}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from drivetrain.data.decode import IMAGE_SUFFIXES
-from drivetrain.data.folder_files import describe_animations
+from drivetrain.data.folder_files import describe_animations, first_names
 from drivetrain.data.source import DataSpec
 from drivetrain.errors import BadInputError
 
@@ -65,10 +65,9 @@ class InputNotes:
         sentences = [describe_animations([*map(str, self.animated)])] if self.animated else []
         if self.left_out:
             named = [f"{path} ({_reason(error)})" for path, error in self.left_out.items()]
-            rest = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
             sentences.append(
                 f"{len(named)} of {files} files cannot be read and have no prediction: "
-                f"{', '.join(named[:_MOST_NAMED])}{rest}."
+                f"{first_names(named, most=_MOST_NAMED)}."
             )
         return sentences
 

@@ -198,7 +198,7 @@ def _run_job(packed: ByValue[_Job]) -> int:
     if place.restart and claimed.exists():
         # What failed has begun afresh already, and goes on from there.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
-    # Tensors arrive in memory that all ranks share.
+    # What torch.load gives (2.11 to 2.13) cannot give its memory up, as `foreign_weights.py` asks it to.
     job = replace(job, model=copy.deepcopy(job.model))
     request = prepare_request(
         resolved, data=job.data, own_model=lambda _: architecture_of(job.model), began_s=job.began_s

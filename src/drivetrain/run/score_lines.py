@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drivetrain.run.text_table import text_table
 from drivetrain.tasks.metric_names import ClassScores, class_scores, is_of_classes
 
-__all__ = ["plain_numbers", "score_lines", "score_table"]
+__all__ = ["plain_numbers", "score_lines", "score_table", "table_lines"]
 
 _MOST_CLASSES_IN_A_LINE = 6
 _LOWEST_NAMED = 3
@@ -26,6 +27,12 @@ def score_table(metrics: Mapping[str, Any]) -> list[list[str]]:
     names = list(dict.fromkeys(name for column in columns for name in column))
     rows = [[name, *(_cell(column.get(name)) for column in columns)] for name in names]
     return [["class", *scores], *rows] if rows else []
+
+
+def table_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """The same table for a terminal, below a line that it belongs to; empty of a classifier."""
+    table = score_table(metrics)
+    return [f"    {line}" for line in text_table(table)] if table else []
 
 
 def plain_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

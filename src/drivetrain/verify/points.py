@@ -36,11 +36,6 @@ class Point:
     def is_equal(self) -> bool:
         return self.difference.ok or (self.from_exact is not None and self.from_exact.ok)
 
-    @property
-    def failures(self) -> list[str]:
-        """What is more than rounding, in words."""
-        return [] if self.is_equal else self.difference.failures
-
     def to_json(self) -> dict[str, Any] | None:
         """How far both are from the float64 result, where that was looked at."""
         if self.from_exact is None or self.reference_from_exact is None:
