@@ -21,12 +21,12 @@ from torch import Tensor
 
 from drivetrain import create_model
 from drivetrain.bench.machine import describe_machine
-from drivetrain.cluster.devices import Device, choose_device
-from drivetrain.cluster.replica_group import ALONE
-from drivetrain.run.checkpoint import save_checkpoint
-from drivetrain.run.checkpoint_writer import CheckpointWriter
-from drivetrain.run.program_state import ProgramState
-from drivetrain.run.tensor_exchange import gather_tensors
+from drivetrain.devices.device import Device, choose_device
+from drivetrain.ranks.replica_group import ALONE
+from drivetrain.state.checkpoint_writer import CheckpointWriter
+from drivetrain.state.program_state import ProgramState
+from drivetrain.state.tensor_exchange import gather_tensors
+from drivetrain.store.checkpoint import save_checkpoint
 
 
 def unet_state(device: Device) -> ProgramState:

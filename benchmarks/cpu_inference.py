@@ -64,10 +64,10 @@ def build_channels_last() -> Forward:
 def build_ours(*, compiles: bool) -> Forward:
     import torch
 
-    from drivetrain.program.allocator import keep_freed_memory
-    from drivetrain.program.fold_batch_norm import fold_batch_norm
-    from drivetrain.program.forward import Precision
-    from drivetrain.program.inference import build_inference
+    from drivetrain.devices.allocator import keep_freed_memory
+    from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
+    from drivetrain.inference.model.optimised import build_inference
+    from drivetrain.passes.forward import Precision
 
     keep_freed_memory()
     precision = Precision(compute_dtype=torch.float32, device_type="cpu")

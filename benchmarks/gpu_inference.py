@@ -72,13 +72,13 @@ def build_captured(batch: int, *, tiny: bool, device: torch.device) -> Contender
 
 def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contender:
     """The model of a recipe, as `bench infer` and `predict --compile on` have it."""
+    from drivetrain.assembly.program import place_model
     from drivetrain.bench.generated import generated_spec
-    from drivetrain.cluster.devices import choose_device
-    from drivetrain.models.prepare import rebuild_model
-    from drivetrain.program.build import place_model
-    from drivetrain.program.fold_batch_norm import fold_batch_norm
-    from drivetrain.program.forward import choose_precision
-    from drivetrain.program.inference import build_inference, declined_recordings
+    from drivetrain.devices.device import choose_device
+    from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
+    from drivetrain.inference.model.optimised import build_inference, declined_recordings
+    from drivetrain.models.from_recipe import rebuild_model
+    from drivetrain.passes.forward import choose_precision
     from drivetrain.recipe.load import resolve_recipe
 
     size, width = (TINY_SIZE, TINY_WIDTH) if tiny else (SIZE, WIDTH)

@@ -130,11 +130,11 @@ def _recipe(case: Case, device: torch.device) -> dict[str, Any]:
 
 def build_drivetrain(case: Case, device: torch.device) -> Contender:
     """The program of `train`, from its recipe on."""
-    from drivetrain.cluster.replica_group import ALONE
+    from drivetrain.assembly.training_parts import assemble
     from drivetrain.data.splits import open_data
-    from drivetrain.plan.build import plan_training
+    from drivetrain.plan.training_plan import plan_training
+    from drivetrain.ranks.replica_group import ALONE
     from drivetrain.recipe.load import resolve_recipe
-    from drivetrain.run.assemble import assemble
     from drivetrain.run.train import set_up_device
 
     wanted = _recipe(case, device)

@@ -12,7 +12,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from drivetrain.run.pyplot import load_pyplot
+from drivetrain.pictures.pyplot import load_pyplot
 
 RESULTS = Path(__file__).parent / "results"
 PUBLISHED = {"isbi_unet": 0.8917, "isbi_unet_medical": 0.8902, "isbi_unet_best": None, "isbi_unet_fast": None}

@@ -22,8 +22,8 @@ from isbi_weights import measure_last_weights
 import drivetrain
 from drivetrain.bench.machine import describe_machine
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.directory import RunDirectory
-from drivetrain.run.metrics import read_metrics
+from drivetrain.store.directory import RunDirectory
+from drivetrain.store.metrics_file import read_metrics
 
 FOLDS = 5
 # What differs from `drivetrain crossval --config RECIPE --folds 5`: compiled, and no weights kept.

@@ -11,19 +11,19 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from drivetrain.data.feed import MicroBatch
+from drivetrain.assembly.training_feed import augmentation_of
+from drivetrain.console.reporter import Reporter
+from drivetrain.data.feeds.feed import MicroBatch
+from drivetrain.data.feeds.resident import ResidentFeed
 from drivetrain.data.order import SampleOrder
-from drivetrain.data.resident import ResidentFeed
 from drivetrain.data.source import DataSplits, Source
 from drivetrain.data.splits import open_data
-from drivetrain.program.backend_settings import training_backends
-from drivetrain.program.evaluation import evaluate_model
-from drivetrain.program.forward import choose_precision, in_precision
-from drivetrain.run.evaluator import build_evaluator
-from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import TrainedRun, find_checkpoint, open_trained_run
-from drivetrain.run.training_feed import augmentation_of
-from drivetrain.tasks.build import build_measure
+from drivetrain.devices.backend_settings import training_backends
+from drivetrain.inference.model.evaluation import evaluate_model
+from drivetrain.inference.model.evaluator import build_evaluator
+from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run
+from drivetrain.passes.forward import choose_precision, in_precision
+from drivetrain.tasks.from_recipe import build_measure
 
 # The published evaluation saw every image once; more draws say the same with less chance.
 DRAWS_PER_IMAGE = 20

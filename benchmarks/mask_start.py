@@ -71,8 +71,8 @@ def start(folder: str) -> dict[str, float]:
     """What a training does before its first update: scan the files, read the samples."""
     import torch
 
+    from drivetrain.data.feeds.resident_data import ResidentData
     from drivetrain.data.preparation import build_preparation
-    from drivetrain.data.resident_data import ResidentData
     from drivetrain.data.splits import open_data
     from drivetrain.recipe.schema import Recipe
 

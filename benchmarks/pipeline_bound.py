@@ -21,15 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from drivetrain.assembly.training_parts import assemble
 from drivetrain.bench.machine import describe_machine
-from drivetrain.cluster.devices import choose_device
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.pipeline.schedules.build import build_schedule
-from drivetrain.pipeline.simulator import simulate
+from drivetrain.devices.device import choose_device
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.assemble import assemble
-from drivetrain.run.prepare import prepare_request
+from drivetrain.run.request import prepare_request
+from drivetrain.schedules.by_name import build_schedule
+from drivetrain.schedules.simulator import simulate
 
 RESULTS = Path(__file__).parent / "results"
 SCHEDULES = ("interleaved", "gpipe", "grouped", "zero-bubble")

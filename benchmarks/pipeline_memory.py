@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 import drivetrain
+from drivetrain.assembly.training_parts import assemble
 from drivetrain.bench.machine import describe_machine
-from drivetrain.cluster.devices import choose_device
-from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
+from drivetrain.devices.device import choose_device
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.assemble import assemble
-from drivetrain.run.prepare import prepare_request
+from drivetrain.run.request import prepare_request
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
 
 STAGES = {"stages": "4", "device_mapping": "0 0 0 0"}
 EQUALITY = {

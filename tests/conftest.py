@@ -8,18 +8,38 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from drivetrain.cluster.code_folder import CACHE_VARIABLE, TRITON_VARIABLE
-from drivetrain.cluster.cpu_half import make_half_safe, usable_half_names
-from drivetrain.cluster.processor import read_processor
+from drivetrain.devices.code_folder import CACHE_VARIABLE, TRITON_VARIABLE
+from drivetrain.devices.cpu_half import make_half_safe, usable_half_names
+from drivetrain.devices.processor import read_processor
 from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
-    from drivetrain.cluster.pool import RankPool
+    from drivetrain.ranks.pool import RankPool
+    from tests.run.small_training import TrainSmall
+
+_TESTS = Path(__file__).parent
+# Their tests compare bits, which need equal threads, or run little models, which threads make slower.
+_ONE_THREAD_FOLDERS = frozenset(
+    [
+        "assembly",
+        "bench",
+        "console",
+        "crossval",
+        "inference",
+        "pictures",
+        "pipeline",
+        "run",
+        "schedules",
+        "state",
+        "store",
+    ]
+)
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
@@ -52,13 +72,28 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def threads_of_the_folder(request: pytest.FixtureRequest) -> None:
+    """One thread in the folders that want it."""
+    if request.path.relative_to(_TESTS).parts[0] in _ONE_THREAD_FOLDERS:
+        request.getfixturevalue("one_thread")
+
+
+@pytest.fixture
+def train_small() -> "TrainSmall":
+    """Trains a small recipe into a directory, quietly; options replace its values."""
+    from tests.run.small_training import train_small_run
+
+    return train_small_run
+
+
 @pytest.fixture
 def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """For files of many runs: most of the time of a small one goes to drawing its pictures.
 
     A test there that looks at them is marked `pictures`.
     """
-    from drivetrain.run import finish
+    from drivetrain.run.reporting import finish
 
     if request.node.get_closest_marker("pictures") is not None:
         return
@@ -69,7 +104,7 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="session")
 def rank_pool() -> Iterator["RankPool"]:
     """Four ranks that serve every test which asks for them; they start at the first work."""
-    from drivetrain.cluster.pool import RankPool
+    from drivetrain.ranks.pool import RankPool
 
     with RankPool(4, timeout_s=HANG_S) as pool:
         yield pool

@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 import drivetrain
-from drivetrain.errors import BadInputError
-
-from .deadlines import HANG_S
-from .run.conftest import signal_after
+from drivetrain.core.errors import BadInputError
+from tests.deadlines import HANG_S
+from tests.run.small_training import signal_after
 
 
 def _data(samples: int = 60) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ import drivetrain
 from drivetrain import RunResult
 from drivetrain.cli import crossval, evaluate, plan, predict, verify
 from drivetrain.cli.main import main
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.aliases import ALIASES
 from drivetrain.recipe.schema import Recipe
 from tests.run.segments import segment, write_shapes

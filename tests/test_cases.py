@@ -8,17 +8,16 @@ import torch
 from PIL import Image
 
 import drivetrain
+from drivetrain.catalogue.data_sets import dataset_info
 from drivetrain.cli.main import main
-from drivetrain.data.arrays import as_source
-from drivetrain.data.info import dataset_info
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.source import DataSpec
+from drivetrain.data.sources.arrays import as_source
 from drivetrain.data.splits import open_data
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
-
-from .data.test_cifar import write_binary10
+from tests.data.sources.test_cifar import write_binary10
 
 
 def test_case_113_four_epochs_leave_four_checkpoints_that_can_be_measured(tmp_path: Path) -> None:

@@ -2,36 +2,38 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from drivetrain.core.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from drivetrain.api import certify, crossval, evaluate, make_plan, predict, train
+    from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
+    from drivetrain.crossval.job import CrossvalResult
     from drivetrain.data.source import DataSplits
-    from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
     from drivetrain.models.create import create_model
-    from drivetrain.pipeline.marks import assign_stages, stage
+    from drivetrain.pipeline.cutting.marks import assign_stages, stage
     from drivetrain.recipe.schema import Recipe
-    from drivetrain.run.crossval import CrossvalResult
     from drivetrain.run.train import RunResult
     from drivetrain.stopped import TrainingTerminated
 
 _HOMES = {
-    "BadInputError": "drivetrain.errors",
+    "BadInputError": "drivetrain.core.errors",
     "DataSplits": "drivetrain.data.source",
-    "DrivetrainError": "drivetrain.errors",
+    "DrivetrainError": "drivetrain.core.errors",
     "Recipe": "drivetrain.recipe.schema",
-    "RunFailedError": "drivetrain.errors",
+    "RunFailedError": "drivetrain.core.errors",
     "RunResult": "drivetrain.run.train",
-    "CrossvalResult": "drivetrain.run.crossval",
+    "CrossvalResult": "drivetrain.crossval.job",
     "TrainingTerminated": "drivetrain.stopped",
-    "assign_stages": "drivetrain.pipeline.marks",
+    "assign_stages": "drivetrain.pipeline.cutting.marks",
     "certify": "drivetrain.api",
     "create_model": "drivetrain.models.create",
     "crossval": "drivetrain.api",
     "evaluate": "drivetrain.api",
     "make_plan": "drivetrain.api",
     "predict": "drivetrain.api",
-    "stage": "drivetrain.pipeline.marks",
+    "stage": "drivetrain.pipeline.cutting.marks",
     "train": "drivetrain.api",
 }
 

@@ -10,8 +10,15 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.crossval.job import CrossvalResult, crossval_resolved
+from drivetrain.crossval.reporter import CrossvalReporter
 from drivetrain.data.splits import split_user_data
-from drivetrain.errors import BadInputError
+from drivetrain.inference.evaluate.evaluate import SPLITS, evaluate_run
+from drivetrain.inference.predict.inputs import InputNotes
+from drivetrain.inference.predict.mask_settings import MaskFormat, MaskSettings
+from drivetrain.inference.predict.predict import predict_run
 from drivetrain.models.own_model import (
     GivenModel,
     OwnModel,
@@ -19,24 +26,17 @@ from drivetrain.models.own_model import (
     name_of_given,
     require_given_model,
 )
-from drivetrain.pipeline.marks import has_marks, marked_stages
-from drivetrain.plan.build import build_plan
-from drivetrain.program.unsaved_buffers import take_over_buffers, unsaved_buffers
+from drivetrain.models.unsaved_buffers import take_over_buffers, unsaved_buffers
+from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
+from drivetrain.plan.training_plan import build_plan
 from drivetrain.recipe.aliases import require_target
-from drivetrain.recipe.check_folds import require_one_training
+from drivetrain.recipe.checks.folds import require_one_training
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.params import CompileWord
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.crossval import CrossvalResult, crossval_resolved
-from drivetrain.run.crossval_reporter import CrossvalReporter
-from drivetrain.run.directory import PYTHON_DATA, RunDirectory
-from drivetrain.run.evaluate import SPLITS, evaluate_run
-from drivetrain.run.inputs import InputNotes
-from drivetrain.run.mask_settings import MaskFormat, MaskSettings
-from drivetrain.run.predict import predict_run
-from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import RunResult, train_resolved
 from drivetrain.stopped import raise_if_signalled
+from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 

@@ -5,11 +5,6 @@ import pytest
 from drivetrain.bench import peak
 
 
-@pytest.fixture(autouse=True)
-def always_one_thread(one_thread: None) -> None:
-    """Threads of a busy machine wait for each other."""
-
-
 @pytest.fixture
 def small_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peak, "_SIDES", {"cpu": 64})

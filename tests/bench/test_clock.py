@@ -6,7 +6,7 @@ import torch
 from drivetrain.bench import clock, peak
 from drivetrain.bench.clock import StepClock
 from drivetrain.bench.machine import describe_machine
-from drivetrain.cluster.devices import choose_device
+from drivetrain.devices.device import choose_device
 from tests.slow_motion import SlowMotion
 
 

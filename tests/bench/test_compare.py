@@ -9,7 +9,7 @@ from PIL import Image
 
 from drivetrain.bench.compare import compare_files
 from drivetrain.bench.compare_picture import draw_comparison
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 
 def _write(path: Path, **changes: Any) -> str:

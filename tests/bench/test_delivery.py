@@ -7,10 +7,10 @@ import pytest
 from drivetrain.bench.delivery import DeliveryMeasurement, delivery_result, keeps_up, measure_delivery
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import BenchResult, Entry
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.console.reporter import Reporter
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
-from drivetrain.run.reporter import Reporter
 
 REPETITION = Repetition(warmup_steps=1, steps=2, repeats=2)
 SMALL = {"dataset": "digits", "model": "cifar_resnet8", "micro_batch_size": "8", "device": "cpu"}

@@ -12,10 +12,10 @@ import drivetrain
 from drivetrain.bench import infer
 from drivetrain.bench.infer import InferSettings, measure_inference
 from drivetrain.bench.repetition import Repetition
-from drivetrain.errors import BadInputError
-from drivetrain.program.forward import Forward
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.passes.forward import Forward
 from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
-from drivetrain.run.reporter import Reporter
 from tests.run.shown_work import ShownWork
 
 REPETITION = Repetition(warmup_steps=1, steps=2, repeats=2)

@@ -9,8 +9,8 @@ import pytest
 
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import FIGURES, BenchResult, Entry, median_of, one_median, percentiles
-from drivetrain.bench.shown import check_output, result_lines, write_result
-from drivetrain.errors import BadInputError
+from drivetrain.bench.result_table import check_output, result_lines, write_result
+from drivetrain.core.errors import BadInputError
 
 
 @pytest.fixture

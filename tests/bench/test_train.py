@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import torch
 
+from drivetrain.assembly.training_parts import Assembly, assemble
 from drivetrain.bench.peak import DevicePeak
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.subject import Subject, WantedData, prepare_subject
 from drivetrain.bench.train import measure_training
 from drivetrain.bench.train_result import TrainMeasurement, training_result
-from drivetrain.cluster.devices import choose_device
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
-from drivetrain.errors import BadInputError
-from drivetrain.plan.build import plan_training
+from drivetrain.devices.device import choose_device
+from drivetrain.plan.training_plan import plan_training
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.assemble import Assembly, assemble
-from drivetrain.run.reporter import Reporter
 from tests.run.shown_work import ShownWork
 
 SMALL: dict[str, Any] = {

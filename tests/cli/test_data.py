@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from drivetrain.catalogue.data_sets import dataset_names
 from drivetrain.cli.main import main
-from drivetrain.data.info import dataset_names
-from drivetrain.data.tiff_pages import write_pages
+from drivetrain.data.files.tiff_pages import write_pages
 from tests.data.folders import truncate, write_images
-from tests.data.masks import grey, save, write_pairs
-from tests.data.test_cifar import write_binary10
-from tests.data.test_isbi2012 import write_isbi
-from tests.data.test_mnist import write_mnist
+from tests.data.mask_files import grey, save, write_pairs
+from tests.data.sources.test_cifar import write_binary10
+from tests.data.sources.test_isbi2012 import write_isbi
+from tests.data.sources.test_mnist import write_mnist
 
 Captured = pytest.CaptureFixture[str]
 

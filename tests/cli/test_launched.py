@@ -6,8 +6,8 @@ import pytest
 
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args
-from drivetrain.cluster.rank_place import RankPlace
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.schema import Recipe
 

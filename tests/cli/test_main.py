@@ -10,7 +10,7 @@ import pytest
 
 import drivetrain
 from drivetrain.cli.main import COMMANDS, Command, main
-from drivetrain.errors import BadInputError, DrivetrainError, RunFailedError
+from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
 
 Capture = pytest.CaptureFixture[str]
 Install = Callable[[Callable[[argparse.Namespace], int]], None]

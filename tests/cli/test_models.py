@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.catalogue.models import model_names
 from drivetrain.cli import models
 from drivetrain.cli.main import main
-from drivetrain.errors import BadInputError
-from drivetrain.models.registry import model_names
+from drivetrain.core.errors import BadInputError
 
 
 def run(*words: str) -> int:
@@ -105,7 +105,7 @@ def test_listing_and_errors_do_not_import_torch(words: list[str]) -> None:
     script = (
         "import argparse, sys\n"
         "from drivetrain.cli import models\n"
-        "from drivetrain.errors import BadInputError\n"
+        "from drivetrain.core.errors import BadInputError\n"
         "parser = argparse.ArgumentParser()\nmodels.add_arguments(parser)\n"
         "try: models.run(parser.parse_args(sys.argv[1:]))\n"
         "except BadInputError: pass\n"

@@ -12,7 +12,7 @@ from drivetrain.cli.options import (
     normalise_argv,
     recipe_from_args,
 )
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import GROUPS, Recipe
 

@@ -11,7 +11,7 @@ import pytest
 
 from drivetrain.cli.main import main
 from drivetrain.cli.plan import parse_updates
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 DATA = ["--model", "cifar_resnet8", "--dataset", "synthetic", "--dataset-size", "50000"]
 BATCH = ["--micro-batch-size", "8", "--gradient-accumulation-count", "8"]

@@ -6,10 +6,10 @@ from math import ceil
 import numpy as np
 import torch
 
-from drivetrain.data.micro_batch import Feed, MicroBatch
+from drivetrain.data.feeds.micro_batch import Feed, MicroBatch
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.source import ArraySource, DataSpec
-from drivetrain.data.synthetic import SyntheticSource
+from drivetrain.data.sources.synthetic import SyntheticSource
 from drivetrain.recipe.schema import Remainder
 
 CPU = torch.device("cpu")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.bad_samples import bad_indices, without_bad
-from drivetrain.data.decode import BadSampleError
+from drivetrain.data.feeds.resident import ResidentFeed
+from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.preprocess import Preprocess
-from drivetrain.data.resident import ResidentFeed
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from tests.data.folders import truncate, write_images
 from tests.data.helpers import CPU, collect, make_order

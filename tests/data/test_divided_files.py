@@ -6,7 +6,7 @@ import pytest
 from drivetrain.data.divided_files import warn_of_divided_files
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe
-from tests.data.masks import write_pairs, write_volume
+from tests.data.mask_files import write_pairs, write_volume
 
 
 @pytest.mark.parametrize("split", [{"folds": 5, "fold": 1}, {"validation_fraction": 0.3}])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.fold_schemes import fold_indices, held_out_size, system_a_split
 from drivetrain.data.folds import cut_folds
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.params import FoldScheme
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.folds import fold_size, take_fold
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits, Source, SubsetSource
 from drivetrain.data.splits import open_data, split_user_data
-from drivetrain.errors import BadInputError
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import drivetrain
+from drivetrain.catalogue.data_sets import held_out_count
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.hold_out_advice import options_to_hold_out
-from drivetrain.data.info import held_out_count
 from drivetrain.data.source import ArraySource, Source, SubsetSource
-from drivetrain.errors import BadInputError
-from drivetrain.plan.build import plan_training
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.prepare import prepare_request
-from tests.data.masks import write_pairs
+from drivetrain.run.request import prepare_request
+from tests.data.mask_files import write_pairs
 
 
 def _source(samples: int) -> Source:

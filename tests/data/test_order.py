@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivetrain.core.randomness import draw_permutation, stream_key
 from drivetrain.data.order import PADDING, SampleOrder, micro_batch_slice, replica_slots, without_padding
-from drivetrain.program.randomness import draw_permutation, stream_key
 from drivetrain.recipe.schema import Remainder
 from tests.data.helpers import make_order
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from drivetrain.data.masked_images import HeldMaskedImages, MaskedImages
+from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedImages
 from drivetrain.data.resized_masked import ResizedMasked
 from tests.data.dense_samples import stored_pairs
 

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.dense_build import build_dense_augmentation
 from drivetrain.data.dense_preprocess import DensePreprocess
-from drivetrain.data.feed import Feed, ResidentFeed, StreamFeed, make_feed
-from drivetrain.data.masked_images import HeldMaskedImages
-from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.data.feeds.feed import Feed, ResidentFeed, StreamFeed, make_feed
+from drivetrain.data.masks.masked_images import HeldMaskedImages
+from drivetrain.data.masks.masked_splits import MaskedSplits
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import TileSource, UniformSource, masked_of
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import dense_spec, stored_pairs
 from tests.data.helpers import CPU, collect, make_order, same_batches
-from tests.data.masks import classes, colour, save
+from tests.data.mask_files import classes, colour, save
 from tests.data.test_tile_source import Numbered
 
 

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec, Source, SubsetSource, index_chunks, require_labels
-from drivetrain.errors import BadInputError
 from tests.data.helpers import float_source, small_source
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivetrain.data.info import dataset_info, sample_counts
+from drivetrain.catalogue.data_sets import dataset_info, sample_counts
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import Source
 from drivetrain.data.splits import open_data, split_user_data
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
-from tests.data.test_mnist import write_mnist
+from tests.data.sources.test_mnist import write_mnist
 
 IMAGES = np.arange(20, dtype=np.uint8).reshape(20, 1, 1, 1)
 LABELS = np.arange(20) % 4

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from drivetrain.data.decode import BadSampleError
-from drivetrain.data.masked_images import HeldMaskedImages, MaskedImages
+from drivetrain.data.files.decode import BadSampleError
+from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedImages
 from drivetrain.data.mirror import mirrored_places
 from drivetrain.data.source import AugmentingSource, Source, SubsetSource
 from drivetrain.data.tile_source import TileSource, UniformSource, masked_of

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import drivetrain
-from drivetrain.data.decode import decode_image, image_of
-from drivetrain.data.mask_folder import open_mask_folder
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.decode import decode_image, image_of
+from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.recipe.load import resolve_recipe
 
 SMALL: dict[str, Any] = {

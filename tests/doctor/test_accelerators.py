@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from drivetrain.cluster import devices
-from drivetrain.cluster.devices import Device
+from drivetrain.devices import device as devices
+from drivetrain.devices.device import Device
 from drivetrain.doctor import accelerators
 from drivetrain.doctor.accelerators import check_accelerators
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.console.reporter import Reporter
 from drivetrain.doctor import examine as examination
 from drivetrain.doctor.examine import examine, is_busy, is_fit
 from drivetrain.doctor.finding import Finding, gibibytes, note, ok, problem
-from drivetrain.run.reporter import Reporter
 from tests.run.shown_work import ShownWork
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from drivetrain.cluster.cpu_half import HalfSupport
-from drivetrain.cluster.half_probe import ISA_VARIABLE, Verdict
-from drivetrain.cluster.processor import Processor
+from drivetrain.devices.cpu_half import HalfSupport
+from drivetrain.devices.half_probe import ISA_VARIABLE, Verdict
+from drivetrain.devices.processor import Processor
 from drivetrain.doctor import half
 from drivetrain.doctor.finding import Finding
 from drivetrain.doctor.half import check_half_types, check_processor

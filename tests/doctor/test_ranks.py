@@ -1,9 +1,9 @@
 import pytest
 
-from drivetrain.cluster import launch as launching
-from drivetrain.cluster.launch import LaunchResult
-from drivetrain.cluster.rank_failure import RankFailure
 from drivetrain.doctor.ranks import check_ranks
+from drivetrain.ranks import launch as launching
+from drivetrain.ranks.launch import LaunchResult
+from drivetrain.ranks.rank_failure import RankFailure
 
 
 def test_two_processes_of_this_machine_add_up() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.models.create import build_model, create_model
 
 USER_MODULE = """

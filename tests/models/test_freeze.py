@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.models.create import create_model
 from drivetrain.models.freeze import FrozenBatchNorm, freeze_parameters
-from drivetrain.program.batch_norm import install_batch_norm_owner
-from drivetrain.program.flat_parameters import FlatParameters
+from drivetrain.optim.flat_parameters import FlatParameters
 
 
 def build() -> nn.Module:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.models.lazy_layers import complete_lazy_layers
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec
-from drivetrain.errors import BadInputError
 from drivetrain.models.own_model import OwnModel, dtype_warning, name_of_given, require_given_model
 from drivetrain.recipe.schema import Recipe
 

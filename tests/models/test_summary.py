@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.models import summary
 from drivetrain.models.create import create_model
 from drivetrain.models.summary import LayerRow, describe_layers, summarise_model

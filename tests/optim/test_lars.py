@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.lars import Lars
 from drivetrain.optim.optimiser import build_optimiser
-from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import OptimizerParams, Recipe
 

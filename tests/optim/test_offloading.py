@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import Optimiser, build_optimiser
-from drivetrain.program.flat_parameters import FlatParameters
 from drivetrain.recipe.schema import OptimizerParams, Recipe
 
 _LARS = OptimizerParams(momentum=0.9, weight_decay=0.01, eeta=0.001, epsilon=0.0)

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from drivetrain.core.randomness import stream_key
+from drivetrain.models.half_weights import halve_weights
+from drivetrain.optim.flat_parameters import FlatParameters, Segment
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.optim.rounded import RoundedOptimiser
 from drivetrain.optim.sgd import Sgd
 from drivetrain.optim.stochastic_rounding import round_stochastically
-from drivetrain.program.flat_parameters import FlatParameters, Segment
-from drivetrain.program.half_weights import halve_weights
-from drivetrain.program.randomness import stream_key
 from drivetrain.recipe.schema import Recipe
 
 OPTIMISERS: dict[str, dict[str, Any]] = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from drivetrain.core.randomness import stream_key
 from drivetrain.optim.stochastic_rounding import round_stochastically
-from drivetrain.program.randomness import stream_key
 
 KEY = stream_key(42, "stochastic rounding")
 ROUNDINGS = 10_000

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from drivetrain.pipeline.channels import LocalChannel
-from drivetrain.pipeline.traffic import Message
+from drivetrain.pipeline.runtime.channels import LocalChannel
+from drivetrain.schedules.traffic import Message
 
 __all__ = ["LateChannel"]
 

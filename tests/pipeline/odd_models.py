@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from drivetrain.data.micro_batch import MicroBatch
-from drivetrain.pipeline.stage_plan import plan_stages
+from drivetrain.data.feeds.micro_batch import MicroBatch
+from drivetrain.pipeline.cutting.stage_plan import plan_stages
 from tests.pipeline.staged import MICRO_BATCHES, RECIPE, Subject
 
 __all__ = ["OwnNorm", "RepeatedDropout", "Views", "WholeNumbers", "WithOwnNorm", "cut_subject"]

@@ -11,21 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from drivetrain.cluster.devices import choose_device
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.assembly.training_parts import Assembly, assemble
+from drivetrain.core.errors import RunFailedError
 from drivetrain.data.splits import split_user_data
-from drivetrain.errors import RunFailedError
-from drivetrain.plan.build import plan_training
+from drivetrain.devices.device import choose_device
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.layout import devices_per_replica
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import Assembly, assemble
-from drivetrain.run.checkpoint import newest_checkpoint
-from drivetrain.run.checkpoint_writer import CheckpointWriter
-from drivetrain.run.program_state import ProgramState, collect_state, share_parts
-from drivetrain.run.saver import copy_sound_state, restore_program, stored_state
+from drivetrain.state.checkpoint_writer import CheckpointWriter
+from drivetrain.state.program_state import ProgramState, collect_state, share_parts
+from drivetrain.state.saver import copy_sound_state, restore_program, stored_state
+from drivetrain.store.checkpoint import newest_checkpoint
 from drivetrain.verify.starts import Starts
 from tests.pipeline.staged import KINDS, narrow_model
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from drivetrain.pipeline.cut import Cut
-from drivetrain.pipeline.trace import TracedModel
+from drivetrain.pipeline.cutting.cut import Cut
+from drivetrain.pipeline.graph.trace import TracedModel
 
 
 class _Triple(torch.autograd.Function):

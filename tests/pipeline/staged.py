@@ -12,30 +12,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from drivetrain.cluster.devices import Device
-from drivetrain.cluster.rank_groups import ALL_ALONE
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.data.order import SampleOrder
-from drivetrain.models import resnet
+from drivetrain.devices.device import Device
+from drivetrain.layers.batch_norm import install_batch_norm_owner
+from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.dropout import install_counter_dropout
 from drivetrain.models.create import create_model
-from drivetrain.pipeline.actions import Edge
-from drivetrain.pipeline.build import PlacedStages, build_passes, build_runners
-from drivetrain.pipeline.cut import Cut
-from drivetrain.pipeline.passes import PipelinePasses
-from drivetrain.pipeline.settings import StageSettings
-from drivetrain.pipeline.stage_plan import StagePlan, plan_stages
-from drivetrain.pipeline.stage_runner import StageRunner
-from drivetrain.program.batch_norm import install_batch_norm_owner
-from drivetrain.program.context import UpdateContext
-from drivetrain.program.dropout import install_counter_dropout
-from drivetrain.program.flat_parameters import FlatParameters
-from drivetrain.program.gradient_sum import GradientSum
-from drivetrain.program.loss_head import LossHead
-from drivetrain.program.model_step import ModelStep
-from drivetrain.program.passes import PlainPasses
-from drivetrain.program.update_batches import UpdateBatches
+from drivetrain.models.zoo import resnet
+from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.passes.gradient_sum import GradientSum
+from drivetrain.passes.loss_head import LossHead
+from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.update_batches import UpdateBatches
+from drivetrain.passes.whole_model import PlainPasses
+from drivetrain.pipeline.cutting.cut import Cut
+from drivetrain.pipeline.cutting.settings import StageSettings
+from drivetrain.pipeline.cutting.stage_plan import StagePlan, plan_stages
+from drivetrain.pipeline.runtime.passes import PipelinePasses
+from drivetrain.pipeline.runtime.placed_stages import PlacedStages, build_passes, build_runners
+from drivetrain.pipeline.runtime.stage_runner import StageRunner
+from drivetrain.ranks.rank_groups import ALL_ALONE
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.actions import Edge
 from drivetrain.tasks.classification import ClassificationTask
 from drivetrain.tasks.segmentation import SegmentationTask
 from tests.program.harness import GivenFeed

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from drivetrain.pipeline.checker import live_micro_batches
-from drivetrain.pipeline.passes import PipelinePasses
-from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
-from drivetrain.pipeline.stage_plan import StagePlan
-from drivetrain.pipeline.traffic import messages
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.pipeline.runtime.passes import PipelinePasses
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
+from drivetrain.schedules.checker import live_micro_batches
+from drivetrain.schedules.traffic import messages
 from tests.pipeline.staged import (
     KINDS,
     MICRO_BATCHES,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ALONE
-from drivetrain.pipeline.stage_report import report_run
+from drivetrain.plan.stage_report import report_run
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ALONE
 from tests.pipeline.rank_programs import (
     GLOBAL_BATCH,
     Job,

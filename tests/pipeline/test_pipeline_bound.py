@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.cluster.replica_group import ALONE
+from drivetrain.ranks.replica_group import ALONE
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MICRO_BATCHES, UPDATES = 8, 1

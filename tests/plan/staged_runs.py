@@ -3,12 +3,12 @@
 from typing import Any
 
 from drivetrain import make_plan
-from drivetrain.cluster.devices import choose_device
+from drivetrain.assembly.training_parts import assemble
 from drivetrain.data.splits import open_data
-from drivetrain.plan.build import plan_training
+from drivetrain.devices.device import choose_device
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.assemble import assemble
 
 __all__ = ["MODELS", "SETTINGS", "assembled", "planned"]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivetrain.errors import BadInputError
-from drivetrain.plan.batch import BatchArithmetic
+from drivetrain.core.errors import BadInputError
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
+from drivetrain.recipe.batch import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivetrain.errors import BadInputError
-from drivetrain.plan.batch import BatchArithmetic
+from drivetrain.core.errors import BadInputError
 from drivetrain.plan.epochs import plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
+from drivetrain.recipe.batch import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
 CIFAR_SAMPLES = 50000

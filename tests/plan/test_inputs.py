@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.plan.inputs import PlannedInputs, planned_inputs
 from drivetrain.recipe.schema import Recipe
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivetrain import make_plan
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.plan.log_frequency import nearest_divisor, parse_logs_per_epoch
 
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from drivetrain.assembly import program as build
 from drivetrain.optim.offloading import OffloadedOptimiser
-from drivetrain.pipeline.live_bytes import LiveBytes
-from drivetrain.program import build
+from drivetrain.pipeline.memory.live_bytes import LiveBytes
 from drivetrain.program.training import TrainingProgram
-
-from .staged_runs import assembled, planned
+from tests.plan.staged_runs import assembled, planned
 
 ONE_DEVICE: dict[str, Any] = {
     "stages": 4,

@@ -5,8 +5,7 @@ import pytest
 from drivetrain.plan.precision import precision_in_words
 from drivetrain.recipe.params import PrecisionList
 from drivetrain.recipe.schema import Recipe
-
-from .staged_runs import planned
+from tests.plan.staged_runs import planned
 
 HALF = {"precision": "16.16", "half_type": "float16"}
 

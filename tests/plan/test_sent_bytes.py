@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from drivetrain.pipeline.channels import LocalChannel
-from drivetrain.pipeline.passes import PipelinePasses
+from drivetrain.pipeline.runtime.channels import LocalChannel
+from drivetrain.pipeline.runtime.passes import PipelinePasses
 from drivetrain.program.training import TrainingProgram
-
-from .staged_runs import MODELS, assembled, planned
+from tests.plan.staged_runs import MODELS, assembled, planned
 
 SCHEDULE: dict[str, Any] = {"pipeline_schedule": "interleaved", "gradient_accumulation_count": 4, "stages": 4}
 MAPPINGS = {"one device each": (), "there and back": (0, 1, 1, 0)}

@@ -10,27 +10,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from drivetrain.cluster.devices import Device
-from drivetrain.cluster.rank_groups import RankGroups
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.data.order import SampleOrder
+from drivetrain.devices.device import Device
+from drivetrain.layers.batch_norm import install_batch_norm_owner
+from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.schedule import LearningRate
 from drivetrain.optim.schedule_curves import constant
 from drivetrain.optim.sgd import Sgd
-from drivetrain.program.batch_norm import install_batch_norm_owner
-from drivetrain.program.context import UpdateContext
-from drivetrain.program.dropout import install_counter_dropout
-from drivetrain.program.flat_parameters import FlatParameters
-from drivetrain.program.forward import Precision
-from drivetrain.program.gradient_sum import GradientSum
-from drivetrain.program.loss_head import LossHead
-from drivetrain.program.model_step import ModelStep
-from drivetrain.program.passes import PlainPasses
+from drivetrain.passes.forward import Precision
+from drivetrain.passes.gradient_sum import GradientSum
+from drivetrain.passes.loss_head import LossHead
+from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.update_batches import UpdateBatches
+from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
-from drivetrain.program.update_batches import UpdateBatches
+from drivetrain.ranks.rank_groups import RankGroups
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.tasks.classification import ClassificationTask
 
 CPU = torch.device("cpu")

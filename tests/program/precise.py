@@ -5,19 +5,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from drivetrain.layers.float_watch import FloatWatch
+from drivetrain.models.half_weights import halve_weights, is_half
 from drivetrain.optim.optimiser import build_optimiser
-from drivetrain.program.float_watch import FloatWatch
-from drivetrain.program.forward import Precision, in_precision
-from drivetrain.program.half_weights import halve_weights, is_half
-from drivetrain.program.loss_head import LossHead
-from drivetrain.program.loss_scale import DynamicLossScale
-from drivetrain.program.model_step import ModelStep
-from drivetrain.program.passes import PlainPasses
+from drivetrain.passes.forward import Precision, in_precision
+from drivetrain.passes.loss_head import LossHead
+from drivetrain.passes.loss_scale import DynamicLossScale
+from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
-
-from .harness import CPU, GivenFeed, make_program
+from tests.program.harness import CPU, GivenFeed, make_program
 
 FLOAT32 = Precision(compute_dtype=torch.float32, device_type="cpu")
 MIXED = Precision(compute_dtype=torch.float16, device_type="cpu")

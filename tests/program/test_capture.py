@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import drivetrain
-from drivetrain.cluster.devices import choose_device
-from drivetrain.program import capturing, cuda_graph
+from drivetrain.devices.device import choose_device
+from drivetrain.program import capture_choice as capturing
+from drivetrain.program import cuda_graph
 from drivetrain.program.capture import CapturedUpdates
 from drivetrain.program.drawing import draws_of
 from drivetrain.program.training import TrainingProgram
@@ -47,7 +48,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Seen]:
 
         monkeypatch.setattr(capturing, "_obstacle", lambda _program, _recipe: "")
         monkeypatch.setattr(cuda_graph, "CudaRecorder", recorder)
-        monkeypatch.setattr("drivetrain.program.build.capture_updates", capture_and_see)
+        monkeypatch.setattr("drivetrain.assembly.program.capture_updates", capture_and_see)
         return seen
 
     return install

@@ -11,15 +11,15 @@ from torch import nn
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
-from drivetrain.cluster.devices import choose_device
-from drivetrain.data.feed import Feed
-from drivetrain.data.micro_batch import MicroBatch
+from drivetrain.assembly.training_parts import assemble
+from drivetrain.data.feeds.feed import Feed
+from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.data.splits import open_data
+from drivetrain.devices.device import choose_device
 from drivetrain.models.create import create_model
-from drivetrain.plan.build import plan_training
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import assemble
 
 # No weight of these models has this many outputs, so the first dimension tells what is a batch.
 BATCH = 5

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from drivetrain.errors import RunFailedError
-
-from .precise import FLOAT32, HALF, MIXED, PRECISIONS, Weight, precise_program
+from drivetrain.core.errors import RunFailedError
+from tests.program.precise import FLOAT32, HALF, MIXED, PRECISIONS, Weight, precise_program
 
 
 @pytest.mark.parametrize(

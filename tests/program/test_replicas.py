@@ -12,13 +12,12 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.models.create import create_model
 from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.verify.starts import Starts
-
-from .harness import GivenFeed, SquaredError, make_program, worst_error
+from tests.program.harness import GivenFeed, SquaredError, make_program, worst_error
 
 Arrays = dict[str, NDArray[Any]]
 UPDATES = 4

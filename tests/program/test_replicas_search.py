@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
 from drivetrain.models.create import create_model
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.tasks.segmentation import SegmentationTask
 from drivetrain.verify.starts import Starts
-
-from .harness import GivenFeed, make_program, worst_error
+from tests.program.harness import GivenFeed, make_program, worst_error
 
 MODELS = ("cifar_resnet8", "unet_same")
 TOLERANCES = {torch.float32: (1e-5, 1e-5), torch.float64: (1e-10, 1e-8)}

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from drivetrain.models.create import create_model
 from drivetrain.program.training import GradientRules
 from drivetrain.verify.starts import Starts
-
-from .harness import GivenFeed, SquaredError, always, make_program
+from tests.program.harness import GivenFeed, SquaredError, always, make_program
 
 
 def _line(weight: float) -> nn.Linear:

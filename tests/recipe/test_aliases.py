@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.aliases import ALIASES, REFUSALS, Target, refusal_of, require_target, target_of
 from drivetrain.recipe.schema import Recipe
 

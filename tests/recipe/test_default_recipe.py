@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 

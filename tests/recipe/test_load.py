@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.params import LrScheduleParams, LrWarmupParams, OptimizerParams
 from drivetrain.recipe.schema import Recipe

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.named import packaged_description, packaged_names
 from drivetrain.recipe.params import OptimizerParams

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from drivetrain.recipe.fields import example_text
-from drivetrain.recipe.layers import Setting, layer_of
+from drivetrain.recipe.merging import Setting, layer_of
 from drivetrain.recipe.params import OPTIMIZER_KEYS, SCHEDULE_KEYS
 from drivetrain.recipe.schema import (
     GROUPS,

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.named import packaged_names
 from drivetrain.recipe.params import LrScheduleParams, LrWarmupParams, OptimizerParams

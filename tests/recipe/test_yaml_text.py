@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.yaml_text import PlainDumper, YamlDocument, read_yaml_file
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.collective_timeout import Patience
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run import loop
-from drivetrain.run.patience import Patience
-from drivetrain.run.prepare import prepare_request
+from drivetrain.run.loop import loop
 from drivetrain.run.ranks import train_as_rank
-from tests.cluster.ranks import arrive
+from drivetrain.run.request import prepare_request
+from tests.ranks.rank_functions import arrive
 
 _UNDER_WAY = 10
 

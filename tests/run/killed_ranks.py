@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivetrain.cluster.activity_note import ActivityNote, Doing
-from drivetrain.cluster.environment import find_place
+from drivetrain.ranks.activity_note import ActivityNote, Doing
+from drivetrain.ranks.environment import find_place
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.prepare import prepare_request
 from drivetrain.run.ranks import train_as_rank
+from drivetrain.run.request import prepare_request
 from tests.run.rank_runs import SMALL
 
 __all__ = ["Death", "train_and_die"]

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.console.reporter import Reporter
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run import finish
-from drivetrain.run.history import load_history
-from drivetrain.run.prepare import prepare_request
-from drivetrain.run.reporter import Reporter
+from drivetrain.run.reporting import finish
+from drivetrain.run.request import prepare_request
 from drivetrain.run.train import train_request
+from drivetrain.state.updates_file import load_history
 
 GLOBAL_BATCH = 16
 SMALL: dict[str, Any] = {

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import drivetrain
-from drivetrain.run.history import load_history
-from tests.data.masks import save
-
-from .stopping import result_of
+from drivetrain.state.updates_file import load_history
+from tests.data.mask_files import save
+from tests.run.stopping import result_of
 
 SEGMENT: dict[str, Any] = {
     "dataset": "synthetic-em",

@@ -1,6 +1,6 @@
 """A reporter that prints nothing and remembers which work was shown."""
 
-from drivetrain.run.reporter import Reporter
+from drivetrain.console.reporter import Reporter
 
 __all__ = ["ShownWork"]
 

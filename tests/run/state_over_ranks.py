@@ -9,15 +9,15 @@ from unittest import mock
 import torch.distributed as dist
 from torch import Tensor
 
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.run.program_state import (
+from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.state.program_state import (
     ProgramState,
     collect_state,
     in_one_piece,
     optimiser_states,
     share_parts,
 )
-from drivetrain.run.share_state import own_values
+from drivetrain.state.share_state import own_values
 from tests.pipeline.rank_programs import Job, program_of
 
 _BY_PICKLE = ("all_gather_object", "broadcast_object_list", "gather_object")

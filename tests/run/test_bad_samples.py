@@ -12,9 +12,9 @@ from torch.utils.data import Dataset
 
 import drivetrain
 from drivetrain.cli.main import main
-from drivetrain.errors import BadInputError, DrivetrainError
+from drivetrain.core.errors import BadInputError, DrivetrainError
 from tests.data.folders import truncate, write_images
-from tests.data.masks import write_pairs
+from tests.data.mask_files import write_pairs
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

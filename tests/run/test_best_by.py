@@ -9,17 +9,16 @@ import pytest
 
 import drivetrain
 from drivetrain.cli.main import main
+from drivetrain.core.files import read_json
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.checkpoint import load_checkpoint
-from drivetrain.run.directory import RunDirectory, default_run_path
-from drivetrain.run.files import read_json
-from drivetrain.run.identity import identity_hash, identity_of
-from drivetrain.run.listing import describe_run
-from drivetrain.run.loop import RunLoop
-from drivetrain.run.metrics import read_metrics
+from drivetrain.run.loop.loop import RunLoop
+from drivetrain.store.checkpoint import load_checkpoint
+from drivetrain.store.directory import RunDirectory, default_run_path
+from drivetrain.store.identity import identity_hash, identity_of
+from drivetrain.store.listing import describe_run
+from drivetrain.store.metrics_file import read_metrics
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
-
-from .segments import segment
+from tests.run.segments import segment
 
 DIGITS: dict[str, Any] = {
     "dataset": "digits",

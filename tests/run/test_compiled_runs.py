@@ -8,15 +8,14 @@ from typing import Any, cast
 import pytest
 from torch import Tensor, nn
 
-from drivetrain.cluster.code_folder import CACHE_VARIABLE, code_key
+from drivetrain.core.files import read_json
+from drivetrain.devices.code_folder import CACHE_VARIABLE, code_key
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run import compile_choice, compile_gains
-from drivetrain.run.compile_timer import ProgramTimer
-from drivetrain.run.files import read_json
-from drivetrain.run.metrics import read_metrics
-from tests.program.stand_in_compiler import CompilerError, compile_by
-
-from .conftest import TrainSmall, final_files, signal_after
+from drivetrain.run.compiling import compile_choice, compile_gains
+from drivetrain.run.compiling.compile_timer import ProgramTimer
+from drivetrain.store.metrics_file import read_metrics
+from tests.devices.stand_in_compiler import CompilerError, compile_by
+from tests.run.small_training import TrainSmall, final_files, signal_after
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -52,8 +51,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return (2.0, 0.5) if is_on else (0.0, 1.0)
 
     monkeypatch.setattr(ProgramTimer, "_time", timed)
-    monkeypatch.setattr("drivetrain.run.compile_timer._FEWEST_TIMED", 2)
-    monkeypatch.setattr("drivetrain.run.compile_timer._MOST_TIMED", 2)
+    monkeypatch.setattr("drivetrain.run.compiling.compile_timer._FEWEST_TIMED", 2)
+    monkeypatch.setattr("drivetrain.run.compiling.compile_timer._MOST_TIMED", 2)
     monkeypatch.setattr(compile_choice, "FEWEST_UPDATES", 1)
     monkeypatch.setattr(compile_choice, "LEAST_CPU_S", 1.0)
     return found

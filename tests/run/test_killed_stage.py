@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from drivetrain.cluster.activity_note import Doing
-from drivetrain.cluster.launch import launch
-from drivetrain.cluster.pool import RankPool
-from tests.cluster.ranks import lives, pids_in
+from drivetrain.ranks.activity_note import Doing
+from drivetrain.ranks.launch import launch
+from drivetrain.ranks.pool import RankPool
+from tests.ranks.rank_functions import lives, pids_in
 from tests.run.killed_ranks import Death, train_and_die
 from tests.run.rank_runs import losses, train_rank, weights
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from drivetrain.cli.main import main
-from drivetrain.errors import BadInputError
-from drivetrain.run.checkpoint_paths import checkpoint_paths
-from drivetrain.run.loop import RunLoop
+from drivetrain.core.errors import BadInputError
+from drivetrain.run.loop.loop import RunLoop
+from drivetrain.store.checkpoint_paths import checkpoint_paths
 from tests.run.small_runs import LITTLE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -13,9 +13,8 @@ from PIL import Image
 
 import drivetrain
 from drivetrain.cli.main import main
-from drivetrain.errors import BadInputError
-
-from .segments import COLOURS, ODD_SIZES, draw_shapes, write_shapes
+from drivetrain.core.errors import BadInputError
+from tests.run.segments import COLOURS, ODD_SIZES, draw_shapes, write_shapes
 
 SMALL = ["--model-width", "4", "--model-params", "{depth: 1}", "--micro-batch-size", "2", "--device", "cpu"]
 SMALL += ["--num-threads", "1", "--num-workers", "0", "--seed", "1"]

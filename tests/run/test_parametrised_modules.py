@@ -10,11 +10,10 @@ from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import drivetrain
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.run import ranks
 from tests.program.harness import worst_error
-
-from .rank_runs import weights
+from tests.run.rank_runs import weights
 
 
 def _model() -> nn.Sequential:

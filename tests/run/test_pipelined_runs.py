@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ALONE
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ALONE
 from tests.deadlines import HANG_S, wait_until
 from tests.run.rank_runs import Ending, losses, train_rank, weights
 from tests.run.small_runs import first_losses_differ

@@ -10,10 +10,9 @@ from PIL import Image
 
 import drivetrain
 from drivetrain.cli.main import main
-from drivetrain.errors import BadInputError
-
-from .conftest import signal_after
-from .segments import segment
+from drivetrain.core.errors import BadInputError
+from tests.run.segments import segment
+from tests.run.small_training import signal_after
 
 
 @pytest.fixture

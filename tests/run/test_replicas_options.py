@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.run.metrics import read_metrics
-from drivetrain.run.patience import Patience
+from drivetrain.ranks.collective_timeout import Patience
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.store.metrics_file import read_metrics
 from tests.program.harness import worst_error
-
-from .rank_runs import Ending, losses, train_in_ranks, train_next_update, train_rank, weights
+from tests.run.rank_runs import Ending, losses, train_in_ranks, train_next_update, train_rank, weights
 
 TOLERANCE = 1e-5
 

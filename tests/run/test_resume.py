@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from drivetrain.data import order
-from drivetrain.run.evaluator import Evaluator
-from drivetrain.run.history import load_history
-from drivetrain.run.metrics import read_metrics
-from drivetrain.run.signals import listen_for_stop
+from drivetrain.inference.model.evaluator import Evaluator
+from drivetrain.run.stopping import listen_for_stop
+from drivetrain.state.updates_file import load_history
+from drivetrain.store.metrics_file import read_metrics
 from tests.deadlines import HANG_S
-
-from .conftest import SMALL, TrainSmall, final_files, signal_after
+from tests.run.small_training import SMALL, TrainSmall, final_files, signal_after
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

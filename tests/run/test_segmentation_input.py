@@ -9,7 +9,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from drivetrain.cli.main import main
-from tests.data.masks import classes, grey, save, save_pages, write_pairs
+from tests.data.mask_files import classes, grey, save, save_pages, write_pairs
 
 Break = Callable[[Path], None]
 

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import masked_of
 from drivetrain.recipe.load import resolve_recipe
+from tests.data.masks.test_border_weights import by_hand as border_by_hand
+from tests.run.segments import SEGMENT, losses_of, segment, write_shapes
 from tests.tasks.dense_cases import cross_entropy_by_hand, dice_by_hand
-from tests.tasks.test_border_weights import by_hand as border_by_hand
-
-from .segments import SEGMENT, losses_of, segment, write_shapes
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -114,7 +113,7 @@ def test_of_three_classes_too(tmp_path: Path, options: dict[str, Any]) -> None:
 
 
 def test_weights_that_fit_no_class_are_refused(tmp_path: Path) -> None:
-    from drivetrain.errors import BadInputError
+    from drivetrain.core.errors import BadInputError
 
     with pytest.raises(BadInputError, match="--class-weights has 3 numbers but there are 2 classes"):
         segment(tmp_path / "run", class_weights="1 2 3")

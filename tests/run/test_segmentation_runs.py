@@ -11,10 +11,9 @@ import pytest
 from drivetrain.cli.main import main
 from drivetrain.data import tile_source
 from drivetrain.data.draws import draw_per_sample
-from drivetrain.run.metrics import read_metrics
-
-from .conftest import final_files, signal_after
-from .segments import ALL_AUGMENTATIONS, TILES, losses_of, segment, write_shapes
+from drivetrain.store.metrics_file import read_metrics
+from tests.run.segments import ALL_AUGMENTATIONS, TILES, losses_of, segment, write_shapes
+from tests.run.small_training import final_files, signal_after
 
 METRICS = {"loss", "dice", "hard_dice", "iou", "pixel_accuracy", "validation_samples"}
 

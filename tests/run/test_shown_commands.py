@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from drivetrain.crossval.job import crossval_resolved
+from drivetrain.crossval.reporter import CrossvalReporter
+from drivetrain.inference.evaluate.evaluate import evaluate_run
+from drivetrain.inference.export.export import export_run
+from drivetrain.inference.predict.predict import predict_run
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.crossval import crossval_resolved
-from drivetrain.run.crossval_reporter import CrossvalReporter
-from drivetrain.run.evaluate import evaluate_run
-from drivetrain.run.export import export_run
-from drivetrain.run.metrics import newest_update
-from drivetrain.run.predict import predict_run
-
-from .conftest import SMALL, TrainSmall
-from .segments import segment
-from .shown_work import ShownWork
+from drivetrain.store.metrics_file import newest_update
+from tests.run.segments import segment
+from tests.run.shown_work import ShownWork
+from tests.run.small_training import SMALL, TrainSmall
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -10,17 +10,16 @@ import torch
 from safetensors.torch import load_file
 
 import drivetrain
-from drivetrain.cluster.pool import RankPool
-from drivetrain.errors import BadInputError, RunFailedError
-from drivetrain.program import build as build_module
-from drivetrain.program.loss_scale import DynamicLossScale
-from drivetrain.run.export import export_run
-from drivetrain.run.history import load_history
-from drivetrain.run.metrics import read_metrics
-from drivetrain.run.reporter import Reporter
-
-from .conftest import SMALL, TrainSmall, final_files, signal_after
-from .rank_runs import train_rank
+from drivetrain.assembly import program as build_module
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError, RunFailedError
+from drivetrain.inference.export.export import export_run
+from drivetrain.passes.loss_scale import DynamicLossScale
+from drivetrain.ranks.pool import RankPool
+from drivetrain.state.updates_file import load_history
+from drivetrain.store.metrics_file import read_metrics
+from tests.run.rank_runs import train_rank
+from tests.run.small_training import SMALL, TrainSmall, final_files, signal_after
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import drivetrain
-from drivetrain.cluster.pool import RankPool
-from drivetrain.pipeline import stage_plan
+from drivetrain.pipeline.cutting import stage_plan
+from drivetrain.ranks.pool import RankPool
 from tests.run.rank_runs import SMALL, Ending, train_rank
 
 

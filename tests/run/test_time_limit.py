@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 
+from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run import compile_choice, kept_choice
-from drivetrain.run import loop as loop_module
-from drivetrain.run import part as part_module
-from drivetrain.run.checkpoint_paths import checkpoint_paths
-from drivetrain.run.compile_timer import MeasuringStoppedError, ProgramTimer
-from drivetrain.run.evaluator import Evaluator
-from drivetrain.run.metrics import read_metrics
-from drivetrain.run.patience import Patience
-from drivetrain.run.saver import copy_sound_state
+from drivetrain.ranks.collective_timeout import Patience
+from drivetrain.run import share as part_module
+from drivetrain.run.compiling import compile_choice, kept_choice
+from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
+from drivetrain.run.loop import loop as loop_module
 from drivetrain.run.time_limit import TimeLimit
-
-from .conftest import TrainSmall
-from .test_patience import _Clock
+from drivetrain.state.saver import copy_sound_state
+from drivetrain.store.checkpoint_paths import checkpoint_paths
+from drivetrain.store.metrics_file import read_metrics
+from tests.ranks.test_collective_timeout import _Clock
+from tests.run.small_training import TrainSmall
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -116,7 +115,7 @@ def test_a_stopped_run_tells_its_latest_validation_also_one_from_before_it_went_
 def test_a_training_that_is_stopped_is_not_called_done(
     clock: _Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drivetrain.run.reporter._LINE_PERIOD_S", 0.0)
+    monkeypatch.setattr("drivetrain.console.reporter._LINE_PERIOD_S", 0.0)
     train_small(tmp_path / "run", max_time=331, evaluate_every=10**6, lr_schedule="const")
     log = (tmp_path / "run" / "rank-0.log").read_text()
     assert "the time of --max-time is up: stopped after update" in log

@@ -9,14 +9,13 @@ import pytest
 import torch
 
 import drivetrain
-from drivetrain.errors import BadInputError, RunFailedError
+from drivetrain.assembly.training_parts import Assembly, assemble
+from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run.assemble import Assembly, assemble
-from drivetrain.run.lock import hold_lock
-from drivetrain.run.metrics import read_metrics
+from drivetrain.store.lock import hold_lock
+from drivetrain.store.metrics_file import read_metrics
 from drivetrain.tasks.classification import ClassificationTask
-
-from .conftest import TrainSmall, final_files, signal_after
+from tests.run.small_training import TrainSmall, final_files, signal_after
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 import drivetrain
-from drivetrain.run.checkpoint import load_checkpoint, save_checkpoint
-from tests.run.conftest import final_files
+from drivetrain.store.checkpoint import load_checkpoint, save_checkpoint
 from tests.run.moving_models import Moving, WithExtraState, WithExtraTensor
+from tests.run.small_training import final_files
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

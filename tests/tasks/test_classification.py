@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.tasks.classification import ClassificationTask
 
 

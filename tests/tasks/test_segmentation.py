@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.tasks.segmentation import SegmentationTask
 from drivetrain.tasks.task import Task
 from tests.tasks.dense_cases import cross_entropy_by_hand, dice_by_hand, random_case

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import nn
 
-from drivetrain.cluster.pool import RankPool
+from drivetrain.console.reporter import Reporter
+from drivetrain.ranks.pool import RankPool
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.reporter import Reporter
 from drivetrain.verify.certificate import Certificate, verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 from drivetrain.verify.measure import DtypeName

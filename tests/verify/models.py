@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from drivetrain.pipeline.marks import assign_stages
+from drivetrain.pipeline.cutting.marks import assign_stages
 
 
 class Noisy(nn.Module):

@@ -10,10 +10,10 @@ import torch
 from rich.console import Console
 
 from drivetrain.api import certify
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify import measurer
 from drivetrain.verify.certificate import verify_resolved
@@ -24,9 +24,8 @@ from drivetrain.verify.starts import Starts
 from drivetrain.verify.subject import Subject, prepare_subject
 from drivetrain.verify.table import closing_line, print_certificate
 from tests.run.shown_work import ShownWork
-
-from .certificates import MODELS, verified
-from .models import Plain
+from tests.verify.certificates import MODELS, verified
+from tests.verify.models import Plain
 
 
 def test_accumulation_with_dropout_augmentation_and_padding() -> None:

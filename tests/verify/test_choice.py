@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.verify.choice import Choice, choose_layouts, pair_with_references, reference_of
 from drivetrain.verify.cuts import Cut, Layout
 from drivetrain.verify.layouts import parse_cuts

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drivetrain.errors import BadInputError
-from drivetrain.pipeline.settings import stage_settings
+from drivetrain.core.errors import BadInputError
+from drivetrain.pipeline.cutting.settings import stage_settings
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.verify.cuts import Cut, Layout

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drivetrain.pipeline.divisibility import check_accumulation
-from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
+from drivetrain.schedules.divisibility import check_accumulation
 from drivetrain.verify.pipeline_cuts import usual_pipelines
 
 

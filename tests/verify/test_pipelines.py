@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from torch import Tensor
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.errors import BadInputError
-from drivetrain.pipeline.stage_runner import StageRunner
-from drivetrain.program.batch_norm import BatchNormOwner
+from drivetrain.core.errors import BadInputError
+from drivetrain.layers.batch_norm import BatchNormOwner
+from drivetrain.pipeline.runtime.stage_runner import StageRunner
+from drivetrain.ranks.pool import RankPool
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify.certificate import Certificate
 from drivetrain.verify.cuts import Layout
@@ -20,8 +20,7 @@ from drivetrain.verify.measure import measure_rank
 from drivetrain.verify.measurer import Measurer
 from drivetrain.verify.subject import prepare_subject
 from drivetrain.verify.table import closing_line, print_certificate
-
-from .certificates import MODELS, UNET, verified
+from tests.verify.certificates import MODELS, UNET, verified
 
 PLAYED = (
     "accumulation=4,stages=2,schedule=zero-bubble,processes=1;"

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify.samples import open_samples
 

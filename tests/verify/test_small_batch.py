@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify.cuts import Cut

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify.subject import Subject, prepare_subject
 
@@ -63,7 +63,7 @@ def test_options_without_effect_are_named() -> None:
     ],
 )
 def test_what_cannot_be_verified_is_refused(options: dict[str, Any], said: str) -> None:
-    from drivetrain.cluster.replica_group import ALONE
+    from drivetrain.ranks.replica_group import ALONE
     from drivetrain.verify.cuts import Layout
     from drivetrain.verify.measure import measure_rank
 

@@ -5,7 +5,7 @@ from time import perf_counter
 
 import torch
 
-from drivetrain.cluster.devices import Device
+from drivetrain.devices.device import Device
 
 __all__ = ["StepClock"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.result import FIGURES
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 __all__ = ["Comparison", "Ratio", "compare_files"]
 

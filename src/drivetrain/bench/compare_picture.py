@@ -5,9 +5,9 @@ from pathlib import Path
 
 from drivetrain.bench.compare import Comparison
 from drivetrain.bench.result import FIGURES
-from drivetrain.errors import RunFailedError
-from drivetrain.run.files import write_atomically
-from drivetrain.run.pyplot import load_pyplot
+from drivetrain.core.errors import RunFailedError
+from drivetrain.core.files import write_atomically
+from drivetrain.pictures.pyplot import load_pyplot
 
 __all__ = ["draw_comparison"]
 

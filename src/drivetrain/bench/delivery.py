@@ -16,14 +16,14 @@ from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import FIGURES, BenchResult, Entry, median_of, plain_number
 from drivetrain.bench.spread import spread_notes
 from drivetrain.bench.subject import asked_values
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.data.feed import Feed, ResidentFeed
-from drivetrain.data.held_once import hold_once
-from drivetrain.data.loader import default_num_workers
-from drivetrain.data.progress import showing_progress
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.progress import showing_progress
+from drivetrain.data.feeds.feed import Feed, ResidentFeed
+from drivetrain.data.feeds.held_once import hold_once
+from drivetrain.data.feeds.loader import default_num_workers
+from drivetrain.ranks.collective_timeout import START_TIMEOUT_S
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.patience import START_TIMEOUT_S
-from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import set_up_device
 
 __all__ = ["DeliveryMeasurement", "delivery_result", "keeps_up", "measure_delivery"]

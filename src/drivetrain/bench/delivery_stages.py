@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.delivery_subject import Delivery
 from drivetrain.data.augment.at_decode import fetch_for_training
-from drivetrain.data.host_batch import HostBatch
+from drivetrain.data.feeds.host_batch import HostBatch
 from drivetrain.data.order import without_padding
 from drivetrain.data.preprocess import channels_last_view
 

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from drivetrain.cluster.devices import Device
-from drivetrain.cluster.rank_groups import split_ranks
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
 from drivetrain.data.augment.at_decode import augments_at_decode
 from drivetrain.data.augment.chain import AnyAugmentation
-from drivetrain.data.feed import Feed
+from drivetrain.data.feeds.feed import Feed
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
-from drivetrain.plan.build import TrainingPlan, plan_training
-from drivetrain.recipe.check_task import check_task_options
+from drivetrain.devices.device import Device
+from drivetrain.plan.training_plan import TrainingPlan, plan_training
+from drivetrain.ranks.rank_groups import split_ranks
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.training_feed import augmentation_of, sample_order, training_feed
 
 __all__ = ["Delivery", "prepare_delivery"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from drivetrain.data.micro_batch import MicroBatch, Parcel
+from drivetrain.data.feeds.micro_batch import MicroBatch, Parcel
 from drivetrain.data.order import SampleOrder, replica_slots
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source

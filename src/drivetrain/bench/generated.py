@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.info import dataset_task
+from drivetrain.catalogue.data_sets import dataset_task
+from drivetrain.catalogue.models import model_task
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.tile_source import UniformSource
-from drivetrain.models.registry import model_task
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.load import ResolvedRecipe
 

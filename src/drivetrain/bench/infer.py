@@ -23,16 +23,16 @@ from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import BenchResult, Entry, one_median, percentiles
 from drivetrain.bench.spread import spread_notes
 from drivetrain.bench.subject import asked_values
-from drivetrain.cluster.devices import Device
-from drivetrain.cluster.replica_group import ALONE
+from drivetrain.console.reporter import Reporter
 from drivetrain.data.preprocess import Preparation
+from drivetrain.devices.device import Device
+from drivetrain.inference.model.optimised import declined_recordings
 from drivetrain.models.summary import summarise_model
-from drivetrain.program.forward import Forward, Precision
-from drivetrain.program.inference import declined_recordings
+from drivetrain.passes.forward import Forward, Precision
+from drivetrain.ranks.replica_group import ALONE
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.reporter import Reporter
 from drivetrain.run.train import set_up_device
 
 __all__ = ["InferSettings", "measure_inference"]

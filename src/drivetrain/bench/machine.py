@@ -14,8 +14,8 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     """
     import torch
 
-    from drivetrain.cluster.devices import choose_device
-    from drivetrain.cluster.processor import read_processor
+    from drivetrain.devices.device import choose_device
+    from drivetrain.devices.processor import read_processor
 
     chosen = choose_device(device)
     return {

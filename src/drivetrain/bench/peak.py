@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from drivetrain.cluster.devices import Device
+from drivetrain.devices.device import Device
 
 __all__ = ["DevicePeak", "measure_peak"]
 

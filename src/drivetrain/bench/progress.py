@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from drivetrain.run.reporter import Reporter
+from drivetrain.console.reporter import Reporter
 
 __all__ = ["counting"]
 

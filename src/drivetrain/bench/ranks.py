@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from drivetrain.cluster.devices import choose_device
-from drivetrain.cluster.environment import find_place
-from drivetrain.cluster.join import joined
-from drivetrain.cluster.launch import launch
-from drivetrain.cluster.launched_rank import launched_rank
-from drivetrain.cluster.rank_device import check_enough_devices
-from drivetrain.cluster.rank_place import RankPlace
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.console.reporter import Reporter
+from drivetrain.devices.device import choose_device
+from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.join import joined
+from drivetrain.ranks.launch import launch
+from drivetrain.ranks.launched_rank import launched_rank
+from drivetrain.ranks.rank_device import check_enough_devices
+from drivetrain.ranks.rank_place import RankPlace
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.reporter import Reporter
 
 __all__ = ["RankMeasure", "measure_on_ranks"]
 

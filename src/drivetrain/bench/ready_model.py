@@ -7,21 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from drivetrain.assembly.program import place_model
 from drivetrain.bench.clock import StepClock
 from drivetrain.bench.generated import generated_spec, noise_images
 from drivetrain.bench.repetition import Repetition
-from drivetrain.cluster.devices import Device
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.factories import describe_failure
 from drivetrain.data.preparation import build_preparation
 from drivetrain.data.preprocess import Preparation, channels_last_view
-from drivetrain.factories import describe_failure
-from drivetrain.models.prepare import is_own_model, rebuild_model
-from drivetrain.program.build import place_model
-from drivetrain.program.forward import Forward, Precision, choose_precision
-from drivetrain.program.inference import build_inference
-from drivetrain.program.safe_folding import fold_where_same
+from drivetrain.devices.device import Device
+from drivetrain.inference.model.optimised import build_inference
+from drivetrain.inference.model.restore import find_checkpoint, open_trained_run
+from drivetrain.inference.model.safe_folding import fold_where_same
+from drivetrain.models.from_recipe import is_own_model, rebuild_model
+from drivetrain.passes.forward import Forward, Precision, choose_precision
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import find_checkpoint, open_trained_run
 
 __all__ = ["InferSettings", "OpenedModel", "ReadyModel", "first_call_s", "make_ready", "open_model"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 __all__ = ["Repetition"]
 

@@ -6,14 +6,14 @@ from typing import Any, Literal
 from drivetrain.bench.generated import generated_data
 from drivetrain.bench.idle_fields import IDLE_IN_TRAINING, DataKind
 from drivetrain.bench.repetition import Repetition
-from drivetrain.data.info import dataset_info, is_external_dataset
+from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
-from drivetrain.errors import BadInputError
-from drivetrain.plan.batch import batch_of
-from drivetrain.plan.build import plan_training
 from drivetrain.plan.inputs import planned_inputs
-from drivetrain.recipe.check_task import check_task_options
+from drivetrain.plan.training_plan import plan_training
+from drivetrain.recipe.batch import batch_of
+from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.fields import default_values, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings

@@ -7,27 +7,27 @@ from typing import Any
 import torch
 from torch import nn
 
+from drivetrain.assembly.training_parts import Assembly, assemble
 from drivetrain.bench.clock import StepClock
 from drivetrain.bench.device_feed import DeviceFeed
 from drivetrain.bench.machine import describe_machine
 from drivetrain.bench.peak import measure_peak
 from drivetrain.bench.subject import Subject
 from drivetrain.bench.train_result import TrainMeasurement
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.data.held_once import hold_once
-from drivetrain.data.slot_feed import SlotFeed
+from drivetrain.console.reporter import Reporter
+from drivetrain.data.feeds.held_once import hold_once
+from drivetrain.data.feeds.slot_feed import SlotFeed
 from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.models.prepare import rebuild_model
-from drivetrain.pipeline.stage_plan import check_cut
-from drivetrain.plan.build import TrainingPlan, plan_training
-from drivetrain.program.capturing import capture_updates
+from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.pipeline.cutting.stage_plan import check_cut
+from drivetrain.plan.training_plan import TrainingPlan, plan_training
+from drivetrain.program.capture_choice import capture_updates
 from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.collective_timeout import START_TIMEOUT_S
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import Assembly, assemble
-from drivetrain.run.compile_choice import CompileChoice, choose_compile
-from drivetrain.run.patience import START_TIMEOUT_S
-from drivetrain.run.reporter import Reporter
+from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
 from drivetrain.run.train import set_up_device
 
 __all__ = ["check_stages", "measure_training"]

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 from drivetrain.bench.idle_fields import IDLE_IN_DELIVERY, IDLE_IN_INFERENCE
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import plain_number
-from drivetrain.bench.shown import check_output, result_lines, write_result
+from drivetrain.bench.result_table import check_output, result_lines, write_result
 from drivetrain.bench.subject import WantedData, prepare_subject
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
 from drivetrain.cli.switch import add_switch
-from drivetrain.cluster.environment import find_place
-from drivetrain.data.progress import showing_progress
-from drivetrain.errors import BadInputError
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.progress import showing_progress
+from drivetrain.ranks.environment import find_place
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.fields import option_name
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
-from drivetrain.run.directory import open_run
-from drivetrain.run.reporter import Reporter
+from drivetrain.store.directory import open_run
 
 if TYPE_CHECKING:
     from drivetrain.bench.result import BenchResult
@@ -245,8 +245,8 @@ def _compare(args: argparse.Namespace) -> int:
 
     comparison = compare_files(args.files)
     from drivetrain.bench.compare_picture import draw_comparison
-    from drivetrain.run.files import write_json
-    from drivetrain.run.text_table import text_table
+    from drivetrain.console.tables import text_table
+    from drivetrain.core.files import write_json
 
     with Reporter() as reporter:
         for warning in comparison.warnings:

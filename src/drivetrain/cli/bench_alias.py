@@ -6,9 +6,9 @@ from drivetrain.bench.repetition import Repetition
 from drivetrain.cli.bench import bench_training, written_command
 from drivetrain.cli.options import replace_overrides, typed_overrides
 from drivetrain.cli.switch import add_switch
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.aliases import require_target
-from drivetrain.recipe.layers import Setting, layer_of
+from drivetrain.recipe.merging import Setting, layer_of
 from drivetrain.recipe.messages import COMMAND_LINE
 
 __all__ = ["add_benchmark_options", "bench_instead", "is_benchmark"]

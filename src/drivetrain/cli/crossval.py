@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 from drivetrain.cli.options import add_recipe_options, continued_recipe
-from drivetrain.cluster.environment import find_place
-from drivetrain.errors import BadInputError
-from drivetrain.recipe.check_folds import require_crossval
-from drivetrain.run.crossval_directory import CrossvalDirectory
-from drivetrain.run.directory import check_writable
+from drivetrain.core.errors import BadInputError
+from drivetrain.ranks.environment import find_place
+from drivetrain.recipe.checks.folds import require_crossval
+from drivetrain.store.crossval_directory import CrossvalDirectory
+from drivetrain.store.directory import check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
         )
     resolved = continued_recipe(args, stored_recipe=_stored_recipe)
     require_crossval(resolved.recipe)
-    from drivetrain.run.crossval import crossval_resolved
-    from drivetrain.run.crossval_reporter import CrossvalReporter
+    from drivetrain.crossval.job import crossval_resolved
+    from drivetrain.crossval.reporter import CrossvalReporter
     from drivetrain.run.time_limit import process_began_s
 
     with CrossvalReporter(verbosity=resolved.recipe.verbosity) as reporter:

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drivetrain.data.info import DatasetInfo, dataset_info, dataset_names
-from drivetrain.errors import BadInputError, RunFailedError
+from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info, dataset_names
+from drivetrain.core.errors import BadInputError, RunFailedError
 
 if TYPE_CHECKING:
-    from drivetrain.data.fetch_table import RemoteFile
-    from drivetrain.data.verify_files import CheckedDataset
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.console.reporter import Reporter
+    from drivetrain.data.commands.check_files import CheckedDataset
+    from drivetrain.data.commands.fetch_table import RemoteFile
 
 _MOST_NAMED = 20
 _MOST_SIZES = 5
@@ -88,15 +88,15 @@ def _as_json(info: DatasetInfo) -> dict[str, Any]:
 
 
 def _fetch(args: argparse.Namespace) -> int:
-    from drivetrain.data.fetch import fetch_dataset
-    from drivetrain.data.fetch_table import remote_dataset
+    from drivetrain.data.commands.fetch import fetch_dataset
+    from drivetrain.data.commands.fetch_table import remote_dataset
 
     remote = remote_dataset(args.name)
     if args.data_dir is None:
         raise BadInputError(f"data fetch {args.name} needs --data-dir DIR, the folder the files go to.")
     info = dataset_info(args.name)
     _say(f"{info.name}: {info.origin}\nlicence: {info.licence}")
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.console.reporter import Reporter
 
     with Reporter(to_stderr=True) as reporter:
         shown = _ShownDownloads(reporter)
@@ -137,7 +137,7 @@ def _megabytes(count: int) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from drivetrain.data.verify_files import check_dataset
+    from drivetrain.data.commands.check_files import check_dataset
 
     with _progress_shown():
         checked = check_dataset(args.name, data_dir=args.data_dir)
@@ -172,7 +172,7 @@ def _print_checked(checked: "CheckedDataset", data_dir: str | None) -> None:
 
 
 def _pack(args: argparse.Namespace) -> int:
-    from drivetrain.data.pack_write import PackRequest, write_pack
+    from drivetrain.data.commands.pack import PackRequest, write_pack
 
     if args.image_size is not None and args.image_size < 1:
         raise BadInputError(f"--image-size {args.image_size} must be at least 1; --image-size 224 works.")
@@ -198,8 +198,8 @@ def _pack(args: argparse.Namespace) -> int:
 @contextmanager
 def _progress_shown() -> Iterator[None]:
     """On stderr, so that stdout holds the answer alone."""
-    from drivetrain.data.progress import showing_progress
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.console.reporter import Reporter
+    from drivetrain.core.progress import showing_progress
 
     with Reporter(to_stderr=True) as reporter, showing_progress(reporter):
         yield

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drivetrain.errors import DrivetrainError
+from drivetrain.core.errors import DrivetrainError
 
 if TYPE_CHECKING:
     from drivetrain.doctor.finding import Finding
@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examines and explains; the status is 1 where something would keep a training from running."""
+    from drivetrain.console.reporter import Reporter
     from drivetrain.doctor.examine import examine, is_busy, is_fit
-    from drivetrain.run.reporter import Reporter
 
     with Reporter(to_stderr=True) as reporter:
         findings = examine(Path.cwd(), reporter=reporter)

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from drivetrain.cli.switch import add_compile, add_switch
-from drivetrain.run.directory import open_run
+from drivetrain.store.directory import open_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     directory = open_run(args.run)
-    from drivetrain.run.evaluate import evaluate_run, overlay_folder
-    from drivetrain.run.reporter import Reporter, WarningsOnly
+    from drivetrain.console.reporter import Reporter, WarningsOnly
+    from drivetrain.inference.evaluate.evaluate import evaluate_run, overlay_folder
 
     with WarningsOnly() if args.json else Reporter() as reporter:
         rows = evaluate_run(
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(row: dict[str, Any], *, split: str) -> list[str]:
-    from drivetrain.run.score_lines import plain_numbers, table_lines
+    from drivetrain.console.figures import plain_numbers, table_lines
 
     words = "  ".join(f"{split}_{name}: {value:.4f}" for name, value in plain_numbers(row).items())
     return [f"update {row['update']}  {words}  ({row['samples']} samples)", *table_lines(row)]

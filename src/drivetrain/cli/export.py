@@ -3,8 +3,8 @@
 import argparse
 
 from drivetrain.cli.switch import add_switch
-from drivetrain.errors import BadInputError
-from drivetrain.run.directory import open_run
+from drivetrain.core.errors import BadInputError
+from drivetrain.store.directory import open_run
 
 _DEFAULT_TOLERANCE = 1e-4
 
@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     open_run(args.run)
     if not args.tolerance >= 0:
         raise BadInputError(f"--tolerance {args.tolerance:g} must be at least 0; --tolerance 1e-4 works.")
-    from drivetrain.run.export import export_run
-    from drivetrain.run.export_formats import available_formats, missing_packages
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.console.reporter import Reporter
+    from drivetrain.inference.export.export import export_run
+    from drivetrain.inference.export.export_formats import available_formats, missing_packages
 
     formats = None if args.format is None else tuple(args.format)
     with Reporter() as reporter:

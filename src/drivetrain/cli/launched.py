@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drivetrain.cli.options import replace_overrides, typed_overrides
-from drivetrain.cluster.rank_place import RankPlace
-from drivetrain.errors import BadInputError
-from drivetrain.recipe.check_replicas import PartialReplicaError
+from drivetrain.core.errors import BadInputError
+from drivetrain.ranks.rank_place import RankPlace
+from drivetrain.recipe.checks.replicas import PartialReplicaError
 from drivetrain.recipe.load import ResolvedRecipe
 
 __all__ = ["resolve_for_ranks"]

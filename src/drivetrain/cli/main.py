@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from drivetrain.errors import BadInputError, DrivetrainError
-from drivetrain.quick_end import skip_last_collection
-from drivetrain.suggest import did_you_mean
+from drivetrain.core.errors import BadInputError, DrivetrainError
+from drivetrain.core.process_exit import skip_last_collection
+from drivetrain.core.wording import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def _dispatch(name: str, arguments: list[str]) -> int:
         sys.stdout.write(_help_page())
         return 0
     if name == "--version":
-        from drivetrain import __version__
+        from drivetrain.core.version import VERSION
 
-        sys.stdout.write(f"drivetrain {__version__}\n")
+        sys.stdout.write(f"drivetrain {VERSION}\n")
         return 0
     if name not in COMMANDS:
         raise _unknown_command(name)

@@ -6,8 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from drivetrain.errors import BadInputError
-from drivetrain.models.registry import (
+from drivetrain.catalogue.models import (
     ModelInfo,
     check_image_size,
     check_model_name,
@@ -17,7 +16,8 @@ from drivetrain.models.registry import (
     model_names,
     output_margin_of,
 )
-from drivetrain.suggest import did_you_mean
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.wording import did_you_mean
 
 if TYPE_CHECKING:
     from rich.table import Table

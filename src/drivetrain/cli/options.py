@@ -10,11 +10,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from drivetrain.cli.sentences import missing_value, refused_choice, refused_value
+from drivetrain.core.wording import did_you_mean
 from drivetrain.recipe.aliases import ALIASES, refusal_of
 from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
 from drivetrain.recipe.schema import GROUPS, Recipe, field_note
-from drivetrain.suggest import did_you_mean
 
 _OVERRIDES = "recipe_overrides"
 _METAVARS = {

@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from drivetrain.cli.options import add_recipe_options, recipe_from_args
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def run(args: Namespace) -> int:
     """Prints the plan of the recipe."""
     lr_at = parse_updates(args.lr_at)
     resolved = recipe_from_args(args)
-    from drivetrain.plan.build import build_plan, plan_training
+    from drivetrain.plan.training_plan import build_plan, plan_training
 
     plan = build_plan(resolved, lr_at=lr_at)
     if args.json:

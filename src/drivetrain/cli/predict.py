@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.cli.switch import add_compile, add_switch
-from drivetrain.errors import RunFailedError
-from drivetrain.run.directory import open_run
+from drivetrain.core.errors import RunFailedError
+from drivetrain.store.directory import open_run
 
 _SHOWN_ROWS = 20
 
@@ -54,10 +54,10 @@ def _add_mask_arguments(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     open_run(args.run)
-    from drivetrain.run.inputs import InputNotes
-    from drivetrain.run.mask_settings import MaskSettings
-    from drivetrain.run.predict import predict_run
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.console.reporter import Reporter
+    from drivetrain.inference.predict.inputs import InputNotes
+    from drivetrain.inference.predict.mask_settings import MaskSettings
+    from drivetrain.inference.predict.predict import predict_run
 
     output = Path(args.output) if args.output else Path(args.run) / "predictions"
     formats = ("csv", "json") if args.format == "both" else (args.format,)

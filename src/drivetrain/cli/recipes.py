@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from drivetrain.cli.options import add_recipe_options, recipe_from_args
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.fields import plain_values
 from drivetrain.recipe.load import ResolvedRecipe, recipe_to_yaml
 from drivetrain.recipe.named import packaged_description, packaged_names

@@ -7,18 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drivetrain.errors import BadInputError
-from drivetrain.run.directory import DEFAULT_PARENT, open_run
-from drivetrain.run.fitted_table import Column, fits, fitted_table, without_folders
-from drivetrain.run.listing import (
+from drivetrain.catalogue.metrics import brief_metric
+from drivetrain.console.fitted_table import Column, fits, fitted_table, without_folders
+from drivetrain.console.speed_text import speed_text
+from drivetrain.core.errors import BadInputError
+from drivetrain.store.directory import DEFAULT_PARENT, open_run
+from drivetrain.store.listing import (
     describe_run,
     differences_in_words,
     find_runs,
     folds_of,
     recipe_differences,
 )
-from drivetrain.run.speed_text import speed_text
-from drivetrain.tasks.metric_names import brief_metric
 
 _WIDTH_OF_A_PIPE = 160
 _MOST_CLASSES_IN_A_CELL = 3

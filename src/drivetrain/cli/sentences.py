@@ -4,10 +4,10 @@ import argparse
 from typing import Any
 
 from drivetrain.cli.switch import parse_switch
+from drivetrain.core.shown import shown
+from drivetrain.core.wording import did_you_mean, nearest_name
 from drivetrain.recipe.aliases import target_of
 from drivetrain.recipe.fields import example_text, written_value
-from drivetrain.recipe.shown import shown
-from drivetrain.suggest import did_you_mean, nearest_name
 
 __all__ = ["missing_value", "refused_choice", "refused_value"]
 

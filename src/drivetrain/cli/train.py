@@ -8,16 +8,16 @@ from pathlib import Path
 from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_benchmark
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, continued_recipe
-from drivetrain.cluster.environment import find_place
-from drivetrain.cluster.launched_rank import launched_rank
-from drivetrain.cluster.rank_place import RankPlace
-from drivetrain.recipe.check_folds import require_one_training
+from drivetrain.console.reporter import Reporter
+from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.launched_rank import launched_rank
+from drivetrain.ranks.rank_place import RankPlace
+from drivetrain.recipe.checks.folds import require_one_training
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.directory import RunDirectory, check_writable
-from drivetrain.run.prepare import prepare_request
-from drivetrain.run.reporter import Reporter
+from drivetrain.run.request import prepare_request
 from drivetrain.run.time_limit import process_began_s
+from drivetrain.store.directory import RunDirectory, check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import json
 import sys
 
 from drivetrain.cli.options import add_recipe_options, recipe_from_args
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.verify.layouts import parse_cuts
 
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     resolved = recipe_from_args(args)
     from rich.console import Console
 
-    from drivetrain.run.reporter import Reporter
+    from drivetrain.console.reporter import Reporter
     from drivetrain.verify.certificate import verify_resolved
     from drivetrain.verify.table import print_certificate
 

@@ -1,0 +1,1 @@
+"""From a data set to micro-batches: sources, splits, order, preprocessing."""

@@ -10,16 +10,16 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.decode import BadSampleError, naming_bad_sample
-from drivetrain.data.folder_files import first_names
-from drivetrain.data.image_source import ImageSource
-from drivetrain.data.masked_images import HeldMaskedImages
-from drivetrain.data.progress import counted
-from drivetrain.data.side_by_side import mapped
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.progress import counted
+from drivetrain.data.files.decode import BadSampleError, naming_bad_sample
+from drivetrain.data.files.folder_files import first_names
+from drivetrain.data.files.image_source import ImageSource
+from drivetrain.data.files.side_by_side import mapped
+from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.source import BadSample, DataSplits, Source, SubsetSource
-from drivetrain.data.synthetic_em import SyntheticMicrographs
+from drivetrain.data.sources.synthetic_em import SyntheticMicrographs
 from drivetrain.data.tile_source import TileSource, UniformSource
-from drivetrain.errors import BadInputError
 
 FileSource = ImageSource | UniformSource | TileSource
 

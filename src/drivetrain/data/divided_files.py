@@ -1,6 +1,6 @@
 """Volumes with pages on both sides: trained on and validated on."""
 
-from drivetrain.data.mask_pages import file_of
+from drivetrain.data.masks.pages import file_of
 from drivetrain.data.source import DataSplits, Source
 from drivetrain.data.tile_source import masked_of
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.program.randomness import draw_uniform, stream_key
+from drivetrain.core.randomness import draw_uniform, stream_key
 
 
 def draw_per_sample(

@@ -6,8 +6,8 @@ The published lists belong to fixed seeds, so these schemes cut the same way wha
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.folds import cut_folds, fold_size
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.params import FoldScheme
 
 __all__ = ["fold_indices", "held_out_size", "system_a_split"]

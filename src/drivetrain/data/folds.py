@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.randomness import stream_key
 from drivetrain.data.labels import labels_of
 from drivetrain.data.source import DataSplits, SubsetSource, require_labels
-from drivetrain.errors import BadInputError
-from drivetrain.program.randomness import stream_key
 
 __all__ = ["cut_folds", "fold_size", "take_fold"]
 

@@ -1,8 +1,8 @@
 """How to come by validation samples where a data set has none, in options that work for the data at hand."""
 
-from drivetrain.data.info import held_out_count
+from drivetrain.catalogue.data_sets import held_out_count
 from drivetrain.data.source import Source, SubsetSource
-from drivetrain.plan.batch import batch_of
+from drivetrain.recipe.batch import batch_of
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["options_to_hold_out"]

@@ -8,7 +8,7 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.program.randomness import draw_permutation, stream_key
+from drivetrain.core.randomness import draw_permutation, stream_key
 from drivetrain.recipe.schema import Remainder
 
 PADDING = -1

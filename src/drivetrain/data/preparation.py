@@ -1,9 +1,9 @@
 """From a recipe to what prepares its samples for model and loss."""
 
+from drivetrain.catalogue.models import output_margin_of
 from drivetrain.data.dense_preprocess import DensePreprocess
 from drivetrain.data.preprocess import Preparation, Preprocess
 from drivetrain.data.source import DataSpec
-from drivetrain.models.registry import output_margin_of
 from drivetrain.recipe.schema import Recipe
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.masked_images import MaskedImages
+from drivetrain.data.masks.masked_images import MaskedImages
 
 
 @dataclass(frozen=True, slots=True)

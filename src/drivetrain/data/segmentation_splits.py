@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from drivetrain.data.masked_images import MaskedImages, background_class
-from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.catalogue.models import is_external_model, model_info, nearest_image_size, output_margin_of
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.masks.masked_images import MaskedImages, background_class
+from drivetrain.data.masks.masked_splits import MaskedSplits
 from drivetrain.data.resized_masked import ResizedMasked
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.tile_source import TileSource, UniformSource
-from drivetrain.errors import BadInputError
-from drivetrain.models.registry import is_external_model, model_info, nearest_image_size, output_margin_of
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["as_samples"]
@@ -53,7 +53,10 @@ def _with_border_weights(
     """The images with border weights where a recipe asks for them, and what to say where there are none."""
     if not recipe.border_weight:
         return masked, []
-    from drivetrain.tasks.border_weights import WithBorderWeights, reach_of  # scipy, which few recipes need
+    from drivetrain.data.masks.border_weights import (  # scipy, which few recipes need
+        WithBorderWeights,
+        reach_of,
+    )
 
     weighted = WithBorderWeights(masked, recipe.border_sigma, background_class(spec.class_names))
     if not weighted.is_idle():

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 ImageDtype = Literal["uint8", "float32"]
 Normalisation = Literal["unit", "standardise", "imagenet", "symmetric"]

@@ -7,34 +7,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.bad_samples import settle_bad_samples
-from drivetrain.data.cifar import open_cifar
-from drivetrain.data.digits import open_digits
-from drivetrain.data.divided_files import warn_of_divided_files
-from drivetrain.data.fold_schemes import fold_indices, system_a_split
-from drivetrain.data.folds import take_fold
-from drivetrain.data.hold_out_advice import options_to_hold_out
-from drivetrain.data.image_folder import ImageRequest, open_image_folder
-from drivetrain.data.info import (
+from drivetrain.catalogue.data_sets import (
     DatasetInfo,
     dataset_info,
     default_share,
     held_out_count,
     is_external_dataset,
 )
-from drivetrain.data.isbi2012 import open_isbi2012
-from drivetrain.data.label_advice import unvalidated_classes
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.randomness import draw_permutation, stream_key
+from drivetrain.data.advice import unvalidated_classes
+from drivetrain.data.bad_samples import settle_bad_samples
+from drivetrain.data.divided_files import warn_of_divided_files
+from drivetrain.data.fold_schemes import fold_indices, system_a_split
+from drivetrain.data.folds import take_fold
+from drivetrain.data.hold_out_advice import options_to_hold_out
 from drivetrain.data.labels import known_labels_of
-from drivetrain.data.mask_folder import open_mask_folder
-from drivetrain.data.mnist import open_mnist
-from drivetrain.data.pack_read import open_packed
+from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits, Source, SubsetSource
-from drivetrain.data.synthetic import open_synthetic
-from drivetrain.data.synthetic_em import open_synthetic_em
-from drivetrain.errors import BadInputError
-from drivetrain.program.randomness import draw_permutation, stream_key
-from drivetrain.recipe.check_folds import require_fold
+from drivetrain.data.sources.cifar import open_cifar
+from drivetrain.data.sources.digits import open_digits
+from drivetrain.data.sources.image_folder import ImageRequest, open_image_folder
+from drivetrain.data.sources.isbi2012 import open_isbi2012
+from drivetrain.data.sources.mnist import open_mnist
+from drivetrain.data.sources.pack import open_packed
+from drivetrain.data.sources.synthetic import open_synthetic
+from drivetrain.data.sources.synthetic_em import open_synthetic_em
+from drivetrain.recipe.checks.folds import require_fold
 from drivetrain.recipe.schema import Recipe
 
 # The systems that published on these data trained on the first images and validated on the last.
@@ -70,8 +70,8 @@ def _with_class_warning(splits: DataSplits) -> DataSplits:
 
 
 def _own_splits(recipe: Recipe, train: Any, validation: Any) -> DataSplits:
-    from drivetrain.data.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
-    from drivetrain.data.masked_arrays import is_masked, masked_splits_of
+    from drivetrain.data.sources.arrays import splits_of  # torch, which a wrong --data-dir need not wait for
+    from drivetrain.data.sources.masked_arrays import is_masked, masked_splits_of
 
     if is_masked(train):
         return as_samples(masked_splits_of(train, validation), recipe=recipe)
@@ -94,7 +94,7 @@ def _open_arranged(recipe: Recipe) -> DataSplits:
 
 
 def _open_external(recipe: Recipe) -> DataSplits:
-    from drivetrain.data.external import open_external
+    from drivetrain.data.sources.external import open_external
 
     _require_no_size(recipe)
     return open_external(

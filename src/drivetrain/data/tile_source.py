@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.data.decode import naming_bad_sample
 from drivetrain.data.draws import draw_per_sample
-from drivetrain.data.masked_images import MaskedImages
+from drivetrain.data.files.decode import naming_bad_sample
+from drivetrain.data.masks.masked_images import MaskedImages
 from drivetrain.data.mirror import mirrored_places
 from drivetrain.data.source import Source, SubsetSource
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drivetrain.doctor.finding import Finding, gibibytes, note, ok
 
 if TYPE_CHECKING:
-    from drivetrain.cluster.devices import Device
+    from drivetrain.devices.device import Device
 
 __all__ = ["check_accelerators"]
 
@@ -20,7 +20,7 @@ def check_accelerators() -> list[Finding]:
     """One finding for each, or why there is none."""
     import torch
 
-    from drivetrain.cluster.devices import choose_device
+    from drivetrain.devices.device import choose_device
 
     if not torch.accelerator.is_available():
         return [_none(torch)]

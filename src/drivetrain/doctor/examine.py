@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from drivetrain.console.reporter import Reporter
 from drivetrain.doctor.accelerators import check_accelerators
 from drivetrain.doctor.finding import Finding
 from drivetrain.doctor.half import check_half_types, check_processor
@@ -17,7 +18,6 @@ from drivetrain.doctor.machine import (
 )
 from drivetrain.doctor.ranks import check_ranks
 from drivetrain.doctor.versions import check_compiler, check_optional_packages, check_python, check_torch
-from drivetrain.run.reporter import Reporter
 
 __all__ = ["examine", "is_busy", "is_fit"]
 

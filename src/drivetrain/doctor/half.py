@@ -1,8 +1,8 @@
 """Which vector units the processor has, and whether 16-bit products run on them."""
 
-from drivetrain.cluster.cpu_half import SAFE_ISA, HalfSupport, chosen_isa, half_support
-from drivetrain.cluster.half_probe import HALF_TYPES, ISA_VARIABLE, Verdict
-from drivetrain.cluster.processor import read_processor
+from drivetrain.devices.cpu_half import SAFE_ISA, HalfSupport, chosen_isa, half_support
+from drivetrain.devices.half_probe import HALF_TYPES, ISA_VARIABLE, Verdict
+from drivetrain.devices.processor import read_processor
 from drivetrain.doctor.finding import Finding, note, ok
 
 __all__ = ["check_half_types", "check_processor"]

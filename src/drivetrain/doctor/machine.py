@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from drivetrain.cluster.threads import cores
 from drivetrain.doctor.finding import Finding, gibibytes, note, ok, problem
+from drivetrain.ranks.threads import cores
 
 __all__ = [
     "LOAD",

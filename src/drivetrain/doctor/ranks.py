@@ -16,7 +16,7 @@ _LONGEST_REASON = 200
 
 def check_ranks() -> Finding:
     """Starts two ranks as `--replicas 2` does."""
-    from drivetrain.cluster.launch import launch
+    from drivetrain.ranks.launch import launch
 
     try:
         result = launch(_add_up, ranks=_RANKS, threads_per_rank=1)
@@ -42,8 +42,8 @@ def _add_up() -> int:
     import torch
     import torch.distributed as dist
 
-    from drivetrain.cluster.environment import find_place
-    from drivetrain.cluster.join import joined
+    from drivetrain.ranks.environment import find_place
+    from drivetrain.ranks.join import joined
 
     place = find_place(os.environ)
     assert place is not None, "a launched rank finds its place in its environment"

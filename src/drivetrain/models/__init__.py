@@ -1,0 +1,1 @@
+"""Models from outside: building, editing, freezing, taking over weights, summing up."""

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from drivetrain.errors import BadInputError
-from drivetrain.factories import describe_failure, import_factory
-from drivetrain.models.initialise import InitialisedModel, initialise_parameters
-from drivetrain.models.registry import check_image_size, check_model_name, is_external_model, model_info
-from drivetrain.program.randomness import stream_key
-from drivetrain.suggest import did_you_mean
+from drivetrain.catalogue.models import check_image_size, check_model_name, is_external_model, model_info
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure, import_factory
+from drivetrain.core.randomness import stream_key
+from drivetrain.core.wording import did_you_mean
+from drivetrain.models.zoo.initialise import InitialisedModel, initialise_parameters
 
 __all__ = ["build_by", "build_model", "create_model", "in_working_form", "takes_parameter"]
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from drivetrain.errors import BadInputError
-from drivetrain.factories import describe_failure, import_factory
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure, import_factory
+from drivetrain.core.randomness import stream_key
 from drivetrain.models.create import in_working_form
-from drivetrain.program.randomness import stream_key
 
 __all__ = ["edit_model"]
 

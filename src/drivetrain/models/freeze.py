@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from drivetrain.errors import BadInputError
-from drivetrain.program.half_weights import widened_like
-from drivetrain.program.modules import is_inside, replace_modules
-from drivetrain.suggest import nearest_name
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.wording import nearest_name
+from drivetrain.models.half_weights import widened_like
+from drivetrain.models.modules import is_inside, replace_modules
 
 __all__ = ["FrozenBatchNorm", "freeze_parameters"]
 

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from drivetrain.errors import BadInputError
-from drivetrain.factories import describe_failure
-from drivetrain.program.modules import in_mode
-from drivetrain.program.randomness import stream_key
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
+from drivetrain.core.randomness import stream_key
+from drivetrain.models.modules import in_mode
 
 __all__ = ["complete_lazy_layers"]
 

@@ -8,12 +8,12 @@ from functools import partial
 import torch
 from torch import nn
 
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
 from drivetrain.data.source import DataSpec
-from drivetrain.errors import BadInputError
-from drivetrain.factories import describe_failure
 from drivetrain.models.create import build_by, in_working_form
+from drivetrain.models.from_recipe import input_shape_of
 from drivetrain.models.lazy_layers import complete_lazy_layers
-from drivetrain.models.prepare import input_shape_of
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["GivenModel", "MakeModel", "OwnModel", "dtype_warning", "name_of_given", "require_given_model"]

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 __all__ = ["require_plain_state"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from drivetrain.errors import BadInputError
-from drivetrain.factories import describe_failure
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
 from drivetrain.models.flops import FlopCounter
 
 __all__ = [

@@ -9,16 +9,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from drivetrain.errors import BadInputError
-from drivetrain.run.checkpoint import (
+from drivetrain.core.errors import BadInputError
+from drivetrain.store.checkpoint import (
     MANIFEST_FILE,
     Checkpoint,
     CorruptCheckpointError,
     load_checkpoint,
     newest_checkpoint,
 )
-from drivetrain.run.checkpoint_paths import checkpoint_paths, update_of
-from drivetrain.run.directory import RunDirectory
+from drivetrain.store.checkpoint_paths import checkpoint_paths, update_of
+from drivetrain.store.directory import RunDirectory
 
 __all__ = ["read_weights"]
 

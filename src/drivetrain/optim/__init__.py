@@ -1,0 +1,1 @@
+"""Optimisers over one flat vector of weights, and learning-rate schedules."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from drivetrain.optim.update_rule import Optimiser
-from drivetrain.program.flat_parameters import Segment
-from drivetrain.program.gradient_sum import cut_into_buckets
+from drivetrain.optim.flat_parameters import Segment
+from drivetrain.optim.rules import Optimiser
+from drivetrain.passes.gradient_sum import cut_into_buckets
 
 __all__ = ["MOST_CHUNK_BYTES", "Chunk", "cut_into_chunks", "segments_inside"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from drivetrain.program.flat_parameters import Segment
+from drivetrain.optim.flat_parameters import Segment
 
 _EPSILON_FOR_ZERO = 1e-7
 

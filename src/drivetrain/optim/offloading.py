@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from drivetrain.optim.chunks import MOST_CHUNK_BYTES, Chunk, cut_into_chunks, segments_inside
-from drivetrain.optim.update_rule import BuildOptimiser
-from drivetrain.program.flat_parameters import Segment
+from drivetrain.optim.flat_parameters import Segment
+from drivetrain.optim.rules import BuildOptimiser
 
 __all__ = ["OffloadedOptimiser"]
 

@@ -5,14 +5,14 @@ from functools import partial
 
 from torch import Tensor
 
+from drivetrain.core.randomness import stream_key
+from drivetrain.models.half_weights import is_half
 from drivetrain.optim.adam import Adam
+from drivetrain.optim.flat_parameters import Segment
 from drivetrain.optim.lars import Lars
 from drivetrain.optim.rounded import RoundedOptimiser
+from drivetrain.optim.rules import BuildOptimiser, Optimiser
 from drivetrain.optim.sgd import Sgd
-from drivetrain.optim.update_rule import BuildOptimiser, Optimiser
-from drivetrain.program.flat_parameters import Segment
-from drivetrain.program.half_weights import is_half
-from drivetrain.program.randomness import stream_key
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["BuildOptimiser", "Optimiser", "build_optimiser"]

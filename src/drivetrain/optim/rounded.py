@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from drivetrain.models.half_weights import is_half, widened
 from drivetrain.optim.chunks import MOST_CHUNK_BYTES, Chunk, cut_into_chunks, segments_inside
+from drivetrain.optim.flat_parameters import Segment
+from drivetrain.optim.rules import BuildOptimiser
 from drivetrain.optim.stochastic_rounding import round_stochastically
-from drivetrain.optim.update_rule import BuildOptimiser
-from drivetrain.program.flat_parameters import Segment
-from drivetrain.program.half_weights import is_half, widened
 
 __all__ = ["RoundedOptimiser"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.optim.schedule_curves import (
     Curve,
     constant,
@@ -52,7 +52,7 @@ class LearningRate:
         """The rates of a tensor of update counters, computed where it lies, without a synchronisation."""
         import torch
 
-        from drivetrain.cluster.devices import Device
+        from drivetrain.devices.device import Device
 
         wide_dtype = Device(torch_device=update.device, reason="where the counter lies").wide_dtype
         rates: torch.Tensor = self.curve(torch, update.to(wide_dtype))

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from drivetrain.program.element_hash import GOLDEN_SIGNED, NUM_LEVELS, draw_levels, mix_words, signed
+from drivetrain.core.element_hash import GOLDEN_SIGNED, NUM_LEVELS, draw_levels, mix_words, signed
 
 __all__ = ["round_stochastically"]
 

@@ -1,1 +1,1 @@
-"""Models cut into stages: trace, cut, schedule tables, runtime."""
+"""Models cut into stages: their graph, where to cut it, how stages run, what memory they need."""

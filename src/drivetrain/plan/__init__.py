@@ -1,0 +1,1 @@
+"""What a recipe becomes before anything starts: epochs, host events, stages, memory, as plain values."""

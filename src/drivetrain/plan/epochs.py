@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from drivetrain.errors import BadInputError
-from drivetrain.plan.batch import BatchArithmetic
+from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.batch import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
 MOST_UPDATES = 20_000_000

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from drivetrain.errors import BadInputError
-from drivetrain.plan.batch import BatchArithmetic
+from drivetrain.core.errors import BadInputError
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.plan.log_frequency import LogPeriod, parse_logs_per_epoch, period_from_frequency
+from drivetrain.recipe.batch import BatchArithmetic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

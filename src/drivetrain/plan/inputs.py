@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drivetrain.data.fold_schemes import held_out_size
-from drivetrain.data.folds import fold_size
-from drivetrain.data.info import (
+from drivetrain.catalogue.data_sets import (
     dataset_info,
     dataset_task,
     held_out_count,
     is_external_dataset,
     sample_counts,
 )
-from drivetrain.errors import BadInputError
-from drivetrain.models.registry import is_external_model, model_info
+from drivetrain.catalogue.models import is_external_model, model_info
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.fold_schemes import held_out_size
+from drivetrain.data.folds import fold_size
 from drivetrain.recipe.messages import DEFAULT
 from drivetrain.recipe.schema import Recipe
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.plan.epochs import EpochPlan
 
 

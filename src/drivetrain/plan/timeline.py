@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from drivetrain.pipeline.costs import backward_costs
-from drivetrain.pipeline.schedules.build import build_schedule
-from drivetrain.pipeline.simulator import Simulation, Span, simulate
+from drivetrain.schedules.by_name import build_schedule
+from drivetrain.schedules.costs import backward_costs
+from drivetrain.schedules.simulator import Simulation, Span, simulate
 
 __all__ = ["draw_timeline"]
 

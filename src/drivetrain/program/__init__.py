@@ -1,0 +1,1 @@
+"""The training program of one rank: weight updates between two host events, captured where possible."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from drivetrain.program.half_weights import widened
+from drivetrain.models.half_weights import widened
 
 
 class WeightAverage:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from drivetrain.data.micro_batch import Parcel, ParcelFeed
+from drivetrain.data.feeds.micro_batch import Parcel, ParcelFeed
+from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.counters import changed, counters_of
 from drivetrain.program.drawing import draws_of
-from drivetrain.program.passes import PlainPasses
 from drivetrain.program.run_ahead import RunAhead
 from drivetrain.program.training import TrainingProgram
 

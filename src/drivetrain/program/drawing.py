@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from drivetrain.cluster.devices import Device
+from drivetrain.devices.device import Device
 
 __all__ = ["Drawn", "draws_of"]
 

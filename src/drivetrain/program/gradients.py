@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
 
 @torch.no_grad()

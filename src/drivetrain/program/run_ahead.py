@@ -5,7 +5,7 @@ from collections import deque
 
 import torch
 
-from drivetrain.cluster.devices import Device
+from drivetrain.devices.device import Device
 
 __all__ = ["RunAhead"]
 

@@ -9,7 +9,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from drivetrain.cluster.devices import Device
+from drivetrain.devices.device import Device
 
 _UPDATES_LATER = 4
 

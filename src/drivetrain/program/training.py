@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from drivetrain.cluster.devices import Device
-from drivetrain.cluster.rank_groups import ALL_ALONE, RankGroups
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.data.feed import Feed
+from drivetrain.core.errors import RunFailedError
+from drivetrain.data.feeds.feed import Feed
 from drivetrain.data.order import SampleOrder
-from drivetrain.errors import RunFailedError
+from drivetrain.devices.compilation import Compilable, CompiledParts
+from drivetrain.devices.device import Device
+from drivetrain.layers.batch_norm import BatchNormOwner
+from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.float_watch import FloatWatch
+from drivetrain.models.half_weights import widened
+from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.optimiser import Optimiser
 from drivetrain.optim.schedule import LearningRate
-from drivetrain.pipeline.build import PlacedStages
-from drivetrain.pipeline.observer import Observer, Part, observed_part
+from drivetrain.passes.forward import Forward, Precision
+from drivetrain.passes.gradient_sum import GradientSum
+from drivetrain.passes.loss_scale import DynamicLossScale
+from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
+from drivetrain.passes.whole_model import Passes, PlainPasses
+from drivetrain.pipeline.runtime.placed_stages import PlacedStages
 from drivetrain.program.averaging import WeightAverage
-from drivetrain.program.batch_norm import BatchNormOwner
-from drivetrain.program.compilation import Compilable, CompiledParts
-from drivetrain.program.context import UpdateContext
-from drivetrain.program.flat_parameters import FlatParameters
-from drivetrain.program.float_watch import FloatWatch
-from drivetrain.program.forward import Forward, Precision
-from drivetrain.program.gradient_sum import GradientSum
 from drivetrain.program.gradients import add_l2_, are_finite, clip_norm_
-from drivetrain.program.half_weights import widened
-from drivetrain.program.loss_scale import DynamicLossScale
-from drivetrain.program.passes import Passes, PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.update_batches import NumberedBatch, UpdateBatches
+from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
+from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.schedules.observer import Observer, Part, observed_part
 from drivetrain.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.shown import shown
+from drivetrain.core.wording import did_you_mean
 from drivetrain.recipe.fields import option_name
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.shown import shown
-from drivetrain.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

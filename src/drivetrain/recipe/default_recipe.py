@@ -6,8 +6,8 @@ A classification's model or data take the defaults of the schema, which are thos
 
 from collections.abc import Sequence
 
-from drivetrain.errors import BadInputError
-from drivetrain.recipe.layers import Layer
+from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.merging import Layer
 from drivetrain.recipe.named import packaged_layers
 
 _EMBEDDED = "synthetic_em"
@@ -15,8 +15,8 @@ _EMBEDDED = "synthetic_em"
 
 def default_layers(asked: Sequence[Layer]) -> list[Layer]:
     """The layers under what was asked for, where no recipe was named."""
-    from drivetrain.data.info import dataset_task
-    from drivetrain.models.registry import model_task
+    from drivetrain.catalogue.data_sets import dataset_task
+    from drivetrain.catalogue.models import model_task
 
     model, dataset = (_last_word(asked, field) for field in ("model", "dataset"))
     data_dir = _last_word(asked, "data_dir")

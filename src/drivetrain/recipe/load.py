@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from drivetrain.recipe.check import check_recipe
-from drivetrain.recipe.check_pipeline import derive_memory
-from drivetrain.recipe.check_replicas import derive_replicas
+from drivetrain.recipe.checks.all_rules import check_recipe
+from drivetrain.recipe.checks.pipeline import derive_memory
+from drivetrain.recipe.checks.replicas import derive_replicas
 from drivetrain.recipe.default_recipe import default_layers
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.given import Given
-from drivetrain.recipe.layers import Layer, Setting, layer_of, merge_layers
+from drivetrain.recipe.merging import Layer, Setting, layer_of, merge_layers
 from drivetrain.recipe.messages import COMMAND_LINE, RUN_DIRECTORY, explain_validation_error
 from drivetrain.recipe.named import file_layers, packaged_layers
 from drivetrain.recipe.schema import Recipe

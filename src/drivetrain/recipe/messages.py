@@ -7,7 +7,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.shown import shown
+from drivetrain.core.wording import did_you_mean, nearest_name
 from drivetrain.recipe.fields import (
     bare_type,
     choices_of,
@@ -19,8 +21,6 @@ from drivetrain.recipe.fields import (
 )
 from drivetrain.recipe.params import SCHEDULE_KEYS
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.shown import shown
-from drivetrain.suggest import did_you_mean, nearest_name
 
 COMMAND_LINE = "command line"
 DEFAULT = "default"

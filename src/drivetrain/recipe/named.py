@@ -6,12 +6,12 @@ from pathlib import Path
 
 from yaml.nodes import MappingNode
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.shown import shown
+from drivetrain.core.wording import did_you_mean
 from drivetrain.recipe.aliases import target_of
-from drivetrain.recipe.layers import Layer, Setting, layer_of
-from drivetrain.recipe.shown import shown
+from drivetrain.recipe.merging import Layer, Setting, layer_of
 from drivetrain.recipe.yaml_text import YamlDocument, YamlEntry, read_yaml_file
-from drivetrain.suggest import did_you_mean
 
 _FOLDER = Path(__file__).parent / "recipes"
 _INHERITS = "inherits"

@@ -1,6 +1,6 @@
 """The recipe: everything a user asks for, as one typed, frozen object.
 
-The command line and YAML are two ways of writing it; `drivetrain.recipe.check` holds every rule that
+The command line and YAML are two ways of writing it; `drivetrain.recipe.checks` holds every rule that
 concerns more than one field. Each field carries its help text, its group on the help page, and whether
 it may change when a run continues (`may_change`): what may not is part of a run's identity. A field
 without a default value carries an example instead, for messages that name a value that works.
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from drivetrain.catalogue.metrics import plain_metric
 from drivetrain.recipe.params import (
     BadSamplePolicy,
     CaptureMode,
@@ -42,7 +43,6 @@ from drivetrain.recipe.plain import (
     split_words,
 )
 from drivetrain.recipe.stage_options import plain_stage_options
-from drivetrain.tasks.metric_names import plain_metric
 
 __all__ = [
     "GROUPS",

@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.fields import plain_values
-from drivetrain.recipe.layers import Setting, layer_of
+from drivetrain.recipe.merging import Setting, layer_of
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.yaml_text import PlainDumper, read_yaml_file
 

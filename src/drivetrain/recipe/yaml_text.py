@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from drivetrain.errors import BadInputError
-from drivetrain.recipe.shown import shown
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.shown import shown
 
 _LARGEST_FILE_BYTES = 1 << 20
 _MOST_NODES = 20_000

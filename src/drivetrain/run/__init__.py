@@ -1,0 +1,1 @@
+"""One training: from a checked request through the loop to its summary."""

@@ -2,12 +2,12 @@
 
 from torch import nn
 
+from drivetrain.console.reporter import Reporter
+from drivetrain.console.tables import text_table
 from drivetrain.data.preprocess import Preparation
 from drivetrain.models.summary import LayerRow, describe_layers
 from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.reporter import Reporter
-from drivetrain.run.text_table import text_table
 
 
 def show_details(

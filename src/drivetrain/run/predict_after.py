@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from torch import nn
 
-from drivetrain.errors import RunFailedError
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import RunFailedError
+from drivetrain.inference.predict.inputs import InputNotes, expand_inputs
+from drivetrain.inference.predict.predict import predict_run
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.inputs import InputNotes, expand_inputs
-from drivetrain.run.part import RunResult
-from drivetrain.run.predict import predict_run
-from drivetrain.run.reporter import Reporter
+from drivetrain.run.share import RunResult
 
 __all__ = ["predict_after_training"]
 

@@ -11,29 +11,29 @@ from typing import Any
 
 from torch import nn
 
-from drivetrain.cluster.by_value import ByValue
-from drivetrain.cluster.devices import choose_device
-from drivetrain.cluster.environment import find_place
-from drivetrain.cluster.join import joined
-from drivetrain.cluster.launch import launch
-from drivetrain.cluster.rank_device import check_enough_devices
-from drivetrain.cluster.rank_place import RankPlace
-from drivetrain.cluster.replica_group import ReplicaGroup
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.errors import BadInputError
-from drivetrain.models.prepare import rebuild_model
-from drivetrain.models.sendable import require_sendable
-from drivetrain.pipeline.stage_plan import check_cut
-from drivetrain.program.unsaved_buffers import take_over_buffers, unsaved_buffers
+from drivetrain.devices.device import choose_device
+from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.models.unsaved_buffers import take_over_buffers, unsaved_buffers
+from drivetrain.pipeline.cutting.stage_plan import check_cut
+from drivetrain.ranks.by_value import ByValue
+from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.join import joined
+from drivetrain.ranks.launch import launch
+from drivetrain.ranks.rank_device import check_enough_devices
+from drivetrain.ranks.rank_place import RankPlace
+from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.ranks.sendable import require_sendable
 from drivetrain.recipe.fields import plain_values, written_value
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.part import RunResult
-from drivetrain.run.prepare import Request, prepare_request
-from drivetrain.run.reporter import Reporter
-from drivetrain.run.tensor_file import read_tensors, write_tensors
+from drivetrain.run.request import Request, prepare_request
+from drivetrain.run.share import RunResult
 from drivetrain.run.train import architecture_of, train_request
+from drivetrain.store.tensor_file import read_tensors, write_tensors
 
 __all__ = ["launch_training", "train_as_rank"]
 

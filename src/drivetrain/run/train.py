@@ -7,35 +7,35 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from drivetrain.cluster.code_folder import using_code_folder
-from drivetrain.cluster.devices import Device, choose_device
-from drivetrain.cluster.rank_device import choose_rank_device
-from drivetrain.cluster.rank_process import keep_log
-from drivetrain.cluster.replica_group import ALONE, ReplicaGroup
-from drivetrain.cluster.threads import threads_of_rank
+from drivetrain.assembly.training_parts import Assembly, assemble
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import RunFailedError
+from drivetrain.core.progress import showing_progress
 from drivetrain.data.bad_samples import refusing_bad_samples
-from drivetrain.data.held_once import hold_once
-from drivetrain.data.progress import showing_progress
+from drivetrain.data.feeds.held_once import hold_once
 from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.errors import RunFailedError
+from drivetrain.devices.backend_settings import training_backends
+from drivetrain.devices.code_folder import using_code_folder
+from drivetrain.devices.device import Device, choose_device
+from drivetrain.inference.model.restore import measured_cut
 from drivetrain.models.own_model import MakeModel
 from drivetrain.models.saved_state import require_plain_state
-from drivetrain.program.backend_settings import training_backends
+from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
+from drivetrain.ranks.rank_device import choose_rank_device
+from drivetrain.ranks.rank_process import keep_log
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.threads import threads_of_rank
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import Assembly, assemble
 from drivetrain.run.details import show_details
-from drivetrain.run.directory import RunDirectory, make_directory
-from drivetrain.run.lock import hold_lock
-from drivetrain.run.loggers import check_loggers
-from drivetrain.run.part import RunPart, RunResult
-from drivetrain.run.patience import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
 from drivetrain.run.predict_after import predict_after_training
-from drivetrain.run.prepare import Job, Request, prepare_request
-from drivetrain.run.reporter import Reporter
-from drivetrain.run.restore import measured_cut
-from drivetrain.run.signals import StopRequest, listen_for_stop
+from drivetrain.run.reporting.loggers import check_loggers
+from drivetrain.run.request import Job, Request, prepare_request
+from drivetrain.run.share import RunPart, RunResult
+from drivetrain.run.stopping import StopRequest, listen_for_stop
+from drivetrain.store.directory import RunDirectory, make_directory
+from drivetrain.store.lock import hold_lock
 
 __all__ = ["RunResult", "architecture_of", "set_up_device", "train_request", "train_resolved"]
 

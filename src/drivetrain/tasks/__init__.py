@@ -1,0 +1,1 @@
+"""Classification and segmentation: losses, scores, and what measures a whole set."""

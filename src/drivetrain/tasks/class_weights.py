@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 
 BALANCED = "balanced"
 

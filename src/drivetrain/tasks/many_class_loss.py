@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from drivetrain.tasks.dice import denominator, soft_dice
-from drivetrain.tasks.loss_weights import LossShares
+from drivetrain.tasks.segmentation_loss import LossShares
 from drivetrain.tasks.task import at_least_float32
 
 

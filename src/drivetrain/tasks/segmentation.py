@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from drivetrain.errors import BadInputError
+from drivetrain.core.errors import BadInputError
 from drivetrain.tasks.binary_loss import BinaryLoss
-from drivetrain.tasks.loss_weights import LossShares, pixel_factors
 from drivetrain.tasks.many_class_loss import ManyClassLoss
+from drivetrain.tasks.segmentation_loss import LossShares, pixel_factors
 from drivetrain.tasks.task import at_least_float32
 
 

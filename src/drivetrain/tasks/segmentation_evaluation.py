@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.tasks.metric_names import SCORES, foreground_first
+from drivetrain.catalogue.metrics import SCORES, foreground_first
 from drivetrain.tasks.region_metrics import RegionScores
 
 __all__ = ["SegmentationEvaluation", "foreground_dice"]

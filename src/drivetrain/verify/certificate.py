@@ -5,12 +5,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.data.progress import showing_progress
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.progress import showing_progress
 from drivetrain.data.source import DataSplits
 from drivetrain.models.own_model import MakeModel
+from drivetrain.ranks.pool import RankPool
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.reporter import Reporter
 from drivetrain.verify.choice import Comparison, choose_layouts, pair_with_references, reference_of
 from drivetrain.verify.control import Control, run_control
 from drivetrain.verify.cuts import Cut, Layout

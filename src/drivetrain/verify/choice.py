@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from drivetrain.errors import BadInputError
-from drivetrain.pipeline.divisibility import check_accumulation
+from drivetrain.core.errors import BadInputError
+from drivetrain.schedules.divisibility import check_accumulation
 from drivetrain.verify.cuts import Cut, Layout
 from drivetrain.verify.pipeline_cuts import usual_pipelines
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any, get_args
 
-from drivetrain.errors import BadInputError
-from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
-from drivetrain.recipe.check_pipeline import check_pipeline
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.wording import did_you_mean
+from drivetrain.recipe.checks.pipeline import check_pipeline
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.messages import COMMAND_LINE
 from drivetrain.recipe.params import SplitBy
 from drivetrain.recipe.schema import Recipe
-from drivetrain.suggest import did_you_mean
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
 from drivetrain.verify.cuts import Cut
 
 __all__ = ["parse_cuts"]

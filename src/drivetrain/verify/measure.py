@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from drivetrain.cluster.devices import choose_device
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.models.prepare import rebuild_model
-from drivetrain.plan.build import plan_training
+from drivetrain.assembly.training_parts import assemble
+from drivetrain.devices.device import choose_device
+from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.assemble import assemble
-from drivetrain.run.program_state import optimiser_states
+from drivetrain.state.program_state import optimiser_states
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.starts import Starts
 from drivetrain.verify.subject import Subject

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
-from drivetrain.cluster.pool import RankPool
-from drivetrain.cluster.replica_group import ALONE
-from drivetrain.errors import BadInputError
-from drivetrain.factories import describe_failure
-from drivetrain.run.reporter import Reporter
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ALONE
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.measure import DtypeName, Measurement, measure_rank
 from drivetrain.verify.starts import Starts

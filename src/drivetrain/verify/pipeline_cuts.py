@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from drivetrain.pipeline.schedules.build import SCHEDULE_NAMES
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
 from drivetrain.verify.cuts import Cut
 
 __all__ = ["usual_pipelines"]

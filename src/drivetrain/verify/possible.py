@@ -4,11 +4,11 @@ from functools import cached_property
 
 from torch import nn
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.preparation import build_preparation
-from drivetrain.errors import BadInputError
-from drivetrain.models.prepare import rebuild_model
-from drivetrain.pipeline.marks import marked_stages
-from drivetrain.pipeline.stage_plan import plan_stages
+from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.pipeline.cutting.marks import marked_stages
+from drivetrain.pipeline.cutting.stage_plan import plan_stages
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.subject import Subject
 

@@ -5,18 +5,18 @@ from math import ceil
 
 import numpy as np
 
+from drivetrain.catalogue.data_sets import dataset_info, dataset_task, is_external_dataset
+from drivetrain.catalogue.models import model_task
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.at_decode import augments_at_decode
 from drivetrain.data.bad_samples import without_bad
-from drivetrain.data.info import dataset_info, dataset_task, is_external_dataset
-from drivetrain.data.masked_images import HeldMaskedImages
-from drivetrain.data.masked_splits import MaskedSplits
+from drivetrain.data.masks.masked_images import HeldMaskedImages
+from drivetrain.data.masks.masked_splits import MaskedSplits
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import ArraySource, DataSplits, Source, SubsetSource
+from drivetrain.data.sources.synthetic import open_synthetic
 from drivetrain.data.splits import open_data
-from drivetrain.data.synthetic import open_synthetic
 from drivetrain.data.tile_source import UniformSource, masked_of
-from drivetrain.errors import BadInputError
-from drivetrain.models.registry import model_task
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.messages import COMMAND_LINE

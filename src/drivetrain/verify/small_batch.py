@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from drivetrain.errors import BadInputError
-from drivetrain.pipeline.checker import live_micro_batches
-from drivetrain.pipeline.divisibility import check_accumulation
-from drivetrain.pipeline.schedules.build import build_schedule
-from drivetrain.pipeline.settings import stage_settings
+from drivetrain.core.errors import BadInputError
+from drivetrain.pipeline.cutting.settings import stage_settings
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.by_name import build_schedule
+from drivetrain.schedules.checker import live_micro_batches
+from drivetrain.schedules.divisibility import check_accumulation
 from drivetrain.verify.cuts import Cut, StageChoice
 
 __all__ = ["SmallBatch", "choose_batch"]

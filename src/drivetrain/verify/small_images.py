@@ -1,8 +1,8 @@
 """Images of a size that a CPU goes through in a moment, for models and data that say what sizes they take."""
 
-from drivetrain.data.augment.elastic import largest_shift
-from drivetrain.data.info import dataset_info, is_external_dataset
-from drivetrain.models.registry import is_external_model, model_info, nearest_image_size
+from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
+from drivetrain.catalogue.models import is_external_model, model_info, nearest_image_size
+from drivetrain.data.augment.warp import largest_shift
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.schema import Recipe
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run.program_state import ProgramState, collect_state, load_state
+from drivetrain.state.program_state import ProgramState, collect_state, load_state
 
 __all__ = ["Starts"]
 

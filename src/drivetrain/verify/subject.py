@@ -8,14 +8,14 @@ from typing import Self
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
-from drivetrain.errors import BadInputError
+from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.own_model import MakeModel
-from drivetrain.models.prepare import rebuild_model
-from drivetrain.models.sendable import require_sendable
 from drivetrain.optim.schedule import build_learning_rate
-from drivetrain.plan.batch import batch_of
-from drivetrain.recipe.check_task import check_task_options
+from drivetrain.ranks.sendable import require_sendable
+from drivetrain.recipe.batch import batch_of
+from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.load import ResolvedRecipe

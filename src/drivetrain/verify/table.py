@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from drivetrain.run.text_table import text_table
+from drivetrain.console.tables import text_table
 from drivetrain.verify.certificate import Certificate
 from drivetrain.verify.control import Control
 from drivetrain.verify.cuts import Layout

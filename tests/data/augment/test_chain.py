@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.augment.flip import HorizontalFlip
 from drivetrain.data.augment.mixup import Mixup
-from drivetrain.data.augment.padded_crop import PaddedCrop
 from drivetrain.data.augment.rand_augment import RandAugment
+from drivetrain.data.augment.random_crop import PaddedCrop
 from drivetrain.data.augment.resized_crop import ResizedCrop
 from drivetrain.data.preprocess import Preprocess, channels_last_view
 from drivetrain.data.source import DataSpec

@@ -8,23 +8,23 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from drivetrain.cluster.replica_group import ReplicaGroup
-from drivetrain.data import resident
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.augment.flip import HorizontalFlip
 from drivetrain.data.augment.mixup import Mixup
-from drivetrain.data.augment.padded_crop import PaddedCrop
 from drivetrain.data.augment.rand_augment import RandAugment
+from drivetrain.data.augment.random_crop import PaddedCrop
 from drivetrain.data.augment.resized_crop import ResizedCrop
-from drivetrain.data.evaluation import EvaluationFeed
-from drivetrain.data.feed import make_feed
-from drivetrain.data.micro_batch import Feed, MicroBatch
+from drivetrain.data.feeds import resident
+from drivetrain.data.feeds.evaluation_feed import EvaluationFeed
+from drivetrain.data.feeds.feed import make_feed
+from drivetrain.data.feeds.micro_batch import Feed, MicroBatch
+from drivetrain.data.feeds.resident import ResidentFeed
+from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.data.order import SampleOrder, without_padding
 from drivetrain.data.preprocess import Preprocess, channels_last_view
-from drivetrain.data.resident import ResidentFeed
 from drivetrain.data.source import Source, SubsetSource
-from drivetrain.data.stream import StreamFeed
-from drivetrain.errors import BadInputError
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.schema import Placement, Remainder
 from tests.data.helpers import CPU, collect, make_order, same_batches, small_source, spec_of_small
 

@@ -10,7 +10,7 @@ from tests.data.augment.dense_helpers import (
     random_images,
     random_labels,
 )
-from tests.data.augment.test_elastic import shifts_by_hand
+from tests.data.augment.test_warp import shifts_by_hand
 
 
 def test_equals_the_hash_by_hand() -> None:

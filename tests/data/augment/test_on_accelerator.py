@@ -8,11 +8,11 @@ import torch
 from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.augment.flip import HorizontalFlip
 from drivetrain.data.augment.mixup import Mixup
-from drivetrain.data.augment.padded_crop import PaddedCrop
 from drivetrain.data.augment.rand_augment import RandAugment
+from drivetrain.data.augment.random_crop import PaddedCrop
 from drivetrain.data.augment.resized_crop import ResizedCrop
+from drivetrain.data.feeds.resident import ResidentFeed
 from drivetrain.data.preprocess import Preprocess
-from drivetrain.data.resident import ResidentFeed
 from drivetrain.data.source import Normalisation
 from tests.data.helpers import collect, make_order, small_source, spec_of_small
 

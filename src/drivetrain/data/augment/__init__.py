@@ -1,0 +1,1 @@
+"""Augmentations as batched tensor operations, one technique or family per file."""

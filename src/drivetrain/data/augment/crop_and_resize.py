@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.cluster.devices import wide_dtype
 from drivetrain.data.augment.technique import draw_per_sample
 from drivetrain.data.dense_planes import SampleMode, sample_labels
+from drivetrain.devices.device import wide_dtype
 
 _LARGEST_CUT = 0.3
 

@@ -1,17 +1,17 @@
 """From a recipe to the augmentation of its training images and masks."""
 
-from drivetrain.data.augment.brightness import Brightness
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.crop_and_resize import CropAndResize
 from drivetrain.data.augment.dense_chain import DenseAugmentation
 from drivetrain.data.augment.dense_technique import DenseTechnique
-from drivetrain.data.augment.elastic import Elastic, largest_shift
 from drivetrain.data.augment.flip import DenseFlip
 from drivetrain.data.augment.gamma import Gamma
+from drivetrain.data.augment.intensity import Brightness
 from drivetrain.data.augment.noise import Noise
 from drivetrain.data.augment.rotate import Rotate
+from drivetrain.data.augment.warp import Elastic, largest_shift
 from drivetrain.data.dense_preprocess import DensePreprocess
 from drivetrain.data.source import DataSpec
-from drivetrain.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 
 

@@ -5,8 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from drivetrain.core.element_hash import GOLDEN_SIGNED, mix_words
 from drivetrain.data.augment.technique import draw_per_sample
-from drivetrain.program.element_hash import GOLDEN_SIGNED, mix_words
 
 KEY_COLUMNS = 2
 # Draws are float32, which holds whole numbers of so many bits.

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from drivetrain.core.element_hash import draw_gaussian
 from drivetrain.data.augment.element_keys import KEY_COLUMNS, draw_keys, keys_from
 from drivetrain.data.preprocess import channels_last_view
-from drivetrain.program.element_hash import draw_gaussian
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.cluster.devices import wide_dtype
 from drivetrain.data.augment.mirrored_sampling import offsets_from_middle, sample_from
 from drivetrain.data.draws import draw_around_zero
+from drivetrain.devices.device import wide_dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Where recipe, data, model and devices are put together into a training program."""

@@ -1,0 +1,80 @@
+"""The samples of a training on their way: their order, what chance does to them, and the feed."""
+
+from drivetrain.data.augment.chain import AnyAugmentation
+from drivetrain.data.augment.dense_build import build_dense_augmentation
+from drivetrain.data.augment.from_recipe import build_augmentation
+from drivetrain.data.bad_samples import bad_indices
+from drivetrain.data.dense_preprocess import DensePreprocess
+from drivetrain.data.feeds.feed import Feed, make_feed
+from drivetrain.data.feeds.slot_feed import SlotFeed
+from drivetrain.data.order import SampleOrder
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSplits
+from drivetrain.devices.device import Device
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.plan.training_plan import TrainingPlan
+from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["augmentation_of", "sample_order", "training_feed"]
+
+
+def sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> SampleOrder:
+    """Which sample is where."""
+    return SampleOrder(
+        seed=recipe.seed,
+        samples=len(data.train),
+        global_batch=plan.batch.global_batch,
+        updates_per_epoch=plan.epochs.updates_per_epoch,
+        remainder=recipe.remainder,
+        shuffle=recipe.shuffle,
+        bad=tuple(bad_indices(data.train).tolist()),
+    )
+
+
+def augmentation_of(recipe: Recipe, data: DataSplits, preprocess: Preparation) -> AnyAugmentation | None:
+    """What chance does to the training samples, if anything."""
+    if isinstance(preprocess, DensePreprocess):
+        return build_dense_augmentation(recipe, data.spec, preprocess=preprocess)
+    return build_augmentation(recipe, data.spec, source=data.train)
+
+
+def training_feed(
+    recipe: Recipe,
+    *,
+    data: DataSplits,
+    order: SampleOrder,
+    preprocess: Preparation,
+    augmentation: AnyAugmentation | None,
+    micro_batch_size: int,
+    device: Device,
+    groups: RankGroups = ALL_ALONE,
+    stage_plan: StagePlan | None = None,
+) -> tuple[Feed, list[str]]:
+    """The feed of one rank, and what should be said about it; a collective."""
+    replicas = groups.replicas
+    # The same everywhere, so that all ranks choose alike.
+    memory_budget_bytes = min(groups.world.gather(device.free_memory_bytes))
+    if stage_plan is not None and groups.devices.size > 1 and not stage_plan.reads_data(groups.devices.rank):
+        slots = SlotFeed(
+            order=order,
+            micro_batch_size=micro_batch_size,
+            device=device.torch_device,
+            replica=replicas.rank,
+            replicas=replicas.size,
+        )
+        return slots, []
+    return make_feed(
+        data.train,
+        order=order,
+        preprocess=preprocess,
+        micro_batch_size=micro_batch_size,
+        device=device.torch_device,
+        data_placement=recipe.data_placement,
+        num_workers=recipe.num_workers,
+        accelerator_side_preprocess=recipe.accelerator_side_preprocess,
+        eight_bit_transfer=recipe.eight_bit_transfer,
+        augmentation=augmentation,
+        memory_budget_bytes=memory_budget_bytes,
+        group=replicas,
+    )

@@ -1,0 +1,303 @@
+"""Puts the parts of a run together: data, model, feed, program."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from drivetrain.assembly.program import build_program, probe_output
+from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
+from drivetrain.catalogue.sizes import padded_size
+from drivetrain.data.advice import refuse_late_labels
+from drivetrain.data.hold_out_advice import options_to_hold_out
+from drivetrain.data.labels import labels_of
+from drivetrain.data.masks.masked_images import pixel_counts
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSplits
+from drivetrain.data.tile_source import masked_of
+from drivetrain.devices.device import Device
+from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
+from drivetrain.layers.batch_norm import check_normalised_values
+from drivetrain.layers.norm_options import idle_norm_options, norm_options
+from drivetrain.models.from_recipe import is_own_model, prepare_model
+from drivetrain.models.moving_buffers import moving_buffers
+from drivetrain.models.requirements import require_tensor_in_training
+from drivetrain.models.saved_state import require_plain_state
+from drivetrain.models.summary import ModelTotals, summarise_model
+from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
+from drivetrain.pipeline.cutting.marks import marked_stages
+from drivetrain.pipeline.cutting.stage_plan import plan_stages
+from drivetrain.pipeline.memory.outline import RunOutline, outline_run
+from drivetrain.plan.training_plan import TrainingPlan
+from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.rank_groups import split_ranks
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.recipe.checks.all_rules import OF_VALIDATION
+from drivetrain.recipe.fields import default_values
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
+from drivetrain.recipe.schema import Recipe
+from drivetrain.tasks.class_weights import class_weights_of, pixel_class_weights
+
+
+@dataclass(slots=True, kw_only=True)
+class Assembly:
+    """A program, how to validate it, and what was said while building it."""
+
+    program: TrainingProgram
+    evaluate: Evaluator | None
+    preprocess: Preparation
+    totals: ModelTotals
+    is_own_model: bool
+    warnings: list[str]
+    outline: RunOutline | None = None
+
+
+def assemble(
+    recipe: Recipe,
+    *,
+    data: DataSplits,
+    model: nn.Module | None,
+    plan: TrainingPlan,
+    device: Device,
+    group: ReplicaGroup = ALONE,
+    continues: bool = False,
+    measured_cut: tuple[str, ...] | None = None,
+) -> Assembly:
+    """Builds what a recipe describes; nothing is written. A run that continues has weights already, and may
+    have measured where to cut."""
+    groups = split_ranks(group, devices_per_replica=devices_per_replica(recipe))
+    preprocess = build_preparation(recipe, data.spec)
+    built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
+    require_plain_state(built, ranks=rank_count(recipe))
+    totals = summarise_model(
+        built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
+    )
+    image_shape = (preprocess.channels, preprocess.height, preprocess.width)
+    if not is_own_model(recipe):
+        require_tensor_in_training(built, image_shape=image_shape)
+    warnings += _norm_warnings(recipe, built, plan=plan, image_shape=image_shape)
+    stage_plan = plan_stages(
+        recipe,
+        built,
+        image_shape=image_shape,
+        micro=plan.batch.micro,
+        accumulation=plan.batch.accumulation,
+        device=device.torch_device,
+        # What is measured differs from rank to rank, and all must cut alike.
+        choose=lambda measure: _from_first(group, measure, known=measured_cut),
+    )
+    outline = None
+    if group.is_first:
+        # For the plan that the first rank writes.
+        outline = outline_run(recipe, built, plan=stage_plan, images=(plan.batch.micro, *image_shape))
+    order = sample_order(recipe, data=data, plan=plan)
+    feed, feed_warnings = training_feed(
+        recipe,
+        data=data,
+        order=order,
+        preprocess=preprocess,
+        augmentation=augmentation_of(recipe, data, preprocess),
+        micro_batch_size=plan.batch.micro,
+        device=device,
+        groups=groups,
+        stage_plan=stage_plan,
+    )
+    program = build_program(
+        recipe,
+        model=built,
+        plan=plan,
+        feed=feed,
+        order=order,
+        device=device,
+        spec=data.spec,
+        groups=groups,
+        class_weights=_class_weights(recipe, data),
+        stage_plan=stage_plan,
+        image_shape=image_shape,
+    )
+    _check_output(program, data, preprocess)
+    check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
+    return Assembly(
+        program=program,
+        evaluate=_evaluator(program, recipe, data, preprocess),
+        preprocess=preprocess,
+        totals=totals,
+        is_own_model=model is not None,
+        outline=outline,
+        warnings=[
+            *warnings,
+            *feed_warnings,
+            *_unused_marks(recipe, built),
+            *_unowned_warnings(recipe, program),
+            *_precision_warnings(recipe, program),
+            *_offloading_warnings(recipe, device),
+            *_data_warnings(recipe, data),
+            *_size_warnings(recipe, preprocess),
+        ],
+    )
+
+
+def _unused_marks(recipe: Recipe, model: nn.Module) -> list[str]:
+    stages = marked_stages(model)
+    if stages < 2 or recipe.stages is not None or stage_count(recipe) > 1:
+        return []
+    return [f"the modules of --model are marked for {stages} stages; --stages {stages} would cut it so."]
+
+
+def _from_first(
+    group: ReplicaGroup, measure: Callable[[], tuple[str, ...]], *, known: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    own = (known or measure()) if group.is_first else None
+    chosen: tuple[str, ...] = group.from_first(own)
+    return chosen
+
+
+def _norm_warnings(
+    recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, image_shape: tuple[int, int, int]
+) -> list[str]:
+    """Says what about batch norm has no effect, and which statistics of the user's own depend on the cut."""
+    batch = plan.batch
+    idle = idle_norm_options(recipe, model)
+    if batch.replicas == batch.accumulation == 1:
+        return idle
+    moving = moving_buffers(model, image_shape=image_shape)
+    by_samples = [name for name, depends in moving.items() if depends]
+    by_calls = [name for name in moving if name not in by_samples] if batch.accumulation > 1 else []
+    return [*idle, *_moving_warnings(by_samples, plan=plan), *_moving_warnings(by_calls, plan=plan)]
+
+
+def _moving_warnings(buffers: Sequence[str], *, plan: TrainingPlan) -> list[str]:
+    if not buffers:
+        return []
+    more = f" and {len(buffers) - 1} more" if len(buffers) > 1 else ""
+    apart = " of the first replica" if plan.batch.replicas > 1 else ""
+    counts = {"--replicas": plan.batch.replicas, "--gradient-accumulation-count": plan.batch.accumulation}
+    cuts = " and ".join(f"{option} {count}" for option, count in counts.items() if count > 1)
+    return [
+        f"--model changes its buffer {buffers[0]}{more} by itself, at every micro-batch{apart}, so that "
+        f"{'they depend' if more else 'it depends'} on {cuts}; statistics of torch's batch norms do not."
+    ]
+
+
+def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
+    apart = ", and on each replica by its own samples alone" if program.groups.replicas.size > 1 else ""
+    options = norm_options(recipe)
+    idle = (
+        f"; {' and '.join(options)} {'have' if len(options) > 1 else 'has'} no effect on it"
+        if options
+        else ""
+    )
+    return [
+        f"--model's norm {name} is of a kind of its own, so its statistics move at every micro-batch{apart}"
+        f"{idle}."
+        for name in program.batch_norms.unowned
+    ]
+
+
+def _precision_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
+    """Says which wishes for half precision have no effect on this device."""
+    is_half = program.precision.compute_dtype != torch.float32
+    device = program.device
+    warnings = []
+    if recipe.half_partials and not (is_half and device.has_half_partials):
+        why = f"a {device.torch_device.type} device" if is_half else "products in float32"
+        warnings.append(f"--half-partials True has no effect on {why}.")
+    if recipe.half_type != default_values()["half_type"] and not is_half:
+        warnings.append(
+            f"--half-type {recipe.half_type} has no effect: --precision {recipe.precision} is float32 on "
+            "this device; --precision 16.32 computes in 16 bits."
+        )
+    if recipe.precision_list is not None and not is_half:
+        warnings.append(
+            f"--precision-list has no effect: --precision {recipe.precision} is float32 on this device; "
+            "--precision 16.32 computes in 16 bits."
+        )
+    return warnings
+
+
+def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
+    if not recipe.validation or data.validation is not None:
+        return []
+    idle = _idle_without_validation(recipe)
+    options = options_to_hold_out(recipe, data.train)
+    if options is None:
+        return [
+            "there are no validation samples, and none can be held out of a single training sample; "
+            "--validation False asks for none.",
+            *idle,
+        ]
+    return [f"there are no validation samples; {options} holds some out.", *idle]
+
+
+def _idle_without_validation(recipe: Recipe) -> list[str]:
+    given = Given(recipe, {})
+    return [
+        f"{given.option(field)} has no effect: there are no validation samples."
+        for field in OF_VALIDATION
+        if given.is_asked(field) and field != "limit_validation_samples"
+    ]
+
+
+def _offloading_warnings(recipe: Recipe, device: Device) -> list[str]:
+    asked = recipe.optimizer_state_offloading and recipe.optimise_for is None
+    if not (asked and device.is_cpu):
+        return []
+    return [
+        "--optimizer-state-offloading True has no effect on a CPU: the optimiser's state is in its memory."
+    ]
+
+
+def _size_warnings(recipe: Recipe, preprocess: Preparation) -> list[str]:
+    """Says once that a model pads images whose sides it cannot halve often enough."""
+    if recipe.model != "unet_same":
+        return []
+    depth = int(recipe.model_params.get("depth", UNET_SAME_DEPTH))
+    size = (preprocess.height, preprocess.width)
+    padded = tuple(padded_size(side, depth=depth) for side in size)
+    if padded == size:
+        return []
+    return [
+        f"images of {size[0]}x{size[1]} are padded to {padded[0]}x{padded[1]} inside --model unet_same, "
+        f"whose {depth} poolings need multiples of {2**depth}, and its output is cropped again."
+    ]
+
+
+def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | None:
+    if not recipe.class_weights:
+        return None
+    num_classes = data.spec.num_classes
+    if data.spec.task == "segmentation":
+        counts = pixel_counts(masked_of(data.train), num_classes=num_classes)
+        return pixel_class_weights(recipe.class_weights, counts, num_classes=num_classes)
+    return class_weights_of(recipe.class_weights, labels_of(data.train), num_classes=num_classes)
+
+
+def _check_output(program: TrainingProgram, data: DataSplits, preprocess: Preparation) -> None:
+    shape = (preprocess.channels, preprocess.height, preprocess.width)
+    output = probe_output(program.model, program.forward, shape=shape, device=program.device)
+    num_classes = data.spec.num_classes
+    if data.spec.task == "classification" and len(output) == 2 and output[1] < num_classes:
+        refuse_late_labels(data, outputs=output[1])
+    program.task.check_output(output, batch=2, num_classes=num_classes, size=preprocess.label_size)
+
+
+def _evaluator(
+    program: TrainingProgram, recipe: Recipe, data: DataSplits, preprocess: Preparation
+) -> Evaluator | None:
+    if data.validation is None or not recipe.validation:
+        return None
+    return build_evaluator(
+        recipe,
+        model=program.model,
+        source=data.validation,
+        preprocess=preprocess,
+        device=program.device,
+        groups=program.groups,
+        forward=program.forward,
+        counts=program.stages is None or program.stages.last in program.stages.own,
+    )

@@ -1,0 +1,168 @@
+"""What a validation measures, by the names that files and options have, and by those that people read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drivetrain.data.masks.masked_images import background_class
+
+__all__ = [
+    "MAIN_METRICS",
+    "SCORES",
+    "ClassScores",
+    "base_metrics",
+    "brief_metric",
+    "class_scores",
+    "could_be_metric",
+    "direction",
+    "foreground_first",
+    "higher_is_better",
+    "is_of_classes",
+    "logged_name",
+    "metrics_in_words",
+    "metrics_of",
+    "plain_metric",
+    "shown_metric",
+]
+
+MAIN_METRICS = {"classification": "accuracy", "segmentation": "dice"}
+"""The metric that says which weights are best unless --best-by names another."""
+
+SCORES = {"soft_dice": "soft Dice", "hard_dice": "hard Dice", "iou": "IoU"}
+"""Scores that each class has, which follows after a _; the first is what training learns."""
+
+_LOWER_IS_BETTER = ("loss",)
+_FOREGROUND = "foreground_"
+# The mean over all classes; that of the soft Dice is called as it was before there were others.
+_MEANS = {"soft_dice": "dice", "hard_dice": "hard_dice", "iou": "iou"}
+_TOP_CLASSES = 5
+_BASE = {
+    "classification": ("accuracy", "top5_accuracy", "loss"),
+    "segmentation": (
+        *_MEANS.values(),
+        "pixel_accuracy",
+        "loss",
+        *(f"{_FOREGROUND}{score}" for score in SCORES),
+    ),
+}
+_PLAIN_WORDS = {
+    "top5_accuracy": "top-5 accuracy",
+    "pixel_accuracy": "pixel accuracy",
+    "v_rand": "V_Rand",
+    "v_info": "V_Info",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassScores:
+    """One score of a validation: of each class, foreground first, and the means over classes."""
+
+    by_class: dict[str, float]
+    foreground: float | None
+    mean: float | None
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether more of a metric is better."""
+    return metric not in _LOWER_IS_BETTER
+
+
+def direction(metric: str) -> str:
+    """Which way a metric gets better, in words."""
+    return "higher is better" if higher_is_better(metric) else "lower is better"
+
+
+def plain_metric(name: str) -> str:
+    """A metric by the name that files have: `soft_dice` is `dice` there."""
+    return _MEANS.get(name.strip(), name.strip())
+
+
+def foreground_first(class_names: Sequence[str]) -> list[int]:
+    """The classes in the order in which they are shown: what lies between the objects comes last."""
+    background = background_class(class_names)
+    return [*(index for index in range(len(class_names)) if index != background), background]
+
+
+def base_metrics(task: str) -> tuple[str, ...]:
+    """The metrics of a task that do not belong to one class."""
+    return _BASE[task]
+
+
+def metrics_of(task: str, class_names: Sequence[str]) -> list[str]:
+    """Every metric that a validation of these data has, by which weights can be chosen."""
+    if task == "classification":
+        has_top = len(class_names) > _TOP_CLASSES
+        return [name for name in _BASE[task] if has_top or name != "top5_accuracy"]
+    names = [class_names[index] for index in foreground_first(class_names)]
+    return [*_BASE[task], *(f"{score}_{name}" for score in SCORES for name in names)]
+
+
+def metrics_in_words(task: str, class_names: Sequence[str] | None = None) -> str:
+    """The metrics of a task in a list for a sentence; without class names those of any data."""
+    base = metrics_of(task, class_names)[: len(_BASE[task])] if class_names else list(_BASE[task])
+    if task == "classification":
+        return ", ".join(base)
+    named = ", ".join(f"{score}_CLASS" for score in SCORES)
+    names = [] if class_names is None else [class_names[index] for index in foreground_first(class_names)]
+    classes = f" (CLASS: {', '.join(names)})" if names else ""
+    return f"{', '.join(base)}, {named}{classes}"
+
+
+def could_be_metric(name: str, *, tasks: Sequence[str]) -> bool:
+    """Whether some data of these tasks have such a metric; of classes only the data can tell."""
+    of_class = "segmentation" in tasks and any(name.startswith(f"{score}_") for score in SCORES)
+    return of_class or any(name in _BASE[task] for task in tasks)
+
+
+def shown_metric(metric: str) -> str:
+    """A metric as people read it: soft and hard Dice apart, means over classes called so."""
+    for score, words in SCORES.items():
+        if metric == _MEANS[score]:
+            return f"{words} (mean over classes)"
+        if metric == f"{_FOREGROUND}{score}":
+            return f"{words} (mean over foreground classes)"
+        if metric.startswith(f"{score}_"):
+            return f"{words} of {metric.removeprefix(f'{score}_')}"
+    return _PLAIN_WORDS.get(metric, metric)
+
+
+def brief_metric(metric: str) -> str:
+    """A metric in as few words as a column or a progress bar has room for."""
+    for score, words in SCORES.items():
+        brief = {
+            _MEANS[score]: f"{words} (class mean)",
+            f"{_FOREGROUND}{score}": f"{words} (foreground mean)",
+        }
+        if metric in brief:
+            return brief[metric]
+    return shown_metric(metric)
+
+
+def logged_name(metric: str) -> str:
+    """The name of a curve in other programs: soft and hard Dice apart, means over classes called so."""
+    for score, mean in _MEANS.items():
+        if metric == mean:
+            return f"{score}_mean_over_classes"
+    return metric
+
+
+def is_of_classes(metric: str) -> bool:
+    """Whether a metric is a score of one class, or its mean over the foreground."""
+    return any(metric.startswith((f"{score}_", f"{_FOREGROUND}{score}")) for score in SCORES)
+
+
+def class_scores(metrics: Mapping[str, object]) -> dict[str, ClassScores]:
+    """The scores of a validation that classes have, by what people call them; none of a classifier."""
+    found = {words: _scores(metrics, score) for score, words in SCORES.items()}
+    return {words: scores for words, scores in found.items() if scores.mean is not None}
+
+
+def _scores(metrics: Mapping[str, object], score: str) -> ClassScores:
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
+    start = f"{score}_"
+    return ClassScores(
+        by_class={
+            name.removeprefix(start): value for name, value in numbers.items() if name.startswith(start)
+        },
+        foreground=numbers.get(f"{_FOREGROUND}{score}"),
+        mean=numbers.get(_MEANS[score]),
+    )

@@ -1,0 +1,217 @@
+"""The models there are, by name, without importing torch: one family is one file and one entry here."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from drivetrain.catalogue.sizes import nearest_sizes
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from drivetrain.data.source import TaskName
+
+_EXTERNAL_SYNTAX = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is known of a model before it is built; the sizes are those it is made for.
+
+    `image_size` is the side of the picture. A model with an output margin sees that many pixels more on each
+    side, and its output has the size of the picture.
+    """
+
+    name: str
+    factory: str
+    """`module:function`, imported when the model is built."""
+    channels: int
+    image_size: int
+    num_classes: int
+    min_image_size: int
+    description: str
+    task: "TaskName" = "classification"
+    output_margin: int = 0
+    image_size_step: int = 1
+    """Sizes that work lie this far apart, from the smallest on."""
+
+
+@dataclass(frozen=True)
+class _Family:
+    """One file of this package; `variants` maps the names of its factory functions to descriptions."""
+
+    module: str
+    channels: int
+    image_size: int
+    num_classes: int
+    min_image_size: int
+    variants: Mapping[str, str]
+    task: "TaskName" = "classification"
+    output_margin: int = 0
+    image_size_step: int = 1
+
+    def models(self) -> list[ModelInfo]:
+        return [
+            ModelInfo(
+                name=name,
+                factory=f"drivetrain.models.zoo.{self.module}:{name}",
+                channels=self.channels,
+                image_size=self.image_size,
+                num_classes=self.num_classes,
+                min_image_size=self.min_image_size,
+                description=description,
+                task=self.task,
+                output_margin=self.output_margin,
+                image_size_step=self.image_size_step,
+            )
+            for name, description in self.variants.items()
+        ]
+
+
+_FAMILIES = (
+    _Family(
+        module="toy_model",
+        channels=3,
+        image_size=32,
+        num_classes=10,
+        min_image_size=27,
+        variants={"toy_model": "two small convolutions, to try things out"},
+    ),
+    _Family(
+        module="mnist_cnn",
+        channels=1,
+        image_size=28,
+        num_classes=10,
+        min_image_size=10,
+        variants={"mnist_cnn": "two convolutions with dropout, for handwritten digits"},
+    ),
+    _Family(
+        module="cifar_resnet",
+        channels=3,
+        image_size=32,
+        num_classes=10,
+        min_image_size=1,
+        variants={
+            f"cifar_resnet{depth}": f"residual network of {depth} layers for small images"
+            for depth in (8, 20, 32, 44, 56)
+        },
+    ),
+    _Family(
+        module="resnet",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=1,
+        variants={
+            f"resnet{depth}": f"residual network of {depth} layers for photographs"
+            for depth in (18, 34, 50, 101, 152)
+        },
+    ),
+    _Family(
+        module="unet",
+        channels=1,
+        image_size=388,
+        num_classes=2,
+        min_image_size=4,
+        variants={
+            "unet": "segmentation: the U-Net without padding, up-convolutions of 2 x 2",
+            "unet_medical": "segmentation: the U-Net without padding, up-convolutions of 3 x 3",
+        },
+        task="segmentation",
+        output_margin=92,
+        image_size_step=16,
+    ),
+    _Family(
+        module="unet_same",
+        channels=1,
+        image_size=256,
+        num_classes=2,
+        min_image_size=1,
+        variants={"unet_same": "segmentation: a padded U-Net of free depth, width and norm for any size"},
+        task="segmentation",
+    ),
+)
+
+_MODELS = {info.name: info for family in _FAMILIES for info in family.models()}
+
+
+def model_names() -> list[str]:
+    """The names `--model` knows."""
+    return list(_MODELS)
+
+
+def find_models(pattern: str | None) -> list[ModelInfo]:
+    """The models a shell pattern matches, whatever the case; a bare word matches inside a name."""
+    if pattern is None:
+        return list(_MODELS.values())
+    folded = pattern.lower()
+    if not any(character in folded for character in "*?["):
+        folded = f"*{folded}*"
+    return [info for info in _MODELS.values() if fnmatchcase(info.name.lower(), folded)]
+
+
+def model_info(name: str) -> ModelInfo:
+    """The registered model of this name."""
+    if name not in _MODELS:
+        raise BadInputError(
+            f"--model {name} is not known.{did_you_mean(name, _MODELS)} "
+            f"Models: {', '.join(_MODELS)}, or package.module:factory for your own."
+        )
+    return _MODELS[name]
+
+
+def is_external_model(name: str) -> bool:
+    """Whether a name points at a user's own factory (`package.module:factory`)."""
+    return ":" in name
+
+
+def has_factory_form(name: str) -> bool:
+    """Whether a name has the form package.module:factory."""
+    return _EXTERNAL_SYNTAX.fullmatch(name) is not None
+
+
+def output_margin_of(name: str) -> int:
+    """Pixels on each side that a model sees and its output does not cover; a user's own model has none."""
+    return 0 if is_external_model(name) else model_info(name).output_margin
+
+
+def check_model_name(name: str) -> None:
+    """Refuses a name that cannot be a model; a user's own factory is checked for its form alone."""
+    if not is_external_model(name):
+        model_info(name)
+    elif not has_factory_form(name):
+        raise BadInputError(
+            f"--model {name} does not have the form package.module:factory, as in my_models:create_net."
+        )
+
+
+def check_image_size(info: ModelInfo, image_size: int) -> None:
+    """Refuses images that a registered model's layers would shrink to nothing, or cannot halve evenly."""
+    if image_size < info.min_image_size:
+        raise BadInputError(
+            f"--image-size {image_size} is too small for {info.name}; "
+            f"the smallest that works is --image-size {info.min_image_size}."
+        )
+    below, above = nearest_sizes(image_size, smallest=info.min_image_size, step=info.image_size_step)
+    if image_size != below:
+        raise BadInputError(
+            f"Images or tiles of {image_size} pixels do not fit {info.name}; the nearest sizes that work are "
+            f"--image-size (or --tile-size) {below} and {above}."
+        )
+
+
+def nearest_image_size(name: str, image_size: int) -> int:
+    """The size nearest to a wished one that a model can take; a user's own model is taken to take any."""
+    if is_external_model(name):
+        return image_size
+    info = model_info(name)
+    wished = max(image_size, info.min_image_size)
+    below, above = nearest_sizes(wished, smallest=info.min_image_size, step=info.image_size_step)
+    return below if wished - below <= above - wished else above
+
+
+def model_task(name: str) -> str | None:
+    """What a model is for; None of a user's own, which does not say."""
+    return None if is_external_model(name) else model_info(name).task

@@ -1,0 +1,79 @@
+"""The scores of a segmentation as people read them: each class, foreground first, then the means."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drivetrain.catalogue.metrics import ClassScores, class_scores, is_of_classes
+from drivetrain.console.tables import text_table
+
+__all__ = ["plain_numbers", "score_lines", "score_table", "table_lines"]
+
+_MOST_CLASSES_IN_A_LINE = 6
+_LOWEST_NAMED = 3
+_OF_A_VALIDATION = ("soft Dice", "IoU")
+_MEAN, _FOREGROUND_MEAN = "mean over classes", "mean over foreground classes"
+
+
+def score_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """A line for each of the scores that a validation is judged by; none of a classifier."""
+    scores = class_scores(metrics)
+    return [f"{words}: {_in_a_line(scores[words])}" for words in _OF_A_VALIDATION if words in scores]
+
+
+def score_table(metrics: Mapping[str, Any]) -> list[list[str]]:
+    """A header, a row per class, then the means, with a column for each score; empty of a classifier."""
+    scores = class_scores(metrics)
+    columns = [_column(found) for found in scores.values()]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = [[name, *(_cell(column.get(name)) for column in columns)] for name in names]
+    return [["class", *scores], *rows] if rows else []
+
+
+def table_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """The same table for a terminal, below a line that it belongs to; empty of a classifier."""
+    table = score_table(metrics)
+    return [f"    {line}" for line in text_table(table)] if table else []
+
+
+def plain_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a validation that no class has, by their own names."""
+    of_classes = bool(class_scores(metrics))
+    return {
+        name: value
+        for name, value in metrics.items()
+        if isinstance(value, float) and not (of_classes and _is_in_table(name))
+    }
+
+
+def _is_in_table(name: str) -> bool:
+    return is_of_classes(name) or name in ("dice", "hard_dice", "iou")
+
+
+def _in_a_line(scores: ClassScores) -> str:
+    means = ", ".join(f"{name} {value:.4f}" for name, value in _means(scores).items())
+    classes = scores.by_class
+    if not classes:
+        return means
+    if len(classes) <= _MOST_CLASSES_IN_A_LINE:
+        return f"{', '.join(f'{name} {value:.4f}' for name, value in classes.items())}; {means}"
+    lowest = sorted(classes.items(), key=lambda item: item[1])[:_LOWEST_NAMED]
+    named = ", ".join(f"{name} {value:.4f}" for name, value in lowest)
+    return f"{means}; lowest of {len(classes)} classes: {named}"
+
+
+def _means(scores: ClassScores) -> dict[str, float]:
+    """Of two classes, the mean over the foreground is the one class of it."""
+    means = (
+        {}
+        if scores.foreground is None or len(scores.by_class) <= 2
+        else {_FOREGROUND_MEAN: scores.foreground}
+    )
+    return means if scores.mean is None else {**means, _MEAN: scores.mean}
+
+
+def _column(scores: ClassScores) -> dict[str, float]:
+    return {**scores.by_class, **_means(scores)}
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,248 @@
+"""What a person sees while a run goes on: a bar on a terminal, a line every few seconds elsewhere."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from drivetrain.console.heartbeat import Heartbeat
+from drivetrain.console.progress_line import Work, clock_time, line_on_screen, plain_line
+
+VerbosityName = Literal["quiet", "normal", "verbose"]
+
+_BAR_PERIOD_S = 0.1
+_LINE_PERIOD_S = 5.0
+# Between two lines of work that does not tell how far it has come, and between two looks whether it does.
+_SILENCE_S, _LOOK_S = 30.0, 0.5
+
+
+class Reporter:
+    """Prints what a verbosity asks for, keeps the normal messages in the run's log, and shows progress.
+
+    `quiet` prints nothing at all, and `to_stderr` nothing to stdout, for callers whose output is something
+    else.
+    """
+
+    def __init__(
+        self, *, verbosity: VerbosityName = "normal", quiet: bool = False, to_stderr: bool = False
+    ) -> None:
+        self._console = Console(highlight=False, soft_wrap=True, quiet=quiet, stderr=to_stderr)
+        self._verbosity = verbosity
+        self._log: TextIO | None = None
+        self._works: list[_Shown] = []
+        self._bars: Live | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._works.clear()
+        self._end_showing()
+        self.end_log()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing at all is printed."""
+        return self._console.quiet
+
+    @property
+    def is_verbose(self) -> bool:
+        """Whether details are worth working out."""
+        return self._verbosity == "verbose"
+
+    def log_to(self, path: Path) -> None:
+        """From now on every message is also appended to this file, whatever the verbosity."""
+        with self._lock:
+            self.end_log()
+            self._log = path.open("a")
+
+    def end_log(self) -> None:
+        """Messages no longer go to a file."""
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+
+    def say(self, text: str) -> None:
+        """A message to the person, unless she asked for quiet."""
+        self._say(text)
+
+    def result(self, text: str) -> None:
+        """What a command came to: printed even when quiet."""
+        self._print(text)
+        self._keep(text)
+
+    def warn(self, text: str) -> None:
+        """A message that names something the person should know before trusting the result."""
+        self.result(f"warning: {text}")
+
+    def detail(self, text: str) -> None:
+        """What only a verbose person reads; the run's log does without."""
+        if self.is_verbose:
+            self._print(text)
+
+    def _say(self, text: str) -> None:
+        if self._verbosity != "quiet":
+            self._print(text)
+        self._keep(text)
+
+    def _print(self, text: str) -> None:
+        with self._lock:
+            # A terminal breaks lines between words; elsewhere a message is one line.
+            self._console.print(text, markup=False, soft_wrap=not self._console.is_terminal)
+
+    def _keep(self, text: str) -> None:
+        with self._lock:
+            if self._log is not None:
+                self._log.write(text + "\n")
+                self._log.flush()
+
+    @contextmanager
+    def showing(
+        self, what: str, *, total: int | None = None, is_done: Callable[[], bool] = lambda: True
+    ) -> Iterator[None]:
+        """Shows `what` as under way until the block ends; inside other work it has a line of its own.
+
+        `is_done` is asked at the end of work that may stop early.
+        """
+        self.start_progress(what, total=total)
+        try:
+            yield
+        except BaseException:
+            self.stop_progress(is_done=False)
+            raise
+        self.stop_progress(is_done=is_done())
+
+    def start_progress(self, what: str, *, done: int = 0, total: int | None = None) -> None:
+        """Begins to show work of `total` units, some of them already done; without a total its time alone.
+
+        It may be a part of other work that is shown already, which goes on being shown.
+        """
+        with self._lock:
+            self._works.append(_Shown(Work(name=what, done=done, total=total)))
+        if self._uses_bars:
+            self._works[-1].next_s = 0.0
+            self._show_bars()
+        elif self._heartbeat is None and self._has_readers:
+            self._heartbeat = Heartbeat(self._show_silent_work, period_s=_LOOK_S)
+
+    def progress_due(self) -> bool:
+        """Whether it is time to show progress again; cheap enough to ask at every update."""
+        return bool(self._works) and time.perf_counter() >= self._works[-1].next_s
+
+    def progress(self, done: int, detail: str = "") -> None:
+        """Shows how far the innermost work has come."""
+        with self._lock:
+            shown = self._works[-1]
+            shown.work.move(done, detail)
+            if self._bars is not None:
+                self._bars.refresh()
+                shown.next_s = time.perf_counter() + _BAR_PERIOD_S
+            else:
+                self._say_how_far(shown)
+
+    def progress_if_due(self, done: int) -> None:
+        """Shows how far it has come, where it is time to."""
+        if self.progress_due():
+            self.progress(done)
+
+    def stop_progress(self, *, is_done: bool = True) -> None:
+        """The innermost work is over: its bar is taken away, or a line says so where lines told of it.
+
+        What failed or was stopped is not done, and whoever ended it speaks for itself.
+        """
+        if not self._works:
+            return
+        with self._lock:
+            ended = self._works.pop()
+            if self._works:
+                self._works[-1].silent_until_s = time.perf_counter() + _SILENCE_S
+        if not self._works:
+            self._end_showing()
+        if ended.lines and is_done:
+            self._say(f"{ended.work.name}: done after {clock_time(ended.work.lasted_s)}")
+
+    @property
+    def _uses_bars(self) -> bool:
+        return self._console.is_terminal and self._prints
+
+    @property
+    def _prints(self) -> bool:
+        return not self.is_silent and self._verbosity != "quiet"
+
+    @property
+    def _has_readers(self) -> bool:
+        return self._prints or self._log is not None
+
+    def _show_bars(self) -> None:
+        if self._bars is None:
+            self._bars = Live(get_renderable=self._bar_lines, console=self._console, transient=True)
+            self._bars.start()
+
+    def _end_showing(self) -> None:
+        """Without the lock: the thread that is waited for may want it."""
+        if self._bars is not None:
+            self._bars.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        self._bars = self._heartbeat = None
+
+    def _bar_lines(self) -> Text:
+        works = [shown.work for shown in self._works]
+        widest = max((len(work.name) for work in works), default=0)
+        ascii_only = not self._console.encoding.startswith("utf")
+        lines = [
+            line_on_screen(work, width=self._console.width, name_width=widest, ascii_only=ascii_only)
+            for work in works
+        ]
+        return Text("\n".join(lines), no_wrap=True, overflow="crop")
+
+    def _show_silent_work(self) -> None:
+        """A line for work that takes its time without telling how far it has come."""
+        with self._lock:
+            is_due = bool(self._works) and time.perf_counter() >= self._works[-1].silent_until_s
+            if is_due and self._may_break_silence:
+                self._say_how_far(self._works[-1])
+
+    @property
+    def _may_break_silence(self) -> bool:
+        return True
+
+    def _say_how_far(self, shown: "_Shown") -> None:
+        self._say(plain_line(shown.work))
+        shown.lines += 1
+        shown.next_s = time.perf_counter() + _LINE_PERIOD_S
+        shown.silent_until_s = time.perf_counter() + _SILENCE_S
+
+
+@dataclass(slots=True)
+class _Shown:
+    """Work that is shown, and when it is to be shown again: by its own progress, or where there is none."""
+
+    work: Work
+    lines: int = 0
+    next_s: float = field(default_factory=lambda: time.perf_counter() + _LINE_PERIOD_S)
+    silent_until_s: float = field(default_factory=lambda: time.perf_counter() + _LINE_PERIOD_S)
+
+
+class WarningsOnly(Reporter):
+    """Says nothing but warnings, and those on stderr: stdout is for a program to read."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+    def warn(self, text: str) -> None:
+        sys.stderr.write(f"warning: {text}\n")

@@ -1,0 +1,1 @@
+"""What every other folder may use: errors, wording, randomness, files that are never half written."""

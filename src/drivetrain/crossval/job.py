@@ -1,0 +1,323 @@
+"""Cross-validation: one run per fold, as one job that can be stopped and continued."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
+from drivetrain.core.files import write_atomically, write_json
+from drivetrain.crossval.device_names import device_names
+from drivetrain.crossval.folds import FoldRequest, OpenFold, train_fold
+from drivetrain.crossval.pages import class_lines, result_line, table_lines, write_pages
+from drivetrain.crossval.parallel_folds import FoldOutcome, train_side_by_side
+from drivetrain.crossval.reporter import CrossvalReporter
+from drivetrain.crossval.results import FoldResult, Statistics, read_fold, summarise
+from drivetrain.models.own_model import MakeModel
+from drivetrain.ranks.threads import cores
+from drivetrain.recipe.batch import batch_of
+from drivetrain.recipe.checks.folds import require_crossval
+from drivetrain.recipe.ending import TIME_IS_UP_STATUS, parse_duration_s
+from drivetrain.recipe.fields import plain_values
+from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.request import job_of
+from drivetrain.run.share import RunResult
+from drivetrain.run.stopping import StopRequest, listen_for_stop
+from drivetrain.store.crossval_directory import (
+    CrossvalDirectory,
+    FreshStart,
+    choose_job,
+    make_directory,
+    remove_directories,
+)
+from drivetrain.store.lock import hold_lock
+from drivetrain.store.metrics_file import newest_update, read_metrics
+
+__all__ = ["CrossvalResult", "crossval_resolved"]
+
+# What may change in a finished fold so that there is more, or less, to train.
+_LENGTH_FIELDS = ("num_epochs", "max_updates", "stop_at", "patience")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossvalResult:
+    """What a cross-validation came to: "finished", or "stopped" with the folds done so far."""
+
+    directory: Path
+    status: str
+    folds: tuple[FoldResult, ...]
+    statistics: Statistics | None
+    exit_status: int = 0
+
+
+def crossval_resolved(
+    resolved: ResolvedRecipe,
+    *,
+    reporter: CrossvalReporter,
+    open_fold: OpenFold | None = None,
+    make_model: MakeModel | None = None,
+    began_s: float | None = None,
+) -> CrossvalResult:
+    """Trains every fold of a recipe, or those that are not finished; for data and models given in Python,
+    `open_fold` gives the splits of a fold's recipe and `make_model` a fresh model.
+
+    The time of --max-time counts from `began_s` on, in seconds since 1970, or from now.
+    """
+    began_s = time.time() if began_s is None else began_s
+    recipe = resolved.recipe
+    require_crossval(recipe)
+    batch = batch_of(recipe)
+    directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
+    made = make_directory(directory.path)
+    with hold_lock(directory.path), listen_for_stop() as stop:
+        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model, began_s)
+        try:
+            return job.carry_out(is_fresh=is_fresh)
+        except BadInputError:
+            if not directory.holds_job:
+                remove_directories(made)
+            raise
+
+
+class _Job:
+    """One process's share of a cross-validation."""
+
+    def __init__(
+        self,
+        resolved: ResolvedRecipe,
+        directory: CrossvalDirectory,
+        identity: dict[str, Any],
+        reporter: CrossvalReporter,
+        stop: StopRequest,
+        open_fold: OpenFold | None,
+        make_model: MakeModel | None,
+        began_s: float,
+    ) -> None:
+        self.resolved, self.recipe, self.directory = resolved, resolved.recipe, directory
+        self.identity, self.reporter, self.stop = identity, reporter, stop
+        self.open_fold, self.make_model = open_fold, make_model
+        self.start = FreshStart(directory)
+        self.folds: int = self.recipe.folds or 0
+        self.results: list[FoldResult] = []
+        self.trained = 0
+        self._began_s = began_s
+
+    def carry_out(self, *, is_fresh: bool) -> CrossvalResult:
+        if is_fresh:
+            self.start.begin(self._record("unfinished"))
+            self._write_recipe()
+        try:
+            if self.recipe.parallel_folds > 1:
+                return self._carry_out_side_by_side(is_fresh=is_fresh)
+            for fold in range(self.folds):
+                place = f"fold {fold} ({fold + 1} of {self.folds})"
+                if self._is_finished(fold):
+                    self.reporter.hold_back(f"{place} is finished")
+                elif self._is_stopped() or self._train(fold, place, is_fresh=is_fresh):
+                    return self._stopped()
+                self.results.append(read_fold(self.directory.fold(fold), fold=fold))
+        finally:
+            self.start.commit()
+        return self._finished()
+
+    def _carry_out_side_by_side(self, *, is_fresh: bool) -> CrossvalResult:
+        """Several folds at a time, each in a process that says nothing but keeps its log."""
+        left = [fold for fold in range(self.folds) if not self._is_finished(fold)]
+        at_once = min(self.recipe.parallel_folds, max(1, len(left)))
+        self.reporter.hold_back(f"{len(left)} of {self.folds} folds to train, {at_once} at a time")
+        if len(left) == 1:
+            # Nobody waits for it to begin.
+            self.reporter.say_held_back()
+        try:
+            with self.reporter.showing("training folds", total=len(left), is_done=lambda: not self.stop.made):
+                ended = train_side_by_side(
+                    left,
+                    at_once=at_once,
+                    train=partial(self._fold_in_slot, at_once=at_once),
+                    may_begin=lambda: not self._is_stopped() and self._has_begun(left[0]),
+                    stop=self.stop,
+                    on_look=self._show_folds,
+                    on_end=self._say_end,
+                )
+                self._raise_failure(ended)
+        except BadInputError:
+            self._take_back(left, is_fresh=is_fresh)
+            raise
+        done = [fold for fold in range(self.folds) if fold not in left or self._is_whole(ended.get(fold))]
+        self.results = [read_fold(self.directory.fold(fold), fold=fold) for fold in done]
+        return self._finished() if len(done) == self.folds else self._stopped()
+
+    def _has_begun(self, fold: int) -> bool:
+        """A fold makes its directory once nothing can be wrong any more with what was asked for."""
+        has_begun = self.directory.fold(fold).path.exists()
+        if has_begun:
+            self.reporter.say_held_back()
+        return has_begun
+
+    def _show_folds(self, running: Sequence[int]) -> None:
+        """How far the folds have come that train now, once one of them has begun."""
+        begun = [fold for fold in running if self.directory.fold(fold).holds_run]
+        if begun and self.reporter.progress_due():
+            how_far = (
+                f"fold {fold}: update {newest_update(self.directory.fold(fold).metrics)}" for fold in begun
+            )
+            self.reporter.progress(self.trained, "  ".join(how_far))
+
+    def _say_end(self, fold: int, outcome: FoldOutcome) -> None:
+        self.trained += 1
+        if outcome.exit_status != BadInputError.exit_status:
+            self.reporter.say(f"fold {fold}: {outcome.error or outcome.status}")
+
+    def _raise_failure(self, ended: dict[int, FoldOutcome]) -> None:
+        none_began = all(outcome.exit_status == BadInputError.exit_status for outcome in ended.values())
+        for fold, outcome in ended.items():
+            if outcome.error is None:
+                self.stop.make(outcome.exit_status)
+            elif none_began:
+                raise BadInputError(outcome.error)
+            else:
+                raise RunFailedError(f"fold {fold} in {self.directory.path} failed: {outcome.error}")
+
+    def _take_back(self, folds: list[int], *, is_fresh: bool) -> None:
+        """What was asked for cannot be done: everything is as it was, unless a fold has begun."""
+        if is_fresh and not any(self.directory.fold(fold).path.exists() for fold in folds):
+            self.start.undo()
+
+    def _is_whole(self, outcome: FoldOutcome | None) -> bool:
+        return outcome is not None and outcome.status == "finished"
+
+    def _fold_in_slot(self, fold: int, slot: int, *, at_once: int) -> Callable[[], FoldOutcome]:
+        """Folds side by side share the cores, and take an accelerator each where there are several."""
+        devices = device_names(self.recipe.device)
+        own = {
+            "num_threads": self.recipe.num_threads or max(1, cores() // at_once),
+            "device": devices[slot % len(devices)],
+        }
+        recipe = self.recipe.model_copy(update={**self._changes(fold), **own})
+        return partial(train_fold, self._request(recipe))
+
+    def _request(self, recipe: Recipe) -> FoldRequest:
+        """A fold, with another one whose files it must share."""
+        begun = (self.directory.fold(fold) for fold in range(self.folds))
+        sibling = next((run for run in begun if run.data_files.is_file()), None)
+        resolved = replace(self.resolved, recipe=recipe)
+        return FoldRequest(resolved, self.open_fold, self.make_model, sibling, began_s=time.time())
+
+    def _train(self, fold: int, place: str, *, is_fresh: bool) -> bool:
+        """Trains one fold; True when it was stopped."""
+        self.reporter.hold_back(place)
+        try:
+            result = self._run_fold(fold)
+        except BadInputError as error:
+            if self.trained:
+                raise RunFailedError(f"{place} in {self.directory.path} failed: {error}") from error
+            self._take_back([fold], is_fresh=is_fresh)
+            raise
+        except DrivetrainError as error:
+            raise RunFailedError(f"{place} in {self.directory.path} failed: {error}") from error
+        except Exception as error:
+            error.add_note(f"This happened in {place} of {self.directory.path}.")
+            raise
+        finally:
+            self.reporter.end_log()
+        self.trained += 1
+        self.start.commit()
+        if result.status == "stopped":
+            # Ranks of their own hear signals instead of this process.
+            self.stop.make(result.exit_status)
+        return result.status == "stopped"
+
+    def _run_fold(self, fold: int) -> RunResult:
+        recipe = self.recipe.model_copy(update=self._changes(fold))
+        # Ranks of a fold speak for themselves.
+        is_silent_here = rank_count(recipe) > 1
+        return self._request(recipe).train(
+            reporter=self.reporter,
+            stop=self.stop,
+            job=job_of(self.recipe, trainings=self.folds),
+            on_prepared=self.reporter.say_held_back if is_silent_here else None,
+        )
+
+    def _changes(self, fold: int) -> dict[str, Any]:
+        """What makes the job's recipe that of one fold."""
+        changes: dict[str, Any] = {
+            "fold": fold,
+            "output_dir": str(self.directory.fold(fold).path),
+            "overwrite": False,
+        }
+        if self.recipe.log_dir is not None:
+            changes["log_dir"] = str(Path(self.recipe.log_dir) / self.directory.path.resolve().name)
+        if self.recipe.max_time is not None:
+            changes["max_time"] = f"{self._remaining_s():.3f}"
+        return changes
+
+    def _is_finished(self, fold: int) -> bool:
+        """Whether a fold has its summary and its length is still what is asked for; what is given in Python
+        only the fold's own run can compare."""
+        if self.open_fold is not None or self.make_model is not None:
+            return False
+        run = self.directory.fold(fold)
+        entries = read_metrics(run.metrics)
+        if not run.holds_run or not entries or entries[-1]["event"] != "summary":
+            return False
+        stored, asked = read_recipe_yaml(run.recipe), plain_values(self.recipe)
+        return all(stored.get(name) == asked[name] for name in _LENGTH_FIELDS)
+
+    def _is_stopped(self) -> bool:
+        if self.recipe.max_time is not None and self._remaining_s() <= 0:
+            self.stop.make(TIME_IS_UP_STATUS)
+        return self.stop.made
+
+    def _remaining_s(self) -> float:
+        """Seconds of --max-time, which counts for the whole job, that are left."""
+        assert self.recipe.max_time is not None
+        return parse_duration_s(self.recipe.max_time) - self._spent_s()
+
+    def _spent_s(self) -> float:
+        return time.time() - self._began_s
+
+    def _stopped(self) -> CrossvalResult:
+        write_json(self.directory.record, self._record("unfinished"))
+        self._write_recipe()
+        self.reporter.result(
+            f"stopped with {len(self.results)} of {self.folds} folds finished; the same command continues."
+        )
+        return self._result("stopped", None, exit_status=self.stop.exit_status)
+
+    def _finished(self) -> CrossvalResult:
+        statistics = summarise(self.results, best_by=self.recipe.best_by)
+        write_json(self.directory.record, self._record("finished", statistics))
+        self._write_recipe()
+        with self.reporter.showing("drawing pictures"):
+            write_pages(self.directory, recipe=self.recipe, folds=self.results, statistics=statistics)
+        if not self.trained:
+            self.reporter.say(f"{self.directory.path} is finished; --overwrite would start afresh.")
+        for line in [*table_lines(self.results, statistics), *class_lines(statistics)]:
+            self.reporter.say(line)
+        self.reporter.result(result_line(statistics, folds=self.folds))
+        self.reporter.say(f"directory: {self.directory.path}")
+        return self._result("finished", statistics)
+
+    def _write_recipe(self) -> None:
+        lasting = self.recipe.model_copy(update={"overwrite": False})
+        write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())
+
+    def _record(self, status: str, statistics: Statistics | None = None) -> dict[str, Any]:
+        record: dict[str, Any] = {"status": status, "folds": self.folds, "identity": self.identity}
+        if statistics is not None:
+            per_fold = [result.to_json(statistics.metric) for result in self.results]
+            record |= {"per_fold": per_fold, "statistics": statistics.to_json()}
+        return record
+
+    def _result(self, status: str, statistics: Statistics | None, *, exit_status: int = 0) -> CrossvalResult:
+        return CrossvalResult(
+            directory=self.directory.path,
+            status=status,
+            folds=tuple(self.results),
+            statistics=statistics,
+            exit_status=exit_status,
+        )

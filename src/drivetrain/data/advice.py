@@ -1,0 +1,65 @@
+"""What to say of labels that leave something to be desired."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.catalogue.data_sets import held_out_count
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.folder_files import first_names
+from drivetrain.data.labels import known_labels_of
+from drivetrain.data.source import DataSplits
+
+__all__ = ["refuse_late_labels", "unvalidated_classes"]
+
+_FRACTIONS = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+_MOST_FOLDS = 5
+
+
+def refuse_late_labels(data: DataSplits, *, outputs: int) -> None:
+    """Refuses labels that start above 0, for a model with too few outputs for them."""
+    parts = (source for source in (data.train, data.validation) if source is not None)
+    known = [labels for labels in map(known_labels_of, parts) if labels is not None]
+    smallest = min((int(labels.min()) for labels in known), default=0)
+    if smallest > 0:
+        largest = max(int(labels.max()) for labels in known)
+        raise BadInputError(
+            f"The labels of the data go from {smallest} to {largest}, but labels start at 0; subtract "
+            f"{smallest} from each, so that --model, which has {outputs} outputs, may fit."
+        )
+
+
+def unvalidated_classes(
+    splits: DataSplits, *, order: NDArray[np.int64], fraction: float, takes_folder: bool
+) -> list[str]:
+    """Says which classes have no validation sample if the first samples of an order are held out."""
+    labels = known_labels_of(splits.train)
+    if splits.spec.task != "classification" or labels is None or labels.ndim > 1:
+        return []
+    missing = _missing(labels[order], fraction=fraction)
+    if not len(missing):
+        return []
+    names = first_names([splits.spec.class_names[label] for label in missing])
+    ways = _options_that_cover(labels[order], above=fraction)
+    ways += ["validation images in a val folder beside train"] if takes_folder else []
+    return [
+        f"--validation-fraction {fraction} holds out no sample of class {names}"
+        + (f"; use {' or '.join(ways)}." if ways else ".")
+    ]
+
+
+def _missing(labels: NDArray[np.int64], *, fraction: float) -> NDArray[np.int64]:
+    return np.setdiff1d(labels, labels[: held_out_count(len(labels), fraction=fraction)])
+
+
+def _options_that_cover(labels: NDArray[np.int64], *, above: float) -> list[str]:
+    """A larger share that holds out some samples of every class and leaves some, or else folds that do."""
+    for share in _FRACTIONS:
+        if share > above and _has_all_on_both_sides(labels, fraction=share):
+            return [f"--validation-fraction {share}"]
+    folds = min(_MOST_FOLDS, int(np.unique(labels, return_counts=True)[1].min()))
+    return [f"--folds {folds} --fold 0"] if folds > 1 else []
+
+
+def _has_all_on_both_sides(labels: NDArray[np.int64], *, fraction: float) -> bool:
+    count = held_out_count(len(labels), fraction=fraction)
+    return set(labels[:count].tolist()) == set(labels[count:].tolist())

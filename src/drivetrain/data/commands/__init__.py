@@ -1,0 +1,1 @@
+"""What `drivetrain data` does: fetch, check and pack data sets."""

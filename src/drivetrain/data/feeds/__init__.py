@@ -1,0 +1,1 @@
+"""How samples reach the device: resident or streamed, for training and for evaluation."""

@@ -1,0 +1,79 @@
+"""Feeds every sample of a source exactly once, in order: for validation and prediction."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from drivetrain.data.feeds.host_batch import HostBatch, HostPreparation
+from drivetrain.data.feeds.loader import BatchLoader, HostBatches
+from drivetrain.data.feeds.micro_batch import MicroBatch
+from drivetrain.data.feeds.resident_data import ResidentData
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranges(HostBatches):
+    """Batches by (first sample, end)."""
+
+    preparation: HostPreparation
+
+    def prepare(self, coordinate: tuple[int, int]) -> HostBatch:
+        return self.preparation(np.arange(*coordinate, dtype=np.int64))
+
+
+class EvaluationFeed:
+    """Can be gone through any number of times; a batch's slots are its samples' indices in the source."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        preprocess: Preparation,
+        batch_size: int,
+        device: torch.device,
+        resident: bool,
+        num_workers: int = 0,
+    ) -> None:
+        self._preprocess = preprocess
+        self._device = device
+        self._num_workers = num_workers
+        self._ranges = [
+            (first, min(first + batch_size, len(source))) for first in range(0, len(source), batch_size)
+        ]
+        self._data = ResidentData(source, preprocess=preprocess, device=device) if resident else None
+        # What the source stores is what travels: a batch is preprocessed where it is used.
+        self._preparation = HostPreparation(source=source, preprocess=preprocess, travel="as stored")
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return len(self._ranges)
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        return self._streamed() if self._data is None else self._resident(self._data)
+
+    def _resident(self, data: ResidentData) -> Iterator[MicroBatch]:
+        for first, stop in self._ranges:
+            rows, stored_labels = data.span(first, stop)
+            # A model may write into its input; floating samples would be the resident ones themselves.
+            stored = data.as_images(rows.clone() if rows.is_floating_point() else rows)
+            images, labels = self._preprocess.both(stored, stored_labels)
+            yield MicroBatch(images, labels, None, self._indices(first, stop))
+
+    def _streamed(self) -> Iterator[MicroBatch]:
+        batches = _Ranges(preparation=self._preparation)
+        loader = BatchLoader(
+            batches, coordinates=self._ranges, num_workers=self._num_workers, device=self._device
+        )
+        try:
+            for first, stop in self._ranges:
+                batch = loader.next().to(self._device)
+                images, labels = self._preparation.on_device(batch)
+                yield MicroBatch(images, labels, None, self._indices(first, stop))
+        finally:
+            loader.close()
+
+    def _indices(self, first: int, stop: int) -> torch.Tensor:
+        return torch.arange(first, stop, device=self._device)

@@ -1,0 +1,128 @@
+"""Batches as the host prepares them, and the form in which they travel to the device."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.data.augment.at_decode import fetch_for_training
+from drivetrain.data.augment.chain import AnyAugmentation, Drawn
+from drivetrain.data.feeds.batch_preparation import BatchPreparation, PrepareBatch
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.source import Source, require_finite_fetch, require_labels
+
+Travel = Literal["preprocessed", "float32", "as stored"]
+Samples = tuple[NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class HostBatch:
+    """A batch on its way to the device; images are (samples, height, width, channels).
+
+    `draws` are what chance decided for images that are still to be augmented; with `mix`, the labels (and
+    images that are still to be mixed) of the partners follow the samples' own.
+    """
+
+    images: Tensor
+    labels: Tensor
+    weights: Tensor | None = None
+    draws: Tensor | None = None
+    mix: Tensor | None = None
+
+    def pin_memory(self) -> Self:
+        """The same batch where the device can fetch it by itself; the DataLoader calls this."""
+        return self._with_all(Tensor.pin_memory)
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on the device; the host does not wait for the copy."""
+        return self._with_all(lambda part: part.to(device, non_blocking=True))
+
+    @property
+    def parts(self) -> tuple[Tensor | None, ...]:
+        """All tensors, in a fixed order."""
+        return self.images, self.labels, self.weights, self.draws, self.mix
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Tensor | None]) -> Self:
+        """The batch of such `parts`."""
+        images, labels, *optional = parts
+        assert images is not None
+        assert labels is not None
+        return cls(images, labels, *optional)
+
+    def _with_all(self, change: Callable[[Tensor], Tensor]) -> Self:
+        optional = (self.weights, self.draws, self.mix)
+        changed = (None if part is None else change(part) for part in optional)
+        return type(self)(change(self.images), change(self.labels), *changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPreparation:
+    """Fetches samples and brings them into the form in which they travel to the device."""
+
+    source: Source
+    preprocess: Preparation
+    travel: Travel
+    augmentation: AnyAugmentation | None = None
+
+    def __call__(self, indices: NDArray[np.int64]) -> HostBatch:
+        """Samples without chance: for validation and prediction."""
+        return self._batch(self.source.fetch(indices), indices=indices)
+
+    def for_training(
+        self,
+        indices: NDArray[np.int64],
+        *,
+        passes: NDArray[np.int64],
+        usable: NDArray[np.int64],
+        weights: NDArray[np.float32] | None = None,
+    ) -> HostBatch:
+        """Samples as training sees them in their passes over the data."""
+        if self.augmentation is None:
+            samples = fetch_for_training(self.source, indices, passes=passes)
+            return self._batch(samples, indices=indices, weights=weights)
+        drawn = self.augmentation.draw(indices, passes=passes, usable=usable)
+        samples = fetch_for_training(self.source, drawn.indices, passes=drawn.passes)
+        return self._batch(samples, indices=drawn.indices, weights=weights, drawn=drawn)
+
+    def on_device(self, batch: HostBatch, *, prepare: PrepareBatch | None = None) -> tuple[Tensor, Tensor]:
+        """Images and labels, after what the device still has to do to those that arrived.
+
+        `prepare` does the same as the host would, in another way.
+        """
+        if self.travel == "preprocessed":
+            return channels_last_view(batch.images), batch.labels
+        return (prepare or self._prepare)(
+            channels_last_view(batch.images), batch.labels, batch.draws, batch.mix
+        )
+
+    def _batch(
+        self,
+        samples: Samples,
+        *,
+        indices: NDArray[np.int64],
+        weights: NDArray[np.float32] | None = None,
+        drawn: Drawn | None = None,
+    ) -> HostBatch:
+        require_finite_fetch(samples[0], source=self.source, indices=indices)
+        require_labels(samples[1], num_classes=self.preprocess.spec.num_classes)
+        images, labels = torch.from_numpy(samples[0]), torch.from_numpy(samples[1])
+        draws, mix = (None, None) if drawn is None else (_tensor(drawn.values), _tensor(drawn.mix))
+        if self.travel == "preprocessed":
+            prepared, labels = self._prepare(channels_last_view(images), labels, draws, mix)
+            images, draws = prepared.permute(0, 2, 3, 1), None
+        elif self.travel == "float32":
+            images = images.to(torch.float32)
+        return HostBatch(images, labels, _tensor(weights), draws, mix)
+
+    @property
+    def _prepare(self) -> PrepareBatch:
+        return BatchPreparation(self.preprocess, self.augmentation).run
+
+
+def _tensor(values: NDArray[np.float32] | None) -> Tensor | None:
+    return None if values is None else torch.from_numpy(values)

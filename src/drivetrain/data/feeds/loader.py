@@ -1,0 +1,150 @@
+"""Batches prepared on the host, by loader workers or by the training process itself."""
+
+import atexit
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
+from drivetrain.data.feeds.host_batch import HostBatch
+from drivetrain.ranks.parent_watch import die_with_parent_thread
+
+_BATCHES_AHEAD_PER_WORKER = 4
+_MOST_WORKERS_BY_DEFAULT = 4
+_MOST_WORKERS_PER_CORE = 16
+_HANDLED_BY_WORKERS = (signal.SIGINT, signal.SIGTERM)
+
+
+class LoaderTracebackError(Exception):
+    """The traceback of an error in a loader worker, as the cause of what the training process raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFailure:
+    """What travels instead of a batch when preparing it failed."""
+
+    summary: str
+    traceback_text: str
+
+    def as_error(self) -> RunFailedError:
+        """The error for the user, with the original traceback as its cause."""
+        error = RunFailedError(f"Samples could not be prepared: {self.summary}")
+        error.__cause__ = LoaderTracebackError(self.traceback_text)
+        return error
+
+
+class HostBatches(Dataset[HostBatch | LoaderFailure]):
+    """Batches by coordinate, for the DataLoader; an error is a result like any other."""
+
+    def prepare(self, coordinate: tuple[int, int]) -> HostBatch:
+        """The batch at a coordinate."""
+        raise NotImplementedError
+
+    def __getitem__(self, coordinate: tuple[int, int]) -> HostBatch | LoaderFailure:
+        try:
+            return self.prepare(coordinate)
+        except DrivetrainError as error:
+            return LoaderFailure(str(error), traceback.format_exc())
+        except Exception as error:
+            return LoaderFailure(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+class BatchLoader:
+    """Prepares batches in the order of their coordinates, ahead of the consumer where there are workers.
+
+    Loader workers end with the thread that makes this, so no other may go on using it after that.
+    """
+
+    def __init__(
+        self,
+        batches: HostBatches,
+        *,
+        coordinates: Iterable[tuple[int, int]],
+        num_workers: int,
+        device: torch.device,
+    ) -> None:
+        loader = DataLoader(
+            batches,
+            batch_size=None,
+            sampler=coordinates,
+            num_workers=num_workers,
+            prefetch_factor=_BATCHES_AHEAD_PER_WORKER if num_workers else None,
+            pin_memory=device.type != "cpu",
+            worker_init_fn=partial(_begin_worker, parent_pid=os.getpid()),
+            # A rank was itself spawned, and its own default would start every worker with a fresh import.
+            multiprocessing_context="fork" if num_workers and sys.platform == "linux" else None,
+            # Without one of its own the loader would draw from torch's generator, which belongs to the model.
+            generator=torch.Generator(),
+        )
+        # torch's own handler would end a worker that SIGTERM reaches before its _begin_worker.
+        with _signals_held_back():
+            self._iterator: Iterator[Any] | None = iter(loader)
+        # Python ends child processes by SIGTERM when it exits, which these do not hear.
+        atexit.register(self.close)
+
+    def next(self) -> HostBatch:
+        """The next batch, or the error that stood in its way."""
+        assert self._iterator is not None, "the loader is closed"
+        try:
+            item = next(self._iterator)
+        except RuntimeError as error:
+            raise RunFailedError(f"A loader worker ended ({error}); --num-workers 0 does without.") from error
+        if isinstance(item, LoaderFailure):
+            raise item.as_error()
+        assert isinstance(item, HostBatch)
+        return item
+
+    def close(self) -> None:
+        """Ends the loader workers, whose iterator must have no other owner."""
+        self._iterator = None
+        atexit.unregister(self.close)
+
+
+def default_num_workers(ranks: int = 1) -> int:
+    """Loader workers of each rank when the user names no number; a core for each rank stays free."""
+    return max(1, min(_MOST_WORKERS_BY_DEFAULT, (_cores() - ranks) // ranks))
+
+
+def check_num_workers(num_workers: int) -> None:
+    """Refuses a number of loader workers that would take the machine down."""
+    most = _MOST_WORKERS_PER_CORE * _cores()
+    if num_workers > most:
+        raise BadInputError(
+            f"--num-workers {num_workers} is more than {most}, {_MOST_WORKERS_PER_CORE} processes for each "
+            f"core; --num-workers {default_num_workers()} works."
+        )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Processes begun inside inherit the hold and end it themselves."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_BY_WORKERS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def _begin_worker(_worker_index: int, *, parent_pid: int) -> None:
+    # torch looks for a lost parent every 5 seconds, and what a forked process inherited stays taken so long.
+    die_with_parent_thread(parent_pid)
+    # Signals often reach a whole process group; the training process decides what they mean, and needs its
+    # workers for the update it still finishes. They end when it closes the loader or is gone.
+    for number in _HANDLED_BY_WORKERS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_BY_WORKERS)
+    # A forked process must not enter the thread pool it inherited: its threads do not exist here.
+    torch.set_num_threads(1)

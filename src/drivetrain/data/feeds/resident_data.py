@@ -1,0 +1,135 @@
+"""The samples of a source in device memory whole, for whoever feeds them."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from drivetrain.core.progress import counted
+from drivetrain.data.bad_samples import reads_files
+from drivetrain.data.feeds.held_samples import HeldSamples, held_samples
+from drivetrain.data.files.side_by_side import mapped
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.source import (
+    CHUNK_BYTES,
+    DataSpec,
+    Source,
+    index_chunks,
+    require_finite_fetch,
+    require_labels,
+)
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.shared_memory import Layout, shared_arrays
+
+__all__ = ["ResidentData"]
+
+_FILES_AT_A_TIME = 16
+
+
+class ResidentData:
+    """All samples of a source in device memory, as the source gives them.
+
+    On a CPU a source that lies in memory already is not copied: its samples are taken where they are.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        preprocess: Preparation,
+        device: torch.device,
+        group: ReplicaGroup = ALONE,
+    ) -> None:
+        spec = preprocess.spec
+        self._shape = (-1, spec.height, spec.width, spec.channels)
+        held = held_samples(source, spec=spec) if device.type == "cpu" else None
+        # All ranks go the same way: a copy is made by all of them together.
+        if all(group.gather(held is not None)):
+            assert held is not None
+            _require_held_labels(held, spec=spec)
+        else:
+            held = None
+        places = None if held is None else held.places
+        self._places = None if places is None else torch.from_numpy(places)
+        self._images, self._labels = (
+            _copied(source, spec=spec, device=device, group=group) if held is None else _rows_of(held)
+        )
+
+    def take(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """The pixels of some samples, a row each, and their labels; copies."""
+        rows = samples if self._places is None else self._places[samples]
+        return self._images.index_select(0, rows), self._labels.index_select(0, rows)
+
+    def span(self, first: int, stop: int) -> tuple[Tensor, Tensor]:
+        """The pixels of consecutive samples, a row each, and their labels; not to be written to."""
+        if self._places is not None:
+            return self.take(torch.arange(first, stop))
+        return self._images[first:stop], self._labels[first:stop]
+
+    def as_images(self, rows: Tensor) -> Tensor:
+        """Rows of pixels as images in channels-last memory format."""
+        return channels_last_view(rows.view(self._shape))
+
+
+def _rows_of(held: HeldSamples) -> list[Tensor]:
+    """Tensors over the arrays themselves, images as rows of pixels."""
+    return [torch.from_numpy(held.images).flatten(1), torch.from_numpy(held.labels)]
+
+
+def _require_held_labels(held: HeldSamples, *, spec: DataSpec) -> None:
+    samples = len(held.labels) if held.places is None else len(held.places)
+    for chunk in index_chunks(samples, sample_bytes=held.labels[:1].nbytes):
+        rows = chunk if held.places is None else held.places[chunk]
+        require_labels(held.labels[rows], num_classes=spec.num_classes)
+
+
+def _copied(source: Source, *, spec: DataSpec, device: torch.device, group: ReplicaGroup) -> list[Tensor]:
+    """All samples of a source, in memory that the ranks of a host share where that is the CPU's."""
+    pixels = spec.height * spec.width * spec.channels
+    one_label = source.fetch(np.zeros(1, dtype=np.int64))[1]
+    layouts: list[Layout] = [
+        ((len(source), pixels), np.dtype(spec.image_dtype)),
+        ((len(source), *one_label.shape[1:]), one_label.dtype),
+    ]
+    fill = partial(_fill, source=source, spec=spec)
+    if device.type == "cpu":
+        arrays = shared_arrays(layouts, group=group, fill=lambda empty: fill(_as_tensors(empty)))
+        return _as_tensors(arrays)
+    tensors = [
+        torch.empty(shape, dtype=getattr(torch, dtype.name), device=device) for shape, dtype in layouts
+    ]
+    fill(tensors)
+    return tensors
+
+
+def _as_tensors(arrays: list[NDArray[Any]]) -> list[Tensor]:
+    return [torch.from_numpy(array) for array in arrays]
+
+
+def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
+    """Copies all samples, images as rows of pixels."""
+    rows, all_labels = tensors
+
+    def copy(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        images, labels = source.fetch(indices)
+        require_labels(labels, num_classes=spec.num_classes)
+        require_finite_fetch(images, source=source, indices=indices)
+        here = slice(int(indices[0]), int(indices[-1]) + 1)
+        rows[here] = torch.from_numpy(images).reshape(-1, rows.shape[1])
+        all_labels[here] = torch.from_numpy(labels)
+        return indices
+
+    # Files are decoded side by side; a user's own data set may not be made for that.
+    is_of_files = reads_files(source)
+    sample_bytes = max(spec.image_bytes, CHUNK_BYTES // _FILES_AT_A_TIME) if is_of_files else spec.image_bytes
+    chunks = index_chunks(len(source), sample_bytes=sample_bytes)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        copied = chain.from_iterable(mapped(threads, copy, chunks) if is_of_files else map(copy, chunks))
+        for _ in counted(copied, total=len(source), what="reading samples"):
+            pass

@@ -1,0 +1,1 @@
+"""Image files: finding, decoding and cropping them, and remembering what a scan found."""

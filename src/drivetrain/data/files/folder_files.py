@@ -1,0 +1,190 @@
+"""Finds the images of class folders, in an order that depends on nothing but their names."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.progress import counted
+from drivetrain.data.files.decode import (
+    IMAGE_SUFFIXES,
+    BadSampleError,
+    displayed_size,
+    image_of,
+    is_animation,
+    naming_bad_sample,
+    open_image,
+    open_nonempty,
+)
+from drivetrain.data.files.kept_scans import KeptScan
+from drivetrain.data.files.side_by_side import mapped
+
+_MOST_NAMES_IN_A_WARNING = 5
+_MAY_BE_ANIMATED = (".gif", ".webp", ".png")
+_MOST_HEADERS = 1000
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FolderStore:
+    """Image files below one folder."""
+
+    root: str
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def name(self, index: int) -> str:
+        """The file's path."""
+        return os.path.join(self.root, self.names[index])
+
+    def short_name(self, index: int) -> str:
+        """The file's path inside its folder."""
+        return self.names[index]
+
+    def stored_bytes(self, index: int) -> int:
+        """The file's length."""
+        return os.stat(self.name(index)).st_size
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height from the file's header."""
+        with open(self.name(index), "rb") as file:
+            return displayed_size(open_nonempty(file))
+
+    def image(self, index: int) -> Image.Image:
+        """The file's image; the file itself is closed again."""
+        return image_of(self.read(index))
+
+    def read(self, index: int) -> bytes:
+        """The file's content."""
+        return Path(self.name(index)).read_bytes()
+
+
+@dataclass(slots=True)
+class ClassFiles:
+    """The files of one split, class by class, and what is odd about the folder."""
+
+    store: FolderStore
+    labels: NDArray[np.int64]
+    warnings: list[str] = field(default_factory=list)
+
+
+def class_folders(folder: Path) -> tuple[str, ...]:
+    """The names of the classes: the folders in a folder, sorted."""
+    return tuple(sorted(entry.name for entry in _entries(folder) if entry.is_dir()))
+
+
+def holds_images(folder: Path) -> bool:
+    """Whether images lie in a folder itself, by their names."""
+    return any(entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in _entries(folder))
+
+
+def list_classes(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
+    """Every image of the classes, sorted by class and then by path."""
+    names: list[str] = []
+    labels: list[int] = []
+    empty: list[str] = []
+    others: list[str] = []
+    for label, class_name in enumerate(class_names):
+        found = _files_below(folder / class_name, prefix=class_name) if (folder / class_name).is_dir() else []
+        images = sorted(name for name in found if name.lower().endswith(IMAGE_SUFFIXES))
+        others += sorted(set(found) - set(images))
+        empty += [] if images else [class_name]
+        names += images
+        labels += [label] * len(images)
+    return ClassFiles(
+        store=FolderStore(str(folder), tuple(names)),
+        labels=np.array(labels, dtype=np.int64),
+        warnings=[*_warnings(folder, empty=empty, others=others), *_animation_warnings(folder, names)],
+    )
+
+
+def _files_below(folder: Path, *, prefix: str, above: tuple[tuple[int, int], ...] = ()) -> list[str]:
+    """Paths of all files in a folder and the folders in it; a link back to a folder above is not followed."""
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        return []
+    files: list[str] = []
+    for entry in _entries(folder):
+        name = f"{prefix}/{entry.name}"
+        if entry.is_dir():
+            files += _files_below(folder / entry.name, prefix=name, above=(*above, here))
+        else:
+            files.append(name)
+    return files
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, without hidden entries."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise BadInputError(f"--data-dir: {folder} cannot be listed ({error.strerror}).") from error
+
+
+def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]:
+    warnings = []
+    if empty:
+        warnings.append(f"{folder} has no images of class {first_names(empty)}.")
+    if others:
+        warnings.append(
+            f"{folder} holds {len(others)} files that are no images by their names, and are left out: "
+            f"{first_names(others)}."
+        )
+    return warnings
+
+
+def _animation_warnings(folder: Path, names: list[str]) -> list[str]:
+    likely = [str(folder / name) for name in names if name.lower().endswith(_MAY_BE_ANIMATED)]
+    # Few PNGs are animations, so of too many files the others are looked at first.
+    likely.sort(key=lambda path: path.lower().endswith(".png"))
+    animated = _animated_of(folder, likely[:_MOST_HEADERS])
+    return [describe_animations(animated)] if animated else []
+
+
+def _animated_of(folder: Path, paths: list[str]) -> list[str]:
+    """The animations among files, by a look at their headers now or at an earlier start."""
+    if not paths:
+        return []
+    kept = KeptScan("animations", folder, paths, settings={})
+    with suppress(LookupError, TypeError):
+        return [str(path) for path in kept.recall()["animated"]]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        looks = mapped(threads, is_animated_file, map(Path, paths))
+        counts = counted(looks, total=len(paths), what="looking for animations")
+        animated = [path for path, is_animated in zip(paths, counts, strict=True) if is_animated]
+    kept.keep({"animated": animated})
+    return animated
+
+
+def is_animated_file(path: Path) -> bool:
+    """Whether a file is an animation, by its header; one that cannot be read is none."""
+    if path.suffix.lower() not in _MAY_BE_ANIMATED:
+        return False
+    try:
+        with naming_bad_sample(str(path)), path.open("rb") as file:
+            return is_animation(open_image(file))
+    except BadSampleError:
+        return False
+
+
+def describe_animations(names: list[str]) -> str:
+    """A warning about files of which only the first frame is used."""
+    holds = "is an animation" if len(names) == 1 else f"are animations ({len(names)} files)"
+    return f"{first_names(names)} {holds}, of which only the first frame is used."
+
+
+def first_names(names: list[str], *, most: int = _MOST_NAMES_IN_A_WARNING) -> str:
+    """A few of many names, for a message."""
+    rest = len(names) - most
+    shown = ", ".join(names[:most])
+    return f"{shown} and {rest} more" if rest > 0 else shown

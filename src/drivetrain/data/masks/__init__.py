@@ -1,0 +1,1 @@
+"""Images that come with masks: finding pairs, reading masks, knowing classes and objects."""

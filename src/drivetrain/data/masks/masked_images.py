@@ -1,0 +1,106 @@
+"""Images that come with a mask each: what segmentation sources are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.progress import counted
+
+MEMBRANE = "membrane"
+
+
+@runtime_checkable
+class MaskedImages(Protocol):
+    """Whole images of any sizes, each with its mask; the same index always gives the same pair.
+
+    Loader workers ask too, so it must survive being sent to another process.
+    """
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """What a message calls the image."""
+        ...
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width, without decoding where the files allow it."""
+        ...
+
+    def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """The image (height, width, channels) and its mask (height, width, label channels).
+
+        Label channel 0 is the class of each pixel; a second one, where there is one, is the code of its
+        border weight.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPixels:
+    """One object of an image: the box it lies in, and which of the box's pixels are its own."""
+
+    box: tuple[slice, slice]
+    is_own: NDArray[np.bool_]
+
+
+@runtime_checkable
+class ObjectImages(Protocol):
+    """Masked images that know objects apart though they touch or lie over each other."""
+
+    def objects(self, index: int) -> list[ObjectPixels] | None:
+        """The objects of an image; None where nothing but the class of each pixel is known."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldMaskedImages:
+    """Masked images of one size that lie in memory: (samples, height, width, channels) each.
+
+    The arrays may move to memory that ranks share (`held_once.py`); their values stay.
+    """
+
+    images: NDArray[Any]
+    masks: NDArray[np.uint8]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def name(self, index: int) -> str:
+        """What a message calls the image."""
+        return self.names[index]
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width."""
+        height, width = self.images[index].shape[:2]
+        return height, width
+
+    def whole(self, index: int) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """The image and its mask."""
+        return self.images[index], self.masks[index]
+
+
+def cut_out(is_object: NDArray[np.bool_]) -> ObjectPixels | None:
+    """The object of a mask (height, width); None where it has no pixel."""
+    rows, columns = (np.flatnonzero(is_object.any(axis=axis)).tolist() for axis in (1, 0))
+    if not rows:
+        return None
+    box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    return ObjectPixels(box, is_object[box].copy())
+
+
+def background_class(class_names: Sequence[str]) -> int:
+    """The class that lies between objects: membrane, where one is called so, else the first."""
+    return class_names.index(MEMBRANE) if MEMBRANE in class_names else 0
+
+
+def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:
+    """How many pixels of each class the masks hold."""
+    counts = np.zeros(num_classes, dtype=np.int64)
+    places = range(len(masked))
+    for index in counted(places, total=len(places), what="counting pixels of classes"):
+        counts += np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
+    return counts

@@ -1,0 +1,1 @@
+"""The data sets that can be opened by name, and data given in Python."""

@@ -1,0 +1,165 @@
+"""A user's own data as a source: arrays, tensors, or a torch data set."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.labels import known_labels_of
+from drivetrain.data.source import (
+    ArraySource,
+    DataSpec,
+    DataSplits,
+    Source,
+    SubsetSource,
+    index_chunks,
+    require_finite,
+)
+from drivetrain.data.sources.map_style import DatasetSource
+from drivetrain.data.sources.pixels import LOOKED_AT, range_warning, read_images, read_labels
+
+
+def as_source(data: Any) -> Source:
+    """A source of (images, labels) as arrays or tensors, of a torch data set, or of a source itself.
+
+    numpy images are (samples, height, width[, channels]), tensors (samples[, channels], height, width).
+    """
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        return _array_source(*data.tensors)
+    if isinstance(data, tuple | list) and len(data) == 2 and is_array(data[0]) and data[1] is not None:
+        return _array_source(*data)
+    if isinstance(data, IterableDataset):
+        raise BadInputError(
+            "An IterableDataset cannot fetch samples by index; give a map-style torch Dataset."
+        )
+    source = _wrapped(data)
+    if len(source) == 0:
+        raise BadInputError("The data set has no samples; give at least one.")
+    return source
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is a numpy array or a tensor: images or labels, not a data set."""
+    return isinstance(value, np.ndarray | torch.Tensor)
+
+
+def spec_of(source: Source, *, num_classes: int | None = None) -> DataSpec:
+    """The shape of a source's samples; without `num_classes`, its names or labels tell the classes."""
+    images, _ = source.fetch(np.zeros(1, dtype=np.int64))
+    names = class_names_of(source)
+    found = len(names) or count_classes(source, scan=num_classes is None)
+    if num_classes is not None and num_classes < found:
+        raise BadInputError(
+            f"--num-classes {num_classes} is less than the {found} classes of the data; use {found}, or "
+            f"number the labels from 0 to {num_classes - 1}."
+        )
+    names += tuple(str(index) for index in range(len(names), num_classes or found))
+    return DataSpec(
+        channels=images.shape[3],
+        height=images.shape[1],
+        width=images.shape[2],
+        num_classes=len(names),
+        class_names=names,
+        image_dtype="uint8" if images.dtype == np.uint8 else "float32",
+    )
+
+
+def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = None) -> DataSplits:
+    """A user's training data, and validation data where there are some, each anything `as_source` takes."""
+    source = as_source(train)
+    spec = spec_of(source, num_classes=num_classes)
+    warnings = _range_warnings(source)
+    if validation is None:
+        return DataSplits(train=source, validation=None, test=None, spec=spec, warnings=warnings)
+    validation_source = as_source(validation)
+    validation_spec = spec_of(validation_source, num_classes=num_classes)
+    if _image_form(validation_spec) != _image_form(spec):
+        raise BadInputError(
+            f"The validation images are {_image_form(validation_spec)}, but the training images are "
+            f"{_image_form(spec)}; both must have one size and type."
+        )
+    most_classes = max(spec.num_classes, validation_spec.num_classes)
+    return DataSplits(
+        train=source,
+        validation=validation_source,
+        test=None,
+        spec=spec.with_num_classes(most_classes),
+        warnings=warnings,
+    )
+
+
+def _range_warnings(source: Source) -> list[str]:
+    images, _ = source.fetch(np.arange(min(LOOKED_AT, len(source)), dtype=np.int64))
+    warning = range_warning(images)
+    return [] if warning is None else [warning]
+
+
+def class_names_of(source: Source) -> tuple[str, ...]:
+    """The names of the classes, where the data set has some."""
+    if isinstance(source, SubsetSource):
+        return class_names_of(source.source)
+    return source.class_names if isinstance(source, DatasetSource) else ()
+
+
+def count_classes(source: Source, *, scan: bool) -> int:
+    """The largest label plus one; 0 where that takes fetching every sample and `scan` does not allow it."""
+    labels = known_labels_of(source)
+    if labels is not None:
+        return int(labels.max()) + 1
+    return _scan_largest_label(source) + 1 if scan else 0
+
+
+def _image_form(spec: DataSpec) -> str:
+    return f"{spec.height}x{spec.width}x{spec.channels} {spec.image_dtype}"
+
+
+def _scan_largest_label(source: Source) -> int:
+    image_bytes = source.fetch(np.zeros(1, dtype=np.int64))[0].nbytes
+    chunks = index_chunks(len(source), sample_bytes=image_bytes)
+    return max(int(source.fetch(indices)[1].max()) for indices in chunks)
+
+
+def _wrapped(data: Any) -> Source:
+    if isinstance(data, Subset):
+        return SubsetSource(as_source(data.dataset), np.asarray(data.indices, dtype=np.int64))
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, Dataset | Sequence) and not isinstance(data, str | bytes):
+        _require_samples(data)
+        return DatasetSource(data)
+    raise BadInputError(
+        f"A {type(data).__name__} is no data set; give {_what_to_give(data)}(images, labels) as numpy arrays "
+        "or tensors, or a torch Dataset of (image, label)."
+    )
+
+
+def _what_to_give(data: Any) -> str:
+    if isinstance(data, DataLoader):
+        return "its .dataset, or "
+    return "--data-dir for a folder, or " if isinstance(data, str | PathLike) else ""
+
+
+def _require_samples(data: Any) -> None:
+    """A tuple or list that holds an array is meant to be (images, labels), and is not."""
+    if isinstance(data, tuple | list) and any(map(is_array, data)):
+        parts = ", ".join(type(part).__name__ for part in data[:4])
+        raise BadInputError(
+            f"The data are a {type(data).__name__} of {len(data)} ({parts}); give (images, labels) as numpy "
+            "arrays or tensors."
+        )
+
+
+def _array_source(images: Any, labels: Any) -> ArraySource:
+    pixels, numbers = read_images(images), read_labels(labels)
+    if len(pixels) != len(numbers):
+        raise BadInputError(
+            f"There are {len(pixels)} images but {len(numbers)} labels; each image needs one label."
+        )
+    if len(pixels) == 0:
+        raise BadInputError("The data set has no samples; give at least one.")
+    require_finite(pixels)
+    return ArraySource(images=pixels, labels=numbers)

@@ -1,0 +1,205 @@
+"""CIFAR-10 and CIFAR-100 from their official files, in the binary or in the python form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.source import ArraySource, DataSpec, DataSplits
+from drivetrain.data.sources.cifar_pickle import read_cifar_pickle
+from drivetrain.data.sources.data_dir import existing_folder
+from drivetrain.data.sources.near_folders import way_out
+
+_SIDE, _CHANNELS = 32, 3
+_PIXELS = _SIDE * _SIDE * _CHANNELS
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """One way in which the files come: what they are called and where the labels are."""
+
+    folder: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    names_file: str
+    # Binary: label bytes before the pixels, of which the last counts. Python: 0, and the labels' key.
+    label_bytes: int = 0
+    label_key: str = ""
+    names_key: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.train + self.test
+
+
+_FORMS = {
+    "cifar10": (
+        _Form(
+            folder="cifar-10-batches-bin",
+            train=tuple(f"{batch}.bin" for batch in _BATCHES),
+            test=("test_batch.bin",),
+            names_file="batches.meta.txt",
+            label_bytes=1,
+        ),
+        _Form(
+            folder="cifar-10-batches-py",
+            train=_BATCHES,
+            test=("test_batch",),
+            names_file="batches.meta",
+            label_key="labels",
+            names_key="label_names",
+        ),
+    ),
+    "cifar100": (
+        _Form(
+            folder="cifar-100-binary",
+            train=("train.bin",),
+            test=("test.bin",),
+            names_file="fine_label_names.txt",
+            label_bytes=2,
+        ),
+        _Form(
+            folder="cifar-100-python",
+            train=("train",),
+            test=("test",),
+            names_file="meta",
+            label_key="fine_labels",
+            names_key="fine_label_names",
+        ),
+    ),
+}
+
+
+def open_cifar(name: str, *, data_dir: str | None) -> DataSplits:
+    """`--dataset cifar10` or `cifar100`, found in --data-dir or in the usual folder inside it."""
+    info = dataset_info(name)
+    folder = existing_folder(data_dir, dataset=name, holding=_holding(name))
+    form, place = _find_form(folder, info)
+    train = _read(place, form.train, form=form, info=info)
+    test = _read(place, form.test, form=form, info=info)
+    return DataSplits(
+        train=train,
+        validation=test,
+        test=None,
+        spec=DataSpec(
+            channels=info.channels,
+            height=info.height,
+            width=info.width,
+            num_classes=info.num_classes,
+            class_names=_class_names(place / form.names_file, form=form, info=info),
+            image_dtype="uint8",
+            normalisation="standardise" if name == "cifar10" else "unit",
+        ),
+        warnings=_size_warnings(place, info, train=len(train), test=len(test)),
+    )
+
+
+def _find_form(folder: Path, info: DatasetInfo) -> tuple[_Form, Path]:
+    """The first form of which some file is there; then all must be."""
+    for form in _FORMS[info.name]:
+        for place in (folder, folder / form.folder):
+            missing = [name for name in form.files if not (place / name).is_file()]
+            if len(missing) < len(form.files):
+                if missing:
+                    raise BadInputError(
+                        f"--data-dir: {place} holds no {', '.join(missing)}; {_remedy(info.name, folder)}."
+                    )
+                return form, place
+    files = [name for form in _FORMS[info.name] for name in form.train]
+    remedy = way_out(
+        folder,
+        lambda path: any((path / name).is_file() for name in files),
+        otherwise=_remedy(info.name, folder),
+    )
+    raise BadInputError(f"--data-dir {folder} does not hold {_holding(info.name)}; {remedy}.")
+
+
+def _read(place: Path, names: Sequence[str], *, form: _Form, info: DatasetInfo) -> ArraySource:
+    read = _read_binary if form.label_bytes else _read_python
+    parts = [read(place / name, form) for name in names]
+    images = np.concatenate([_channels_last(pixels) for pixels, _ in parts])
+    for name, (_, labels) in zip(names, parts, strict=True):
+        if len(labels) and int(labels.max()) >= info.num_classes:
+            raise BadInputError(
+                f"{place / name} is corrupt: it holds the label {int(labels.max())} instead of 0 to "
+                f"{info.num_classes - 1}; {_remedy(info.name, place)}."
+            )
+    source = ArraySource(images=images, labels=np.concatenate([labels for _, labels in parts]))
+    if len(source) == 0:
+        raise BadInputError(f"{place / names[0]} holds no samples; {_remedy(info.name, place)}.")
+    return source
+
+
+def _read_binary(path: Path, form: _Form) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    record_bytes = form.label_bytes + _PIXELS
+    try:
+        content = np.fromfile(path, dtype=np.uint8)
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read ({error.strerror}).") from error
+    if len(content) % record_bytes:
+        raise BadInputError(
+            f"{path} is truncated: its {len(content)} bytes are no multiple of the {record_bytes} bytes of a "
+            "sample; fetch it again, or name another folder by --data-dir DIR."
+        )
+    records = content.reshape(-1, record_bytes)
+    return records[:, form.label_bytes :], records[:, form.label_bytes - 1].astype(np.int64)
+
+
+def _read_python(path: Path, form: _Form) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    content = read_cifar_pickle(path)
+    pixels, labels = content.get("data"), content.get(form.label_key)
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not _are_labels(labels):
+        raise BadInputError(
+            f"{path} is corrupt: it lacks bytes under data or whole numbers under {form.label_key}."
+        )
+    if pixels.shape != (len(labels), _PIXELS):
+        raise BadInputError(
+            f"{path} is corrupt: its data have the shape {pixels.shape} where {len(labels)} labels need "
+            f"({len(labels)}, {_PIXELS})."
+        )
+    return pixels, np.array(labels, dtype=np.int64)
+
+
+def _are_labels(value: Any) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(isinstance(label, int) and label >= 0 for label in value)
+
+
+def _channels_last(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    planes = pixels.reshape(-1, _CHANNELS, _SIDE, _SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+
+
+def _class_names(path: Path, *, form: _Form, info: DatasetInfo) -> tuple[str, ...]:
+    """The names in the meta file; the known ones where it is not there or says something else."""
+    if not path.is_file():
+        return info.class_names
+    if form.names_key:
+        listed = read_cifar_pickle(path).get(form.names_key) or []
+        names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in listed]
+    else:
+        names = path.read_text(errors="replace").split()
+    return tuple(names) if len(names) == info.num_classes else info.class_names
+
+
+def _size_warnings(place: Path, info: DatasetInfo, *, train: int, test: int) -> list[str]:
+    if (train, test) == (info.train_samples, info.validation_samples):
+        return []
+    return [
+        f"--data-dir: {place} holds {train} training and {test} validation samples; the whole data set has "
+        f"{info.train_samples} and {info.validation_samples}."
+    ]
+
+
+def _holding(name: str) -> str:
+    binary, python = _FORMS[name]
+    return f"{binary.folder} ({', '.join(binary.files)}) or {python.folder} ({', '.join(python.files)})"
+
+
+def _remedy(name: str, folder: Path) -> str:
+    return f"`drivetrain data fetch {name} --data-dir {folder}` brings them"

@@ -1,0 +1,1 @@
+"""`drivetrain evaluate`: metrics of a checkpoint on a split."""

@@ -1,0 +1,216 @@
+"""Metrics of a run's checkpoints on one of its splits."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from drivetrain.catalogue.data_sets import is_external_dataset
+from drivetrain.catalogue.models import nearest_image_size
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.files import write_json
+from drivetrain.core.progress import showing_progress
+from drivetrain.data.bad_samples import without_bad
+from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSpec, DataSplits, Source
+from drivetrain.data.splits import open_data
+from drivetrain.data.tile_source import UniformSource, masked_of
+from drivetrain.devices.backend_settings import training_backends
+from drivetrain.inference.evaluate.evaluation_files import write_evaluation
+from drivetrain.inference.evaluate.evaluation_overlays import painting
+from drivetrain.inference.evaluate.given_data import divide_given
+from drivetrain.inference.model.evaluator import build_evaluator
+from drivetrain.inference.model.restore import (
+    TrainedRun,
+    find_checkpoints,
+    open_trained_run,
+    weights_sentence,
+)
+from drivetrain.inference.model.trained_forward import TrainedForward
+from drivetrain.inference.predict.mask_settings import MaskSettings
+from drivetrain.models.own_model import GivenModel
+from drivetrain.recipe.params import CompileMode
+from drivetrain.recipe.schema import Recipe
+from drivetrain.store.data_files import warn_of_seen
+from drivetrain.store.directory import PYTHON_DATA, RunDirectory
+from drivetrain.store.own_data import warn_of_other_data
+from drivetrain.tasks.classification_measure import ClassificationEvaluation
+from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
+from drivetrain.tasks.task import Evaluation
+
+SPLITS = ("validation", "test", "train", "all")
+
+
+def evaluate_run(
+    path: str | Path,
+    *,
+    reporter: Reporter,
+    split: str | None = None,
+    checkpoint: str = "newest",
+    data_dir: str | None = None,
+    device: str = "auto",
+    flips: bool | None = None,
+    tile_overlap: float | None = None,
+    overlay: bool | None = None,
+    compiles: CompileMode = "auto",
+    data: Any = None,
+    model: GivenModel | None = None,
+) -> list[dict[str, Any]]:
+    """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run.
+
+    Without a `split` the validation samples are measured; of `data` given in Python that are not the run's
+    own, all are, and called so.
+    `overlay` paints what the last of them makes of each image, in `overlay_folder`.
+    """
+    run = open_trained_run(path, device=device, model=model)
+    MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
+    checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
+    recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
+    with showing_progress(reporter):
+        if data is None:
+            split = split or "validation"
+            splits = _open(recipe, run, split=split)
+        else:
+            splits, split = divide_given(data, recipe=recipe, directory=run.directory, split=split)
+    _require_same_kind(splits.spec, run.spec)
+    source = _choose_split(splits, split, recipe)
+    if data is None:
+        _say_what_was_seen(recipe, splits, run, split=split, reporter=reporter)
+    forward = TrainedForward(run, reporter=reporter, compiles=compiles, exact=True)
+    evaluate = build_evaluator(
+        recipe,
+        model=run.model,
+        source=source,
+        preprocess=_preparation(recipe, run.spec, now=splits.spec),
+        device=run.device,
+        flips=flips,
+        overlap=tile_overlap,
+        forward=forward,
+    )
+    if checkpoint == "best" and checkpoints[0].best is not None:
+        reporter.say(f"best checkpoint: {checkpoints[0].best.sentence()}")
+    elif checkpoint != "all":
+        reporter.say(weights_sentence(checkpoints[0]))
+    rows: list[dict[str, Any]] = []
+    for found in checkpoints:
+        if overlay and found is checkpoints[-1]:
+            folder = overlay_folder(run.directory, split=split)
+            evaluate = painting(evaluate, source=source, folder=folder, class_names=run.spec.class_names)
+        run.load(found)
+        forward.refresh()
+        with (
+            reporter.showing(f"measuring update {found.update}", total=len(source)),
+            training_backends(run.device),
+        ):
+            result = evaluate(regions=True, on_batch=partial(_note, reporter, forward, len(source)))
+        rows.append({"split": split, "update": found.update, **_row(result)})
+    settings = {"data_dir": recipe.data_dir, "flips": flips, "tile_overlap": tile_overlap}
+    record = {"evaluations": rows, "settings": settings}
+    write_json(run.directory.path / f"evaluation-{split}.json", record)
+    write_evaluation(run.directory, result, source=source, names=run.spec.class_names, split=split)
+    return rows
+
+
+def overlay_folder(directory: RunDirectory, *, split: str) -> Path:
+    """Where a run's pictures of a split lie, a NAME-overlay.png for each of its images."""
+    return directory.predictions / f"evaluation-{split}"
+
+
+def _row(result: Evaluation) -> dict[str, Any]:
+    metrics: dict[str, Any] = result.as_metrics()
+    row = {name: value for name, value in metrics.items() if name != "validation_samples"}
+    row["samples"] = result.samples
+    if isinstance(result, ClassificationEvaluation):
+        row["class_accuracies"] = result.class_accuracies
+    if isinstance(result, SegmentationEvaluation):
+        row["per_class"] = result.per_class()
+    return row
+
+
+def _note(reporter: Reporter, forward: TrainedForward, total: int, done: int) -> None:
+    forward.progress(done, total)
+    if reporter.progress_due():
+        reporter.progress(done, "samples")
+
+
+def _say_what_was_seen(
+    recipe: Recipe, data: DataSplits, run: TrainedRun, *, split: str, reporter: Reporter
+) -> None:
+    """Refuses, or warns of, samples that are measured as new ones though the run was trained on them."""
+    trained_in = run.recipe.data_dir
+    warnings = warn_of_seen(recipe, data, split=split, trained_in=trained_in, directory=run.directory)
+    if is_external_dataset(recipe.dataset) and split in ("validation", "train"):
+        warnings += warn_of_other_data(recipe, data, trained_in=trained_in, directory=run.directory)
+    for warning in warnings:
+        reporter.warn(warning)
+
+
+def _open(recipe: Recipe, run: TrainedRun, *, split: str) -> DataSplits:
+    spec = run.spec
+    if recipe.dataset == PYTHON_DATA:
+        raise BadInputError(
+            "this run was trained on data given in Python; evaluate it there: "
+            "drivetrain.evaluate(RUN, data=...)."
+        )
+    if split == "all":
+        recipe = _undivided(recipe)
+    elif is_external_dataset(recipe.dataset):
+        # Divided and cut as in the training, by which they are known again.
+        return open_data(recipe)
+    if spec.task == "segmentation" and recipe.image_size is None:
+        # Whole images are measured, of whatever sizes; no sample is to be made of them that the model takes.
+        tile = spec.tile or nearest_image_size(recipe.model, min(spec.height, spec.width))
+        recipe = recipe.model_copy(update={"tile_size": tile})
+    return open_data(recipe)
+
+
+def _require_same_kind(now: DataSpec, then: DataSpec) -> None:
+    """Refuses samples that a run's model would mistake for others."""
+    for number, (found, trained) in enumerate(zip_longest(now.class_names, then.class_names)):
+        if found not in (None, trained):
+            raise BadInputError(
+                f"class {number} of the data is {found}, where RUN has {trained or 'none'}; measure it on "
+                "data of the same classes (see --data-dir)."
+            )
+    if _form(now) != _form(then):
+        raise BadInputError(
+            f"the data are images of {_form(now)}, but RUN was trained on {_form(then)}; measure it on such "
+            "images (see --data-dir)."
+        )
+
+
+def _form(spec: DataSpec) -> str:
+    """What all images of a run must have in common; a segmentation goes over images of any size."""
+    size = f"{spec.height}x{spec.width} pixels, " if spec.task == "classification" else ""
+    return f"{size}{spec.channels} channels, {spec.image_dtype}, for {spec.task}"
+
+
+def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparation:
+    """What prepares samples as the training did, where they are scaled also those of another size."""
+    if spec.task == "segmentation" and recipe.image_size is not None:
+        spec = replace(spec, height=now.height, width=now.width)
+    return build_preparation(recipe, spec)
+
+
+def _undivided(recipe: Recipe) -> Recipe:
+    """A recipe that holds no sample out."""
+    changes = {"folds": None, "fold": None, "validation_fraction": 0.0}
+    return recipe.model_copy(
+        update={**changes, "limit_train_samples": None, "limit_validation_samples": None}
+    )
+
+
+def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
+    sources = {"validation": data.validation, "test": data.test, "train": data.train}
+    is_divided = data.validation is not None or data.test is not None
+    source = sources[split] if split != "all" else None if is_divided else data.train
+    if source is None:
+        there = [name for name in sources if sources[name] is not None]
+        raise BadInputError(
+            f"--split {split} is not in {recipe.dataset}; --split {' or --split '.join(there)} works."
+        )
+    good = without_bad(source)
+    return UniformSource(masked_of(good)) if data.spec.task == "segmentation" else good

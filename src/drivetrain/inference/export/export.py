@@ -1,0 +1,255 @@
+"""Exports a run's model, with its preprocessing, to files that other programs run."""
+
+import hashlib
+import math
+import platform
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.catalogue.models import output_margin_of
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import RunFailedError
+from drivetrain.core.files import write_json
+from drivetrain.data.dense_normalise import normalise_dense
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.inference.export.export_formats import (
+    FILE_OF,
+    Runner,
+    available_formats,
+    check_formats,
+    write_format,
+)
+from drivetrain.inference.export.export_module import ExportModule, OutputKind
+from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
+from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
+from drivetrain.inference.model.whole_images import whole_image_forward, whole_image_graph
+from drivetrain.passes.forward import Forward
+from drivetrain.store.directory import check_writable, open_run
+from drivetrain.tasks.from_recipe import build_task
+
+__all__ = ["ExportResult", "export_run"]
+
+DESCRIPTION = "export.json"
+_CHECKED_BATCHES = (1, 3)
+# Of a module that takes images of any size, sizes beside that of the training: a part of it, and more.
+_CHECKED_SIZES = ((0.6, 0.8), (1.7, 1.3))
+_MEMORY = "all tiles of an image are computed at once, so the memory grows with the image"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What was written, and how far each file's output is from the run's own."""
+
+    folder: Path
+    differences: dict[str, float]
+    folded: int
+    usage: str
+
+
+def export_run(
+    path: str | Path,
+    *,
+    reporter: Reporter,
+    output: str | Path | None = None,
+    formats: tuple[str, ...] | None = None,
+    checkpoint: str = "newest",
+    gives: OutputKind = "probabilities",
+    folds: bool = True,
+    tolerance: float = 1e-4,
+    model: nn.Module | None = None,
+) -> ExportResult:
+    """Writes a run's model and a description of it; nothing where a file does not agree with the run."""
+    chosen = available_formats() if formats is None else tuple(dict.fromkeys(formats))
+    check_formats(chosen)
+    folder = Path(output) if output is not None else open_run(path).path / "export"
+    check_writable(folder, option="--output", works="exported")
+    run = open_trained_run(path, device="cpu", model=model)
+    found = find_checkpoint(run.directory, checkpoint, command="export", warn=reporter.warn)
+    run.load(found)
+    reporter.say(weights_sentence(found))
+    run.model.eval()
+    with tempfile.TemporaryDirectory() as scratch:
+        exporter = _Exporter(run, folder=Path(scratch), gives=gives, folds=folds, tolerance=tolerance)
+        for name in chosen:
+            with reporter.showing(f"exporting {FILE_OF[name]}"):
+                exporter.write(name)
+        exporter.describe(update=found.update)
+        _move(Path(scratch), folder)
+    return ExportResult(
+        folder=folder, differences=exporter.differences, folded=len(exporter.folded), usage=exporter.usage
+    )
+
+
+class _Exporter:
+    """Writes the formats of one run's model into a folder, and checks each against the run."""
+
+    def __init__(
+        self, run: TrainedRun, *, folder: Path, gives: OutputKind, folds: bool, tolerance: float
+    ) -> None:
+        self._run, self._folder, self._gives, self._tolerance = run, folder, gives, tolerance
+        self._task = build_task(run.recipe, run.spec)
+        folded = fold_batch_norm(run.model) if folds else None
+        self.folded = () if folded is None else folded.folded
+        ready = run.model if folded is None else folded.model
+        self._is_dense = run.spec.task == "segmentation"
+        self._module = ExportModule(
+            ready,
+            preprocess=run.preprocess,
+            task=self._task,
+            output=gives,
+            geometry=self._geometry if self._is_dense else None,
+        ).eval()
+        # Whoever runs the file gets plain numbers.
+        self._module.requires_grad_(False)
+        self.differences: dict[str, float] = {}
+
+    def write(self, name: str) -> None:
+        """One format; refused where its output is too far from the run's own."""
+        file = FILE_OF[name]
+        runner = write_format(self._module, name, self._folder / file)
+        difference = self._difference(runner)
+        if not difference <= self._tolerance:
+            raise RunFailedError(
+                f"{file} differs from the run by up to {difference:.3g}, more than --tolerance "
+                f"{self._tolerance:g}; nothing was written{self._advice()}."
+            )
+        self.differences[file] = difference
+
+    def _advice(self) -> str:
+        return "; --fold-batch-norm False leaves the model as it is" if self.folded else ""
+
+    @torch.no_grad()
+    def _difference(self, runner: Runner) -> float:
+        """The largest difference of probabilities or, of classes, the largest share of other ones."""
+        images = [self._module.example(batch, seed=seed) for seed, batch in enumerate(_CHECKED_BATCHES)]
+        if self._is_dense:
+            images += [self._module.example(1, size=size) for size in self._checked_sizes()]
+        return max(_largest_difference(self._own_output(some), runner(some)) for some in images)
+
+    def _checked_sizes(self) -> list[tuple[int, int]]:
+        height, width, _ = self._module.input_shape
+        return [(max(1, int(down * height)), max(1, int(across * width))) for down, across in _CHECKED_SIZES]
+
+    def _geometry(self, model: Forward) -> Forward:
+        return whole_image_graph(self._run.recipe, self._run.spec, model, margin=self._margin)
+
+    @property
+    def _margin(self) -> int:
+        return output_margin_of(self._run.recipe.model)
+
+    def _own_output(self, images: Tensor) -> Tensor:
+        """What `predict` makes of images."""
+        run = self._run
+        if self._is_dense:
+            forward = whole_image_forward(run.recipe, run.spec, run.model, margin=self._margin)
+            logits = forward(normalise_dense(channels_last_view(images), run.spec))
+        else:
+            logits = run.model(run.preprocess(channels_last_view(images)))
+        return logits.argmax(1) if self._gives == "classes" else self._task.probabilities(logits)
+
+    def describe(self, *, update: int) -> None:
+        """The small file beside the models."""
+        spec, preprocess = self._run.spec, self._run.preprocess
+        files = {
+            file: {
+                "sha256": hashlib.sha256((self._folder / file).read_bytes()).hexdigest(),
+                "bytes": (self._folder / file).stat().st_size,
+                "max_difference": difference,
+            }
+            for file, difference in self.differences.items()
+        }
+        description: dict[str, Any] = {
+            "model": self._run.recipe.model,
+            "task": spec.task,
+            "class_names": list(spec.class_names),
+            "checkpoint": update,
+            "input": {
+                "name": "images",
+                "layout": "NHWC",
+                "shape": self.input_shape,
+                "dtype": spec.image_dtype,
+                "file_short_side": spec.short_side,
+            },
+            "preprocessing": _preprocessing_words(preprocess),
+            **({"memory": self._memory} if self._is_dense else {}),
+            "output": {"gives": self._gives, "layout": self._output_layout, "shape": self._output_shape()},
+            "folded_batch_norms": len(self.folded),
+            "files": files,
+            "versions": {"torch": torch.__version__, "python": platform.python_version()},
+        }
+        write_json(self._folder / DESCRIPTION, description)
+
+    @property
+    def input_shape(self) -> list[int | str]:
+        """By its layout; sizes that are free by their names."""
+        height, width, channels = self._module.input_shape
+        return ["batch", *(("height", "width") if self._is_dense else (height, width)), channels]
+
+    @property
+    def _output_layout(self) -> str:
+        if self._is_dense:
+            return "NHW" if self._gives == "classes" else "NCHW"
+        return "N" if self._gives == "classes" else "NC"
+
+    @torch.no_grad()
+    def _output_shape(self) -> list[int | str]:
+        shape = self._module(self._module.example(1)).shape[1:]
+        return ["batch", *shape[:-2], "height", "width"] if self._is_dense else ["batch", *shape]
+
+    @property
+    def usage(self) -> str:
+        """How the files are called, in a sentence."""
+        sizes = "images of any height and width" if self._is_dense else "images of one size"
+        taken = f"{self._run.spec.image_dtype} {_in_brackets(self.input_shape)}, NHWC"
+        given = f"{self._gives} {_in_brackets(self._output_shape())}, {self._output_layout}"
+        memory = f"; {self._memory}" if self._is_dense else ""
+        return f"takes {sizes}: `images` {taken}; gives {given}{memory}"
+
+    @property
+    def _memory(self) -> str:
+        height, width = max(self._checked_sizes(), key=math.prod)
+        return f"{_MEMORY}; the largest size that was tried here is {height}x{width}"
+
+
+def _in_brackets(shape: list[int | str]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _largest_difference(own: Tensor, found: Tensor) -> float:
+    if own.shape != found.shape:
+        return float("inf")
+    if own.dtype.is_floating_point:
+        return float((own - found).abs().max())
+    return float((own != found).float().mean())
+
+
+def _preprocessing_words(preprocess: Preparation) -> list[str]:
+    """What the exported model does to images, in its order; nobody has to do it again."""
+    spec = preprocess.spec
+    size = preprocess.label_size if spec.task == "segmentation" else (preprocess.height, preprocess.width)
+    words = [f"{spec.image_dtype} to float32"]
+    if spec.tile is None and size != (spec.height, spec.width):
+        words.append(f"bilinear to {size[0]}x{size[1]}")
+    if spec.image_dtype == "uint8":
+        words.append(f"normalised: {spec.normalisation}")
+    if spec.task == "segmentation":
+        tile = f"{preprocess.label_size[0]}x{preprocess.label_size[1]}"
+        words.append(f"images of other sizes than {tile} by overlapping tiles of {tile}, as predict does it")
+    return words
+
+
+def _move(scratch: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in scratch.iterdir():
+            beside = folder / f".{file.name}.partial"
+            shutil.copyfile(file, beside)
+            beside.replace(folder / file.name)
+    except OSError as error:
+        raise RunFailedError(f"--output {folder} could not be written: {error.strerror or error}.") from error

@@ -1,0 +1,115 @@
+"""The formats that a model can be exported to: how each is written, and read again to check it."""
+
+import importlib
+import importlib.util
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drivetrain.core.errors import BadInputError, RunFailedError
+from drivetrain.core.factories import describe_failure
+from drivetrain.inference.export.export_module import ExportModule
+
+__all__ = ["FILE_OF", "Runner", "available_formats", "check_formats", "missing_packages", "write_format"]
+
+FILE_OF = {"pt2": "model.pt2", "onnx": "model.onnx"}
+_ONNX_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+_EXAMPLE_BATCH = 2
+# Sizes that a module leaves free must not look like constants: more than one tile, and odd.
+_LARGER_BY = (37, 51)
+
+Runner = Callable[[Tensor], Tensor]
+
+
+def available_formats() -> tuple[str, ...]:
+    """What can be written with the packages that are here."""
+    return ("pt2",) if missing_packages() else ("pt2", "onnx")
+
+
+def check_formats(formats: tuple[str, ...]) -> None:
+    """Refuses names that are no format, and formats whose packages are not here."""
+    for name in formats:
+        if name not in FILE_OF:
+            raise BadInputError(f"--format {name} is not known; --format {' or '.join(FILE_OF)} works.")
+    missing = missing_packages()
+    if "onnx" in formats and missing:
+        raise BadInputError(
+            f"--format onnx needs packages that are not installed; pip install {' '.join(missing)} brings "
+            "them, and --format pt2 does without."
+        )
+
+
+def missing_packages() -> list[str]:
+    """What ONNX files need and is not installed."""
+    return [name for name in _ONNX_PACKAGES if importlib.util.find_spec(name) is None]
+
+
+def write_format(module: ExportModule, name: str, path: Path) -> Runner:
+    """Writes a module with all sizes free that it leaves free, and returns what runs the file written."""
+    try:
+        with _quietly():
+            program = _exported(module)
+            return _write_pt2(program, path) if name == "pt2" else _write_onnx(program, path)
+    except Exception as error:
+        raise RunFailedError(
+            f"The model cannot be exported to {FILE_OF[name]}: {describe_failure(error)}"
+        ) from error
+
+
+def _exported(module: ExportModule) -> torch.export.ExportedProgram:
+    sizes = {0: torch.export.Dim("batch")}
+    size = None
+    if module.takes_any_size:
+        height, width, _ = module.input_shape
+        size = (2 * height + _LARGER_BY[0], 2 * width + _LARGER_BY[1])
+        sizes |= {1: torch.export.Dim("height", min=1), 2: torch.export.Dim("width", min=1)}
+    example = module.example(_EXAMPLE_BATCH, size=size)
+    with torch.no_grad():
+        # Constants that are worked out at the first call must be real ones.
+        module(module.example(_EXAMPLE_BATCH))
+        return torch.export.export(module, (example,), dynamic_shapes={"images": sizes})
+
+
+def _write_pt2(program: torch.export.ExportedProgram, path: Path) -> Runner:
+    torch.export.save(program, path)
+    run: Runner = torch.export.load(path).module()
+    return run
+
+
+def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> Runner:
+    torch.onnx.export(
+        program,
+        (),
+        str(path),
+        input_names=["images"],
+        output_names=["output"],
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    # By name, as type checks are made without the extra too.
+    onnxruntime = importlib.import_module("onnxruntime")
+    session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def run(images: Tensor) -> Tensor:
+        return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+
+    return run
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The exporters tell of their own workings, which is no matter of the user's."""
+    former = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(former)

@@ -1,0 +1,77 @@
+"""A trained model with everything around it: stored images in, probabilities or classes out."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.data.dense_normalise import normalise_dense
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.passes.forward import Forward
+from drivetrain.tasks.task import Task
+
+__all__ = ["ExportModule", "OutputKind"]
+
+OutputKind = Literal["probabilities", "classes"]
+Geometry = Callable[[Forward], Forward]
+
+
+class ExportModule(nn.Module):
+    """Images (batch, height, width, channels) as files hold them, through preprocessing, model and task.
+
+    With a `geometry`, which makes a model of one size go over normalised images of any, images may have any
+    height and width, and a segmentation gives its output in their size.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        preprocess: Preparation,
+        task: Task,
+        output: OutputKind = "probabilities",
+        geometry: Geometry | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self._preprocess, self._task, self._output = preprocess, task, output
+        self._whole = None if geometry is None else geometry(model)
+
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether height and width of images are free."""
+        return self._whole is not None
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of an image of the training, or of what a tile covers of one."""
+        spec = self._preprocess.spec
+        if spec.tile is not None:
+            return spec.tile, spec.tile, spec.channels
+        return spec.height, spec.width, spec.channels
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """What an image consists of."""
+        return torch.uint8 if self._preprocess.spec.image_dtype == "uint8" else torch.float32
+
+    def example(self, batch: int, *, seed: int = 0, size: tuple[int, int] | None = None) -> Tensor:
+        """Images of noise, of the range that the model takes, in a size or in that of the training."""
+        generator = torch.Generator().manual_seed(seed)
+        height, width, channels = self.input_shape
+        shape = (batch, *(size or (height, width)), channels)
+        if self.input_dtype == torch.uint8:
+            return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+        return torch.rand(shape, generator=generator)
+
+    def forward(self, images: Tensor) -> Tensor:
+        stored = channels_last_view(images)
+        if self._whole is None:
+            logits: Tensor = self.model(self._preprocess(stored))
+        else:
+            logits = self._whole(normalise_dense(stored, self._preprocess.spec))
+        if self._output == "classes":
+            classes: Tensor = logits.argmax(1)
+            return classes
+        return self._task.probabilities(logits)

@@ -1,0 +1,1 @@
+"""A trained model made ready: restored, folded, compiled, spread over devices, tiled over images."""

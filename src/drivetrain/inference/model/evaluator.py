@@ -1,0 +1,157 @@
+"""How a run measures its model on a source: at each validation, at its end, and when asked later."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from drivetrain.catalogue.models import output_margin_of
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.feeds.feed import EvaluationFeed, MicroBatch, fits_on_device
+from drivetrain.data.feeds.whole_images import WholeImageFeed
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSpec, Source, SubsetSource
+from drivetrain.data.tile_source import masked_of
+from drivetrain.devices.device import Device
+from drivetrain.inference.model.evaluation import evaluate_model
+from drivetrain.inference.model.tiles import DEFAULT_OVERLAP, FlipAveraged
+from drivetrain.inference.model.whole_images import whole_image_forward
+from drivetrain.passes.forward import Forward, choose_precision, in_precision
+from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.recipe.schema import Recipe
+from drivetrain.tasks.from_recipe import build_measure
+from drivetrain.tasks.task import Evaluation
+
+__all__ = ["Evaluator", "build_evaluator", "validation_batch_size"]
+
+_VALIDATION_PIXELS = {"classification": 8 * 1024 * 1024, "segmentation": 5 * 512 * 1024}
+_LARGEST_VALIDATION_BATCH = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluator:
+    """A model, the samples it is measured on, and the way it takes over them; `samples` is how many."""
+
+    recipe: Recipe
+    model: nn.Module
+    feed: Iterable[MicroBatch]
+    forward: Forward
+    preprocess: Preparation
+    device: Device
+    samples: int
+    group: ReplicaGroup = ALONE
+    counts: bool = True
+
+    def __call__(self, *, regions: bool = False, on_batch: Callable[[int], None] | None = None) -> Evaluation:
+        """Measures the model as it is now; `regions` also scores objects, which takes the host a while."""
+        measure = build_measure(
+            self.recipe, self.preprocess.spec, wide_dtype=self.device.wide_dtype, regions=regions
+        )
+        return evaluate_model(
+            self.model,
+            self.feed,
+            measure=measure,
+            forward=self.forward,
+            group=self.group,
+            counts=self.counts,
+            on_batch=on_batch,
+        )
+
+
+def build_evaluator(
+    recipe: Recipe,
+    *,
+    model: nn.Module,
+    source: Source,
+    preprocess: Preparation,
+    device: Device,
+    flips: bool | None = None,
+    overlap: float | None = None,
+    groups: RankGroups = ALL_ALONE,
+    forward: Forward | None = None,
+    counts: bool = True,
+) -> Evaluator:
+    """Images of the size that was trained go through the model in batches; others whole, by tiles.
+
+    `forward` is the model's way over several ranks, where it has one; `counts` tells whether the logits that
+    arrive here are the model's.
+    """
+    spec = preprocess.spec
+    flips = recipe.flip_averaging if flips is None else flips
+    feed: Iterable[MicroBatch]
+    forward = forward or in_precision(model, choose_precision(recipe, device))
+    replicas = groups.replicas
+    share = _own_share(source, group=replicas, replicas=recipe.validation_replicas or replicas.size)
+    if _goes_by_tiles(recipe, source, spec):
+        feed = WholeImageFeed(masked_of(share), spec=spec, device=device.torch_device) if len(share) else ()
+        forward = whole_image_forward(
+            recipe,
+            spec,
+            forward,
+            margin=output_margin_of(recipe.model),
+            flips=flips,
+            overlap=DEFAULT_OVERLAP if overlap is None else overlap,
+        )
+    else:
+        _refuse_overlap(recipe, overlap)
+        feed = _batched(recipe, source=share, preprocess=preprocess, device=device) if len(share) else ()
+        forward = FlipAveraged(forward) if flips else forward
+    return Evaluator(
+        recipe=recipe,
+        model=model,
+        feed=feed,
+        forward=forward,
+        preprocess=preprocess,
+        device=device,
+        samples=len(share),
+        group=groups.world,
+        counts=counts,
+    )
+
+
+def _own_share(source: Source, *, group: ReplicaGroup, replicas: int) -> Source:
+    """The part of the samples that this replica measures; the parts follow each other and miss none."""
+    if group.size == 1:
+        return source
+    first, stop = (min(group.rank + more, replicas) * len(source) // replicas for more in (0, 1))
+    return SubsetSource(source, np.arange(first, stop, dtype=np.int64))
+
+
+def validation_batch_size(recipe: Recipe, preprocess: Preparation) -> int:
+    """As many images as fill a comfortable number of pixels, unless the recipe says."""
+    if recipe.validation_micro_batch_size is not None:
+        return recipe.validation_micro_batch_size
+    pixels = preprocess.channels * preprocess.height * preprocess.width
+    return max(1, min(_LARGEST_VALIDATION_BATCH, _VALIDATION_PIXELS[preprocess.spec.task] // pixels))
+
+
+def _goes_by_tiles(recipe: Recipe, source: Source, spec: DataSpec) -> bool:
+    if spec.task != "segmentation" or recipe.image_size is not None:
+        return False
+    if spec.tile is not None:
+        return True
+    masked = masked_of(source)
+    return any(masked.size(index) != (spec.height, spec.width) for index in range(len(masked)))
+
+
+def _refuse_overlap(recipe: Recipe, overlap: float | None) -> None:
+    if overlap is not None and recipe.image_size is not None:
+        raise BadInputError(
+            f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, and is "
+            f"measured on images scaled to that, not on tiles; leave it out."
+        )
+
+
+def _batched(recipe: Recipe, *, source: Source, preprocess: Preparation, device: Device) -> EvaluationFeed:
+    """Every sample of a source once, in batches this device runs well."""
+    return EvaluationFeed(
+        source,
+        preprocess=preprocess,
+        batch_size=validation_batch_size(recipe, preprocess),
+        device=device.torch_device,
+        resident=recipe.data_placement != "stream"
+        and fits_on_device(source, preprocess=preprocess, memory_budget_bytes=device.free_memory_bytes),
+        num_workers=recipe.num_workers or 0,
+    )

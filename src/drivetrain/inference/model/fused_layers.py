@@ -1,0 +1,131 @@
+"""The layers of a finished model as a CUDA device computes them fastest in 16 bits, to be compiled.
+
+- A convolution and its ReLU are one operation.
+- One of few products per value, such as the first of an image with one channel, is a product of matrices
+  whose rows are the patches of the image; convolutions want many channels.
+- An up-convolution whose windows do not overlap is a product of matrices too.
+
+What runs under a forward of its own, or is looked at by hooks, stays as it is.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from drivetrain.inference.model.fold_batch_norm import find_followers, is_untouched
+from drivetrain.inference.model.fused_operations import conv_relu, linear_relu
+from drivetrain.models.zoo.unet_layers import ConvRelu, UpConvRelu
+
+__all__ = ["fuse_layers"]
+
+# Products per value of a convolution that pays as patches: 3x3 of up to three channels.
+_FEW_PRODUCTS = 32
+# Rows of 16-bit numbers begin at multiples of 16 bytes for the fastest matrix products.
+_ROW_MULTIPLE = 8
+
+
+def fuse_layers(model: nn.Module, *, dtype: torch.dtype) -> nn.Module:
+    """A copy in evaluation mode; `dtype` is that of weights and results."""
+    pairs = find_followers(model, before=(nn.Conv2d,), after=(nn.ReLU,))
+    fused = copy.deepcopy(model).eval()
+    for convolution_name, relu_name in pairs:
+        convolution = fused.get_submodule(convolution_name)
+        assert isinstance(convolution, nn.Conv2d)
+        if _is_plain(convolution):
+            fused.set_submodule(convolution_name, _fused(convolution, dtype))
+            fused.set_submodule(relu_name, nn.Identity())
+    for name, layer in [*fused.named_modules()]:
+        if type(layer) is ConvRelu and _is_plain(layer):
+            fused.set_submodule(name, _fused(layer, dtype))
+        elif type(layer) is UpConvRelu and is_untouched(layer) and layer.kernel_size == layer.stride:
+            fused.set_submodule(name, _MatrixUpConvRelu(layer, dtype))
+    return fused
+
+
+def _fused(convolution: nn.Conv2d, dtype: torch.dtype) -> nn.Module:
+    is_small = convolution.weight[0].numel() <= _FEW_PRODUCTS
+    kind = _PatchConvRelu if is_small and convolution.stride == (1, 1) else _FusedConvRelu
+    return kind(convolution, dtype)
+
+
+def _is_plain(convolution: nn.Conv2d) -> bool:
+    """Whether it does what the operation does."""
+    return (
+        is_untouched(convolution)
+        and convolution.groups == 1
+        and convolution.dilation == (1, 1)
+        and convolution.padding_mode == "zeros"
+        and not isinstance(convolution.padding, str)
+    )
+
+
+def _bias(layer: nn.Conv2d | nn.ConvTranspose2d, dtype: torch.dtype) -> Tensor:
+    if layer.bias is None:
+        return layer.weight.new_zeros(layer.out_channels, dtype=dtype)
+    return layer.bias.detach().to(dtype)
+
+
+class _FusedConvRelu(nn.Module):
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, convolution: nn.Conv2d, dtype: torch.dtype) -> None:
+        super().__init__()
+        weight = convolution.weight.detach().to(dtype)
+        self.register_buffer("weight", weight.contiguous(memory_format=torch.channels_last))
+        self.register_buffer("bias", _bias(convolution, dtype))
+        self.stride = [*convolution.stride]
+        self.padding = [int(around) for around in convolution.padding]
+
+    def forward(self, images: Tensor) -> Tensor:
+        ready = images.to(self.weight.dtype).contiguous(memory_format=torch.channels_last)
+        outputs: Tensor = conv_relu(ready, self.weight, self.bias, self.stride, self.padding)
+        return outputs
+
+
+class _PatchConvRelu(nn.Module):
+    matrix: Tensor
+    bias: Tensor
+
+    def __init__(self, convolution: nn.Conv2d, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.height, self.width = convolution.kernel_size
+        self.outputs = convolution.out_channels
+        products = convolution.weight[0].numel()
+        self.missing = -products % _ROW_MULTIPLE
+        rows, columns = (int(around) for around in convolution.padding)
+        self.around = (columns, columns, rows, rows)
+        matrix = convolution.weight.detach().to(dtype).reshape(self.outputs, products).t()
+        self.register_buffer("matrix", functional.pad(matrix, (0, 0, 0, self.missing)).contiguous())
+        self.register_buffer("bias", _bias(convolution, dtype))
+
+    def forward(self, images: Tensor) -> Tensor:
+        padded = functional.pad(images.to(self.matrix.dtype), self.around)
+        windows = padded.unfold(2, self.height, 1).unfold(3, self.width, 1)
+        count, _, height, width = windows.shape[:4]
+        # From (image, channel, row, column, window's row and column) to rows of one window's values.
+        rows = windows.permute(0, 2, 3, 1, 4, 5).reshape(count * height * width, -1)
+        rows = functional.pad(rows, (0, self.missing))
+        outputs: Tensor = linear_relu(rows, self.matrix, self.bias)
+        return outputs.view(count, height, width, self.outputs).permute(0, 3, 1, 2)
+
+
+class _MatrixUpConvRelu(nn.Module):
+    matrix: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: UpConvRelu, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.factor, self.outputs = layer.kernel_size[0], layer.out_channels
+        weight = layer.weight.detach().to(dtype).permute(0, 2, 3, 1)
+        self.register_buffer("matrix", weight.reshape(layer.in_channels, -1).contiguous())
+        self.register_buffer("bias", _bias(layer, dtype))
+
+    def forward(self, images: Tensor) -> Tensor:
+        count, channels, height, width = images.shape
+        rows = images.to(self.matrix.dtype).permute(0, 2, 3, 1).reshape(-1, channels)
+        blocks = (rows @ self.matrix).view(count, height, width, self.factor, self.factor, self.outputs)
+        grown = (blocks + self.bias).relu().permute(0, 5, 1, 3, 2, 4)
+        return grown.reshape(count, self.outputs, height * self.factor, width * self.factor)

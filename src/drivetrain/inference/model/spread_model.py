@@ -1,0 +1,100 @@
+"""A trained model over several devices of one process, for predictions: each stage on the device it had."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.devices.device import Device
+from drivetrain.passes.forward import Precision, choose_precision
+from drivetrain.pipeline.cutting.cut import Cut
+from drivetrain.pipeline.cutting.settings import has_own_precisions
+from drivetrain.pipeline.cutting.stage_plan import plan_stages
+from drivetrain.recipe.layout import devices_per_replica
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["SpreadModel", "spread_over_devices"]
+
+
+class SpreadModel(nn.Module):
+    """Stands in for `model`: has its weights and its state, and gives its output on the images' device."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        cut: Cut,
+        *,
+        devices: Sequence[torch.device],
+        precisions: Sequence[Precision],
+    ) -> None:
+        super().__init__()
+        self.whole = model
+        self._stages, self._devices, self._precisions = cut.stages, devices, precisions
+        self._images, self._output = cut.input, cut.output
+        for stage, device in zip(cut.stages, devices, strict=True):
+            stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, images: Tensor) -> Tensor:
+        values = {self._images: images}
+        for stage, device, precision in zip(self._stages, self._devices, self._precisions, strict=True):
+            facts = stage.stage_facts
+            with _only_in(precision):
+                outputs = stage(*(values[name].to(device, non_blocking=True) for name in facts.inputs))
+            values.update(zip(facts.outputs, outputs, strict=True))
+        return values[self._output].to(images.device)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The model's own, wherever its stages lie."""
+        state: dict[str, Any] = self.whole.state_dict(*args, **kwargs)
+        return state
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's own."""
+        return self.whole.load_state_dict(*args, **kwargs)
+
+
+def _only_in(precision: Precision) -> AbstractContextManager[object]:
+    """A stage's own precision, whatever is computed in around it."""
+    is_half = precision.compute_dtype != torch.float32
+    return torch.autocast(
+        precision.device_type, dtype=precision.compute_dtype if is_half else None, enabled=is_half
+    )
+
+
+def spread_over_devices(
+    recipe: Recipe,
+    model: nn.Module,
+    *,
+    device: Device,
+    image_shape: tuple[int, int, int],
+    devices: Sequence[torch.device] | None = None,
+    measured_cut: tuple[str, ...] | None = None,
+) -> nn.Module:
+    """The model on as many devices as a replica had, where there are so many; else on `device` in one piece.
+
+    `devices` names them, one for each device of a replica; `measured_cut` is where its training measured that
+    it is cut best. Stages that compute in a precision of their own do so here.
+    """
+    wanted = devices_per_replica(recipe)
+    if devices is None:
+        count = 0 if device.is_cpu else torch.accelerator.device_count()
+        devices = [torch.device(device.torch_device.type, index) for index in range(min(count, wanted))]
+    is_spread = wanted > 1 and len(devices) >= wanted
+    if not is_spread and not has_own_precisions(recipe):
+        return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    # The order of micro-batches says nothing here, only where the stages lie.
+    in_order = recipe.model_copy(update={"pipeline_schedule": "sequential"})
+    plan = plan_stages(
+        in_order,
+        model,
+        image_shape=image_shape,
+        micro=1,
+        accumulation=1,
+        choose=lambda measure: measured_cut or measure(),
+    )
+    assert plan is not None, "devices and precisions of stages mean that there are some"
+    places = [devices[home] if is_spread else device.torch_device for home in plan.device_of]
+    precisions = [choose_precision(recipe, device, of_stage=one.precision) for one in plan.settings]
+    return SpreadModel(model, plan.cut(), devices=places, precisions=precisions)

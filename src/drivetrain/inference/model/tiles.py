@@ -1,0 +1,136 @@
+"""Images of any size through a model of one size: overlapping tiles, mirrored borders, blended seams.
+
+Everything here takes normalised images (samples, channels, height, width) and gives logits (samples,
+classes, height, width) in float32, so that one can be put into another.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from itertools import product
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from drivetrain.inference.model.tile_axis import TileAxis
+from drivetrain.passes.forward import Forward
+
+__all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "ScaledForward", "TiledForward"]
+
+DEFAULT_OVERLAP = 0.25
+_FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class TiledForward:
+    """Goes over an image by tiles, each seen with `margin` pixels around it that a valid model eats up.
+
+    Beyond its borders the image is mirrored, or 0 where the model was trained so; an image smaller than a
+    tile is always mirrored up to one. Tiles go through `forward` in batches of `batch`.
+    """
+
+    forward: Forward
+    _: KW_ONLY
+    tile: tuple[int, int] | int
+    margin: int
+    batch: int
+    overlap: float = DEFAULT_OVERLAP
+    border: Literal["mirror", "zero"] = "mirror"
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The logits of whole images; of exactly one tile, they are those of `forward` to the bit."""
+        sides = (self.tile, self.tile) if isinstance(self.tile, int) else self.tile
+        rows, columns = (
+            TileAxis(length=length, side=side, overlap=self.overlap)
+            for length, side in zip(images.shape[2:], sides, strict=True)
+        )
+        canvas = self._canvas(images, rows, columns)
+        is_one_tile = len(rows.starts) == len(columns.starts) == 1
+        logits = self._in_batches(canvas) if is_one_tile else self._blended(canvas, rows, columns)
+        return _cropped(logits, rows, columns)
+
+    def _canvas(self, images: Tensor, rows: TileAxis, columns: TileAxis) -> Tensor:
+        """The images with everything around them that their tiles see."""
+        mirrored = self.margin if self.border == "mirror" else 0
+        for dim, axis in ((2, rows), (3, columns)):
+            if axis.extent + 2 * mirrored != axis.length:
+                places = torch.from_numpy(axis.places(margin=mirrored)).to(images.device)
+                images = images.index_select(dim, places)
+        zeros = self.margin - mirrored
+        padded = F.pad(images, (zeros,) * 4) if zeros else images
+        return padded.contiguous(memory_format=torch.channels_last)
+
+    def _in_batches(self, canvas: Tensor) -> Tensor:
+        return torch.cat([self.forward(part).float() for part in torch.split(canvas, self.batch)])
+
+    def _blended(self, canvas: Tensor, rows: TileAxis, columns: TileAxis) -> Tensor:
+        down, across = (torch.from_numpy(axis.weights()).to(canvas.device) for axis in (rows, columns))
+        tiles = list(product(range(len(canvas)), enumerate(rows.starts), enumerate(columns.starts)))
+        height, width = rows.side + 2 * self.margin, columns.side + 2 * self.margin
+        blended: Tensor | None = None
+        for first in range(0, len(tiles), self.batch):
+            batch = tiles[first : first + self.batch]
+            cut = [canvas[i, :, top : top + height, left : left + width] for i, (_, top), (_, left) in batch]
+            logits = self.forward(torch.stack(cut).contiguous(memory_format=torch.channels_last)).float()
+            if blended is None:
+                blended = logits.new_zeros(len(canvas), logits.shape[1], rows.extent, columns.extent)
+            for (i, (row, top), (column, left)), tile in zip(batch, logits, strict=True):
+                window = down[row][:, None] * across[column]
+                blended[i, :, top : top + rows.side, left : left + columns.side].addcmul_(tile, window)
+        assert blended is not None, "there is at least one tile"
+        return blended
+
+
+@dataclass(frozen=True, slots=True)
+class FlipAveraged:
+    """The mean of the logits over an image and its three mirror images, each turned back."""
+
+    forward: Forward
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The mean logits."""
+        logits = [self.forward(images.flip(dims)).float().flip(dims) for dims in _FLIPS]
+        return torch.stack(logits).mean(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedForward:
+    """Whole images scaled to `size` x `size`, with `margin` zeros around; their logits are scaled back."""
+
+    forward: Forward
+    _: KW_ONLY
+    size: int
+    margin: int
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The logits of images of any one size, in that size."""
+        scaled = F.pad(_resized(images, (self.size, self.size)), (self.margin,) * 4)
+        logits = self.forward(scaled.contiguous(memory_format=torch.channels_last)).float()
+        return _resized(logits, (images.shape[2], images.shape[3]))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledForward:
+    """Images scaled by `factors` (down, across) for a `forward` of any size; their logits are scaled back."""
+
+    forward: Forward
+    _: KW_ONLY
+    factors: tuple[float, float]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The logits of images of any one size, in that size."""
+        height, width = images.shape[2:]
+        down, across = self.factors
+        scaled = _resized(images, (max(1, round(height * down)), max(1, round(width * across))))
+        return _resized(self.forward(scaled), (height, width))
+
+
+def _resized(images: Tensor, size: tuple[int, int]) -> Tensor:
+    if tuple(images.shape[2:]) == size:
+        return images
+    return F.interpolate(images, size=size, mode="bilinear", align_corners=False, antialias=False)
+
+
+def _cropped(logits: Tensor, rows: TileAxis, columns: TileAxis) -> Tensor:
+    below = logits[:, :, rows.before : rows.before + rows.length]
+    return below[:, :, :, columns.before : columns.before + columns.length]

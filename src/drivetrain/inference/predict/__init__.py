@@ -1,0 +1,1 @@
+"""`drivetrain predict`: class probabilities or masks of image files."""

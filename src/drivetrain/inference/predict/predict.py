@@ -1,0 +1,187 @@
+"""What a run says of image files: class probabilities here, masks where its task is segmentation."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.crop import Fit
+from drivetrain.data.files.decode import (
+    BadSampleError,
+    decode_image,
+    image_of,
+    naming_bad_sample,
+)
+from drivetrain.data.files.folder_files import is_animated_file
+from drivetrain.devices.backend_settings import training_backends
+from drivetrain.inference.model.evaluator import validation_batch_size
+from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
+from drivetrain.inference.model.trained_forward import TrainedForward
+from drivetrain.inference.predict.inputs import (
+    InputNotes,
+    UnreadableInputError,
+    expand_inputs,
+    require_file_channels,
+)
+from drivetrain.inference.predict.mask_settings import MaskSettings
+from drivetrain.inference.predict.predict_masks import predict_masks
+from drivetrain.inference.predict.prediction_folder import (
+    note_files,
+    noted_files,
+    require_free_names,
+    require_outside_data,
+    table_names,
+    write_tables,
+)
+from drivetrain.models.own_model import GivenModel
+from drivetrain.recipe.params import CompileMode
+from drivetrain.tasks.from_recipe import build_task
+
+
+def predict_run(
+    path: str | Path,
+    inputs: Sequence[str | Path],
+    *,
+    output: str | Path,
+    reporter: Reporter,
+    formats: Sequence[str] = ("csv",),
+    checkpoint: str = "newest",
+    device: str = "auto",
+    model: GivenModel | None = None,
+    masks: MaskSettings | None = None,
+    compiles: CompileMode = "auto",
+    notes: InputNotes | None = None,
+) -> list[dict[str, Any]]:
+    """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given.
+
+    Files that cannot be read are left out, unless all are such; `notes` hears which.
+    """
+    odd = InputNotes() if notes is None else notes
+    folder = Path(output)
+    files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
+    if not files:
+        raise BadInputError("INPUT names no image; name image files or folders of them.")
+    settings = masks or MaskSettings()
+    run = open_trained_run(path, device=device, model=model)
+    found = find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn)
+    run.load(found)
+    settings.check(run.recipe, run.spec)
+    require_outside_data(folder, run)
+    reporter.say(weights_sentence(found))
+    forward = TrainedForward(run, reporter=reporter, compiles=compiles)
+    with training_backends(run.device):
+        if run.spec.task == "classification":
+            require_free_names(folder, table_names(formats))
+            rows = _predict_files(run, files, forward, reporter, odd)
+            _write_tables(rows, folder, formats)
+        else:
+            rows = predict_masks(
+                run,
+                files,
+                output=folder,
+                reporter=reporter,
+                formats=formats,
+                settings=settings,
+                forward=forward,
+                notes=odd,
+            )
+    for sentence in odd.sentences(files=len(files)):
+        reporter.warn(sentence)
+    return rows
+
+
+def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[str]) -> None:
+    try:
+        note_files(folder, table_names(formats))
+        write_tables(folder, rows, formats, as_csv=_as_csv)
+    except OSError as error:
+        raise BadInputError(
+            f"--output {folder} cannot be written: {error.strerror}; name another folder."
+        ) from error
+
+
+def _predict_files(
+    run: TrainedRun, files: list[Path], forward: TrainedForward, reporter: Reporter, notes: InputNotes
+) -> list[dict[str, Any]]:
+    batch_size = validation_batch_size(run.recipe, run.preprocess)
+    rows: list[dict[str, Any]] = []
+    reporter.start_progress("predicting", done=0, total=len(files))
+    for start in range(0, len(files), batch_size):
+        images = _readable(files[start : start + batch_size], run, notes)
+        if images:
+            probabilities = _probabilities(run, forward, np.stack(list(images.values())))
+            rows += [_row(path, values, run) for path, values in zip(images, probabilities, strict=True)]
+        done = min(start + batch_size, len(files))
+        forward.progress(done, len(files))
+        if reporter.progress_due():
+            reporter.progress(done, "images")
+    reporter.stop_progress()
+    notes.require_some(files)
+    return rows
+
+
+def _readable(files: list[Path], run: TrainedRun, notes: InputNotes) -> dict[Path, NDArray[Any]]:
+    """The images of those files that can be read."""
+    images: dict[Path, NDArray[Any]] = {}
+    for path in files:
+        try:
+            images[path] = read_image(path, run)
+        except UnreadableInputError as error:
+            notes.left_out[path] = error
+    notes.animated += [path for path in images if is_animated_file(path)]
+    return images
+
+
+def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
+    """An image file as the run's data set would hold it: its channels, its size, its range."""
+    spec = run.spec
+    require_file_channels(spec)
+    fit = Fit(height=spec.height, width=spec.width, short_side=spec.short_side)
+    try:
+        with naming_bad_sample(str(path)):
+            shaped = decode_image(
+                image_of(path.read_bytes()),
+                channels=spec.channels,
+                size=(spec.width, spec.height),
+                choose_box=fit.centre_box,
+            )
+    except BadSampleError as error:
+        raise UnreadableInputError(path, error.reason) from error
+    return shaped if spec.image_dtype == "uint8" else (shaped / np.float32(255)).astype(np.float32)
+
+
+@torch.inference_mode()
+def _probabilities(run: TrainedRun, forward: TrainedForward, images: NDArray[Any]) -> NDArray[np.float32]:
+    batch = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device.torch_device)
+    logits = forward(run.preprocess(batch))
+    probabilities: NDArray[np.float32] = build_task(run.recipe, run.spec).probabilities(logits).cpu().numpy()
+    return probabilities
+
+
+def _row(path: Path, probabilities: NDArray[np.float32], run: TrainedRun) -> dict[str, Any]:
+    names = run.spec.class_names
+    best = int(probabilities.argmax())
+    listed = {name: round(float(value), 6) for name, value in zip(names, probabilities, strict=True)}
+    return {
+        "file": str(path),
+        "class": names[best],
+        "probability": listed[names[best]],
+        "probabilities": listed,
+    }
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = list(rows[0]["probabilities"])
+    writer.writerow(["file", "class", "probability", *(f"p_{name}" for name in names)])
+    for row in rows:
+        writer.writerow([row["file"], row["class"], row["probability"], *row["probabilities"].values()])
+    return text.getvalue()

@@ -1,0 +1,103 @@
+"""The model a recipe describes, in one fixed order: build, edit, take over weights, freeze."""
+
+from typing import Any
+
+from torch import nn
+
+from drivetrain.catalogue.models import check_image_size, is_external_model, model_info
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.source import DataSpec
+from drivetrain.models.create import build_model, takes_parameter
+from drivetrain.models.edit import edit_model
+from drivetrain.models.freeze import freeze_parameters
+from drivetrain.models.initial_weights import load_initial_weights
+from drivetrain.models.lazy_layers import complete_lazy_layers
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["input_shape_of", "is_own_model", "outline_model", "prepare_model", "rebuild_model"]
+
+
+def prepare_model(
+    recipe: Recipe, spec: DataSpec, *, model: nn.Module | None = None, takes_weights: bool = True
+) -> tuple[nn.Module, list[str]]:
+    """The model to train, and what should be said about it.
+
+    `model` is one that was made in Python, in place of the recipe's own. A run that continues has its
+    weights in a checkpoint: `takes_weights=False` leaves `--init-from` alone.
+    """
+    built = rebuild_model(recipe, spec) if model is None else _own_model(model, recipe)
+    warnings: list[str] = []
+    if recipe.init_from is not None and takes_weights:
+        warnings += load_initial_weights(built, recipe.init_from)
+    freeze_parameters(built, recipe.freeze)
+    return built, warnings
+
+
+def is_own_model(recipe: Recipe) -> bool:
+    """Whether the model is one of drivetrain's, as it is: how such a one runs is known."""
+    return not recipe.model_edit and not is_external_model(recipe.model)
+
+
+def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:
+    """The model as a checkpoint's weights fit it, for evaluation and prediction."""
+    image_size = recipe.image_size or spec.tile
+    if image_size is None and not is_external_model(recipe.model):
+        check_image_size(model_info(recipe.model), spec.width)
+    built = build_model(
+        recipe.model,
+        channels=spec.channels,
+        image_size=image_size or spec.height,
+        num_classes=spec.num_classes,
+        seed=recipe.seed,
+        params=_factory_params(recipe),
+    )
+    complete_lazy_layers(built, image_shape=input_shape_of(recipe, spec), seed=recipe.seed)
+    return edit_model(built, recipe.model_edit, seed=recipe.seed)
+
+
+def input_shape_of(recipe: Recipe, spec: DataSpec) -> tuple[int, int, int]:
+    """Channels, height and width of the images that a model without an output margin sees."""
+    size = recipe.image_size or spec.tile
+    return spec.channels, size or spec.height, size or spec.width
+
+
+def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes: int) -> nn.Module:
+    """The model a plan counts: built, edited and frozen, without its weights."""
+    built = build_model(
+        recipe.model,
+        channels=channels,
+        image_size=image_size,
+        num_classes=num_classes,
+        seed=recipe.seed,
+        params=_factory_params(recipe),
+        draws_weights=False,
+    )
+    complete_lazy_layers(built, image_shape=(channels, image_size, image_size), seed=recipe.seed)
+    edited = edit_model(built, recipe.model_edit, seed=recipe.seed)
+    freeze_parameters(edited, recipe.freeze)
+    return edited
+
+
+def _factory_params(recipe: Recipe) -> dict[str, Any]:
+    """`--model-params`, and `--model-width` under the name that factories have for it."""
+    if recipe.model_width is None:
+        return recipe.model_params
+    if "width" in recipe.model_params:
+        raise BadInputError(
+            f"--model-width {recipe.model_width} and width in --model-params say the same; leave one out."
+        )
+    if not takes_parameter(recipe.model, "width"):
+        raise BadInputError(
+            f"--model-width {recipe.model_width} has no effect on {recipe.model}, which has no width; "
+            "unet, unet_medical and unet_same have one."
+        )
+    return {**recipe.model_params, "width": recipe.model_width}
+
+
+def _own_model(model: nn.Module, recipe: Recipe) -> nn.Module:
+    if recipe.model_edit:
+        raise BadInputError(
+            f"--model-edit {recipe.model_edit[0]} is for models made by name; "
+            "edit your own before you pass it."
+        )
+    return model

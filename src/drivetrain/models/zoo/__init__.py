@@ -1,0 +1,1 @@
+"""The network families, single-device code only, one file each."""

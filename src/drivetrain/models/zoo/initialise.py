@@ -1,0 +1,91 @@
+"""Initial weights: every parameter is drawn by its name, so that the order of construction is free.
+
+The distributions are those of Keras. They are drawn in float64 and rounded once, which keeps the bits
+from depending on how a processor's vector instructions round.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from drivetrain.core.randomness import stream_key
+
+Initialiser = Callable[[Tensor, torch.Generator], None]
+
+# Standard deviation of a standard normal distribution cut off at two.
+_TRUNCATED_DEVIATION = 0.87962566103423978
+_TRUNCATION = 2.0
+
+
+class InitialisedModel(nn.Module):
+    """A model of this package; a family overrides `initialiser_of` where Keras' defaults do not hold."""
+
+    def initialiser_of(self, parameter_name: str) -> Initialiser:
+        """What draws one parameter: biases 0, scales of norms 1, kernels Glorot uniform."""
+        layer_name, _, role = parameter_name.rpartition(".")
+        if role == "bias":
+            return zeros
+        is_norm = isinstance(self.get_submodule(layer_name), _BatchNorm | nn.GroupNorm)
+        return ones if is_norm else glorot_uniform
+
+
+@torch.no_grad()
+def initialise_parameters(model: InitialisedModel, *, seed: int) -> None:
+    """Draws every parameter of a model from the stream of its own name."""
+    for name, parameter in model.named_parameters():
+        generator = torch.Generator().manual_seed(stream_key(seed, "init", name))
+        model.initialiser_of(name)(parameter, generator)
+
+
+def variance_scaling(tensor: Tensor, generator: torch.Generator) -> None:
+    """Truncated normal of variance 1 / fan_in (Keras' VarianceScaling with its defaults)."""
+    _draw_truncated_normal(tensor, scale=1.0, generator=generator)
+
+
+def he_normal(tensor: Tensor, generator: torch.Generator) -> None:
+    """Truncated normal of variance 2 / fan_in, which keeps the variance through a ReLU."""
+    _draw_truncated_normal(tensor, scale=2.0, generator=generator)
+
+
+def glorot_uniform(tensor: Tensor, generator: torch.Generator) -> None:
+    """Uniform within sqrt(6 / (fan_in + fan_out)) of zero."""
+    limit = math.sqrt(6.0 / sum(_fans(tensor)))
+    tensor.copy_(_draw_uniform(tensor, low=-limit, high=limit, generator=generator))
+
+
+def zeros(tensor: Tensor, _generator: torch.Generator) -> None:
+    """All 0; draws nothing."""
+    tensor.zero_()
+
+
+def ones(tensor: Tensor, _generator: torch.Generator) -> None:
+    """All 1; draws nothing."""
+    tensor.fill_(1.0)
+
+
+def _draw_truncated_normal(tensor: Tensor, *, scale: float, generator: torch.Generator) -> None:
+    fan_in, _ = _fans(tensor)
+    deviation = math.sqrt(scale / fan_in) / _TRUNCATED_DEVIATION
+    half_mass = math.erf(_TRUNCATION / math.sqrt(2.0))
+    draws = _draw_uniform(tensor, low=-half_mass, high=half_mass, generator=generator)
+    bound = _TRUNCATION * deviation
+    tensor.copy_(draws.erfinv_().mul_(math.sqrt(2.0) * deviation).clamp_(-bound, bound))
+
+
+def _draw_uniform(tensor: Tensor, *, low: float, high: float, generator: torch.Generator) -> Tensor:
+    return torch.empty(tensor.shape, dtype=torch.float64, device="cpu").uniform_(
+        low, high, generator=generator
+    )
+
+
+def _fans(kernel: Tensor) -> tuple[int, int]:
+    """Inputs and outputs of one unit, of a kernel laid out (outputs, inputs, height, width).
+
+    A transposed convolution's kernel has the two the other way round, as in Keras, where fan_in counts its
+    outputs; Glorot's rule takes their sum.
+    """
+    receptive_field = kernel[0, 0].numel()
+    return kernel.shape[1] * receptive_field, kernel.shape[0] * receptive_field

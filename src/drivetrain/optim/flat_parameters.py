@@ -1,0 +1,104 @@
+"""All trainable parameters of a model as one flat tensor, and their gradients as another.
+
+The model keeps its own parameters: each becomes a view into the flat tensor, four-dimensional ones in
+channels_last order. Optimisers, clipping and checks then are a few operations on one long vector.
+"""
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from drivetrain.core.errors import BadInputError
+
+_ALIGNMENT_ELEMENTS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Where one parameter lies in the flat tensors, and, by its `element`, in those of the whole model."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    element: int
+
+    @property
+    def numel(self) -> int:
+        return self.shape.numel()
+
+    def view(self, flat: Tensor) -> Tensor:
+        """This parameter's part of a flat tensor, in the parameter's shape."""
+        part = flat[self.start : self.start + self.numel]
+        if len(self.shape) != 4:
+            return part.view(self.shape)
+        outputs, inputs, height, width = self.shape
+        return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+
+
+class FlatParameters:
+    """Owns the memory of a model's trainable parameters and gradients, or of those named in `only`.
+
+    Others stay where they are, and all have one type. Where nothing is left, `device` is where that is.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, only: Container[str] | None = None, device: torch.device | None = None
+    ) -> None:
+        everything = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if not everything:
+            raise BadInputError("--model has no trainable parameters, so there is nothing to train.")
+        dtype = _common_dtype(everything)
+        trainable = [(name, p) for name, p in everything if only is None or name in only]
+        self.segments = _lay_out(trainable, places=_places(everything))
+        length = _aligned(self.segments[-1].start + self.segments[-1].numel) if trainable else 0
+        device = trainable[0][1].device if trainable else device
+        self.values = torch.zeros(length, dtype=dtype, device=device)
+        self.gradients = torch.zeros_like(self.values)
+        self.owners = [parameter for _, parameter in trainable]
+        self.gradient_places = [segment.view(self.gradients) for segment in self.segments]
+        with torch.no_grad():
+            for segment, parameter in zip(self.segments, self.owners, strict=True):
+                segment.view(self.values).copy_(parameter)
+                parameter.data = segment.view(self.values)
+            for parameter, place in zip(self.owners, self.gradient_places, strict=True):
+                parameter.grad = place
+
+    def named_views(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter's part of any flat tensor of this layout, by the parameter's name."""
+        return ((segment.name, segment.view(flat)) for segment in self.segments)
+
+
+def _common_dtype(parameters: list[tuple[str, nn.Parameter]]) -> torch.dtype:
+    name_of = {parameter.dtype: name for name, parameter in parameters}
+    if len(name_of) > 1:
+        listed = ", ".join(
+            f"{name} is {str(dtype).removeprefix('torch.')}" for dtype, name in name_of.items()
+        )
+        raise BadInputError(
+            f"--model mixes parameter types ({listed}); give all of them one, such as float32."
+        )
+    return parameters[0][1].dtype
+
+
+def _lay_out(parameters: list[tuple[str, nn.Parameter]], *, places: dict[str, int]) -> list[Segment]:
+    starts = _places(parameters)
+    return [
+        Segment(name=name, shape=parameter.shape, start=starts[name], element=places[name])
+        for name, parameter in parameters
+    ]
+
+
+def _places(parameters: list[tuple[str, nn.Parameter]]) -> dict[str, int]:
+    """Where each parameter begins in a flat tensor of all of these."""
+    places: dict[str, int] = {}
+    start = 0
+    for name, parameter in parameters:
+        places[name] = start
+        start = _aligned(start + parameter.numel())
+    return places
+
+
+def _aligned(elements: int) -> int:
+    return -(-elements // _ALIGNMENT_ELEMENTS) * _ALIGNMENT_ELEMENTS

@@ -1,0 +1,74 @@
+"""How a model is run: in the precision of the recipe."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.devices.device import Device
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["Forward", "Precision", "choose_precision", "in_precision"]
+
+Forward = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """The type of products, and that of weights and gradients; losses are float32 in any case."""
+
+    compute_dtype: torch.dtype
+    device_type: str
+    weight_dtype: torch.dtype = torch.float32
+
+    @property
+    def description(self) -> str:
+        """As `--precision` writes it, with the type's name."""
+        bits = [8 * dtype.itemsize for dtype in (self.compute_dtype, self.weight_dtype)]
+        return f"{bits[0]}.{bits[1]} ({str(self.compute_dtype).removeprefix('torch.')})"
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Inside, products are computed in the precision; nothing changes where that is float32."""
+        if self.compute_dtype == torch.float32:
+            return nullcontext()
+        # Weights change between updates but are cast once per pass anyway; the cache would outlive a capture.
+        return torch.autocast(self.device_type, dtype=self.compute_dtype, cache_enabled=False)
+
+
+def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = None) -> Precision:
+    """What `--precision` says; `auto` is bfloat16 on accelerators that have it, float32 elsewhere.
+
+    `of_stage` is what one stage says instead. Called before anything is computed, it also makes half
+    precision safe on a CPU.
+    """
+    kind = device.torch_device.type
+    device.set_half_partials(recipe.half_partials)
+    named = asked = of_stage or recipe.precision
+    if asked == "auto":
+        asked = "32.32" if device.is_cpu or torch.bfloat16 not in device.usable_half_types() else "16.32"
+    if asked == "32.32":
+        return Precision(compute_dtype=torch.float32, device_type=kind)
+    wanted: torch.dtype = getattr(torch, recipe.half_type)
+    if wanted not in device.usable_half_types():
+        raise BadInputError(
+            f"--precision {named} with --half-type {recipe.half_type} does not run on this "
+            f"{kind} device; --precision 32.32 works."
+        )
+    device.prepare_half(wanted)
+    weights = wanted if asked == "16.16" else torch.float32
+    return Precision(compute_dtype=wanted, device_type=kind, weight_dtype=weights)
+
+
+def in_precision(forward: Forward, precision: Precision) -> Forward:
+    """The same computation in a precision."""
+    if precision.compute_dtype == torch.float32:
+        return forward
+
+    def run(images: Tensor) -> Tensor:
+        with precision.autocast():
+            return forward(images)
+
+    return run

@@ -1,0 +1,132 @@
+"""The forward and backward passes of one update, over a model in one piece."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from drivetrain.core.randomness import stream_key
+from drivetrain.devices.device import Device
+from drivetrain.layers.context import UpdateContext
+from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.passes.first_gradients import written_at_once
+from drivetrain.passes.gradient_sum import GradientSum
+from drivetrain.passes.model_step import Step
+from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
+from drivetrain.schedules.actions import Action, Kind
+from drivetrain.schedules.observer import Observer, observed
+
+__all__ = ["Passes", "PlainPasses", "added_up"]
+
+
+class Passes(Protocol):
+    """Adds up the gradient of an update's micro-batches."""
+
+    @property
+    def adds_to_zeros(self) -> bool:
+        """Whether the flat gradient has to be zeros when an update begins."""
+        ...
+
+    @property
+    def wait_seconds(self) -> float | None:
+        """How long other stages were waited for so far; None where nobody can tell."""
+        ...
+
+    def run(self, update: int) -> tuple[Tensor, Tensor]:
+        """All micro-batches of this replica; their part of the update's mean loss and score."""
+        ...
+
+    def watch(self, observer: Observer | None) -> None:
+        """From now on an observer, or nobody, looks on."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class PlainPasses:
+    """One micro-batch after the other, each through the whole model.
+
+    With `writes_first`, the gradients of the first one replace what is there instead of being added to zeros.
+    """
+
+    step: Step
+    context: UpdateContext
+    batches: UpdateBatches
+    gradient_sum: GradientSum
+    parameters: FlatParameters
+    device: Device
+    seed: int
+    writes_first: bool = False
+    _observer: Observer | None = None
+
+    @property
+    def adds_to_zeros(self) -> bool:
+        return not self.writes_first
+
+    @property
+    def wait_seconds(self) -> float:
+        return 0.0
+
+    def watch(self, observer: Observer | None) -> None:
+        self._observer = observer
+
+    def run(self, update: int) -> tuple[Tensor, Tensor]:
+        return self.run_batches(self._batches(update), share=self.batches.share(update), seeded_for=update)
+
+    def run_batches(
+        self, batches: Iterable[NumberedBatch], *, share: float, seeded_for: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """As `run`, of given micro-batches; torch's own generators are set for an update, or left alone."""
+        last_index = self.batches.accumulation - 1
+        parts: list[tuple[Tensor, Tensor]] = []
+        for numbered in batches:
+            if seeded_for is not None:
+                self.seed_generators(seeded_for, numbered.number)
+            if numbered.number // self.batches.replicas == last_index:
+                self.gradient_sum.begin_last_pass()
+            is_written = self.writes_first and not parts
+            with written_at_once(self.parameters) if is_written else nullcontext():
+                parts.append(self._micro_batch(numbered, share=share))
+        return added_up(parts, device=self.device)
+
+    def seed_generators(self, update: int, number: int) -> None:
+        """Sets torch's own generators as a micro-batch finds them."""
+        self.device.seed_generators(stream_key(self.seed, "model", update, number))
+
+    def _batches(self, update: int) -> Iterator[NumberedBatch]:
+        """The micro-batches of an update; an observer sees how long each was waited for."""
+        coming = self.batches.of(update)
+        if self._observer is not None:
+            for index in range(len(self.batches.numbers(update))):
+                self._observer.begins(0, Action(Kind.FORWARD, 0, index))
+                with self._seen(Kind.FORWARD, index, "data"):
+                    numbered = next(coming)
+                yield numbered
+        # Without an observer all, else what a feed does after its last micro-batch.
+        yield from coming
+
+    def _micro_batch(self, numbered: NumberedBatch, *, share: float) -> tuple[Tensor, Tensor]:
+        batch, index = numbered.batch, numbered.number // self.batches.replicas
+        with self._seen(Kind.FORWARD, index, "forward"):
+            self.context.begin_forward(batch.slots)
+            parts = self.step(batch, share=share)
+        if self._observer is not None:
+            self._observer.begins(0, Action(Kind.BACKWARD, 0, index))
+        with self._seen(Kind.BACKWARD, index, "backward"):
+            parts.scaled.backward()  # type: ignore[no-untyped-call]
+        return parts.loss, parts.score
+
+    def _seen(self, kind: Kind, index: int, what: str) -> AbstractContextManager[object]:
+        return observed(self._observer, 0, what, Action(kind, 0, index))
+
+
+def added_up(parts: Sequence[tuple[Tensor, Tensor]], *, device: Device) -> tuple[Tensor, Tensor]:
+    """The sums of losses and scores; 0 where nothing ran."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        nothing = torch.zeros((), device=device.torch_device)
+        return nothing, nothing
+    return torch.stack([part[0] for part in parts]).sum(), torch.stack([part[1] for part in parts]).sum()

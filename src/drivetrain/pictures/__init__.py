@@ -1,0 +1,1 @@
+"""Drawing: overlays, sheets, confusion matrices, pipeline diagrams. No model runs here."""

@@ -1,0 +1,233 @@
+"""Cuts a traced model into stages that hold its own layers under their own names."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx import Node
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages, values_needed
+from drivetrain.pipeline.graph.aliases import check_changes_in_place, inputs_to_copy
+from drivetrain.pipeline.graph.node_kinds import gives_several
+from drivetrain.pipeline.graph.shapes import ModelShapes
+from drivetrain.pipeline.graph.trace import TracedModel
+from drivetrain.schedules.actions import Edge
+
+__all__ = ["Cut", "StageFacts", "StageModule", "cut_model", "numbers_of_step"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageFacts:
+    """What a stage takes, gives and holds; `calls_before` tells of modules that the model calls several times
+    how often each has run before this stage."""
+
+    index: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layers: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    calls_before: Mapping[str, int]
+
+    @property
+    def layer_names(self) -> tuple[str, str]:
+        """The first and the last layer."""
+        return self.layers[0], self.layers[-1]
+
+
+class StageModule(fx.GraphModule):
+    """A part of a model: `forward(*inputs)` gives a tuple with one tensor per name in the facts' `outputs`.
+
+    Its layers are the model's own objects, so that weights, statistics and `train()` of the model act here.
+    All that is said of it stands in one attribute, as its others are named by the model.
+    """
+
+    stage_facts: StageFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A model in stages; every value travels straight from its producer to each stage that reads it."""
+
+    stages: tuple[StageModule, ...]
+    edges: tuple[Edge, ...]
+    input: str
+    output: str
+    stage_of: tuple[int, ...]
+    """The stage of every layer of the traced model."""
+
+
+def cut_model(
+    traced: TracedModel, *, stage_of: Mapping[str, int] | Sequence[int], shapes: ModelShapes | None = None
+) -> Cut:
+    """Cuts a model; `stage_of` has one number per layer, or one per name of a layer's node."""
+    stages = node_stages(traced, stage_of)
+    _check_order(traced, stages)
+    _check_shared_weights(traced, stages)
+    check_changes_in_place(traced, stages)
+    edges = find_edges(traced, stages)
+    _check_tensors(traced, edges, shapes)
+    return Cut(
+        stages=_build_stages(traced, stages, edges),
+        edges=edges,
+        input=traced.input,
+        output=traced.output,
+        stage_of=tuple(stages[layer.node] for layer in traced.layers),
+    )
+
+
+def _check_order(traced: TracedModel, stages: Mapping[Node, int]) -> None:
+    missing = set(range(max(stages.values()) + 1)) - set(stages.values())
+    if missing or min(stages.values()) < 0:
+        raise BadInputError(
+            f"--pipeline-splits leaves stage {min(missing, default=-1)} without a layer; fewer stages work."
+        )
+    for edge in find_edges(traced, stages):
+        if edge.producer > edge.consumer:
+            raise BadInputError(
+                f"--pipeline-splits: stage {edge.consumer} reads {edge.value} of the later stage "
+                f"{edge.producer}; stages in the order in which the layers run work."
+            )
+
+
+def _check_shared_weights(traced: TracedModel, stages: Mapping[Node, int]) -> None:
+    """Refuses weights, and layers with statistics, that two stages would hold."""
+    home: dict[int, tuple[str, int]] = {}
+    for layer in traced.layers:
+        for name, tensor in numbers_of_step(traced, layer.node):
+            owner, stage = home.setdefault(id(tensor), (layer.name, stages[layer.node]))
+            if stage != stages[layer.node]:
+                raise BadInputError(
+                    f"--pipeline-splits: {name} is used by layer {owner} in stage {stage} and by layer "
+                    f"{layer.name} in stage {stages[layer.node]}; splits that leave both in one stage work."
+                )
+
+
+def numbers_of_step(traced: TracedModel, node: Node) -> list[tuple[str, Tensor]]:
+    """What a step must have to itself: its module's numbers, and weights that it takes by itself."""
+    module = traced.module_of(node)
+    if module is not None:
+        own = chain(module.named_parameters(), module.named_buffers())
+        return [(f"{node.target}.{name}", tensor) for name, tensor in own]
+    weights = [value for value in node.all_input_nodes if value.op == "get_attr"]
+    named = [(str(value.target), traced.attribute(str(value.target))) for value in weights]
+    return [(name, tensor) for name, tensor in named if isinstance(tensor, nn.Parameter)]
+
+
+def _check_tensors(traced: TracedModel, edges: Sequence[Edge], shapes: ModelShapes | None) -> None:
+    for edge in edges:
+        is_known = shapes is not None and edge.value not in shapes.values
+        if is_known or gives_several(traced.nodes[edge.value]):
+            raise BadInputError(
+                f"--pipeline-splits: stage {edge.consumer} would get {edge.value}, which is not one tensor; "
+                "splits that leave it and what reads it in one stage work."
+            )
+
+
+def _build_stages(
+    traced: TracedModel, stages: Mapping[Node, int], edges: Sequence[Edge]
+) -> tuple[StageModule, ...]:
+    needed = values_needed(traced, stages)
+    modules = []
+    for index, inputs in enumerate(needed):
+        sent = {edge.value for edge in edges if edge.producer == index}
+        if index == len(needed) - 1:
+            sent.add(traced.output)
+        outputs = sorted((traced.nodes[name] for name in sent), key=traced.positions.__getitem__)
+        own = [node for node in stages if stages[node] == index]
+        stage = _StageGraph(traced, own, inputs).finish(outputs)
+        stage.stage_facts = StageFacts(
+            index=index,
+            inputs=tuple(node.name for node in inputs),
+            outputs=tuple(node.name for node in outputs),
+            layers=tuple(layer.name for layer in traced.layers if stages[layer.node] == index),
+            parameter_names=(),
+            calls_before=_calls_before(traced, stages, index),
+        )
+        modules.append(stage)
+    _add_unused(traced, modules)
+    for stage in modules:
+        stage.stage_facts = replace(stage.stage_facts, parameter_names=_parameter_names(traced, stage))
+    return tuple(modules)
+
+
+def _parameter_names(traced: TracedModel, stage: StageModule) -> tuple[str, ...]:
+    held = {id(parameter) for parameter in stage.parameters()}
+    return tuple(name for name, parameter in traced.model.named_parameters() if id(parameter) in held)
+
+
+class _StageGraph:
+    """Copies the nodes of one stage; sizes and weights are read again wherever they are needed."""
+
+    def __init__(self, traced: TracedModel, own: list[Node], inputs: Sequence[Node]) -> None:
+        self._traced = traced
+        self._graph = fx.Graph()
+        self._copies: dict[Node, Node] = {}
+        for value in inputs:
+            self._copies[value] = self._graph.placeholder(value.name)
+        changed = inputs_to_copy(traced, own)
+        for value in inputs:
+            if value in changed:
+                self._copies[value] = self._graph.call_method("clone", (self._copies[value],))
+        for node in own:
+            self._copy(node)
+
+    def _copy(self, node: Node) -> Node:
+        if node not in self._copies:
+            self._copies[node] = self._graph.node_copy(node, self._copy)
+        return self._copies[node]
+
+    def finish(self, outputs: Sequence[Node]) -> StageModule:
+        self._graph.output(tuple(self._copy(node) for node in outputs))
+        taken = [node for node in self._graph.nodes if node.op in ("call_module", "get_attr")]
+        root: dict[str, Any] = {str(node.target): self._traced.attribute(str(node.target)) for node in taken}
+        stage = StageModule(root, self._graph, class_name="StageModule")
+        stage.training = self._traced.model.training
+        for node in taken:
+            if node.op == "get_attr" and not _is_saved(self._traced.model, str(node.target)):
+                owner_path, _, name = str(node.target).rpartition(".")
+                stage.get_submodule(owner_path)._non_persistent_buffers_set.add(name)
+        return stage
+
+
+def _is_saved(model: nn.Module, name: str) -> bool:
+    owner_path, _, attribute = name.rpartition(".")
+    owner = model.get_submodule(owner_path)
+    is_buffer = attribute in owner._buffers and attribute not in owner._non_persistent_buffers_set
+    return is_buffer or attribute in owner._parameters
+
+
+def _calls_before(traced: TracedModel, stages: Mapping[Node, int], index: int) -> dict[str, int]:
+    paths = [(layer.module_path, stages[layer.node]) for layer in traced.layers if layer.module_path]
+    calls = Counter(path for path, _ in paths)
+    before = Counter(path for path, home in paths if home < index)
+    here = {path for path, home in paths if home == index}
+    return {
+        ".".join(filter(None, (path, inner))): before[path]
+        for path, count in calls.items()
+        if count > 1 and path in here
+        for inner, _ in traced.model.get_submodule(path).named_modules()
+    }
+
+
+def _add_unused(traced: TracedModel, modules: Sequence[StageModule]) -> None:
+    """Gives the last stage what no layer uses, so that the stages together save what the model saves."""
+    held = {id(tensor) for stage in modules for tensor in chain(stage.parameters(), stage.buffers())}
+    named = [*traced.model.named_parameters(), *traced.model.named_buffers()]
+    for name, tensor in named:
+        if id(tensor) in held or not _is_saved(traced.model, name):
+            continue
+        *path, attribute = name.split(".")
+        owner: nn.Module = modules[-1]
+        for part in path:
+            if part not in owner._modules:
+                owner.add_module(part, nn.Module())
+            owner = owner.get_submodule(part)
+        if isinstance(tensor, nn.Parameter):
+            owner.register_parameter(attribute, tensor)
+        else:
+            owner.register_buffer(attribute, torch.as_tensor(tensor))

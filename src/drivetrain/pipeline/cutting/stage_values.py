@@ -1,0 +1,65 @@
+"""Which values travel between stages, for an assignment of layers to stages."""
+
+import operator
+from collections.abc import Mapping, Sequence
+
+from torch.fx import Node
+
+from drivetrain.pipeline.graph.node_kinds import gives_several
+from drivetrain.pipeline.graph.trace import TracedModel
+from drivetrain.schedules.actions import Edge
+
+__all__ = ["find_edges", "node_stages", "taken_out_of", "values_needed"]
+
+StageOf = Mapping[str, int] | Sequence[int]
+
+
+def node_stages(traced: TracedModel, stage_of: StageOf) -> dict[Node, int]:
+    """The stage of every layer's node, from one number per layer or from node names."""
+    if isinstance(stage_of, Mapping):
+        stages = {layer.node: stage_of[layer.node.name] for layer in traced.layers}
+    else:
+        stages = {layer.node: stage for layer, stage in zip(traced.layers, stage_of, strict=True)}
+    for node in stages:
+        source = taken_out_of(node)
+        # One tensor of several is taken out where they are made: only tensors travel.
+        if source is not None:
+            stages[node] = stages[source]
+    return stages
+
+
+def taken_out_of(node: Node) -> Node | None:
+    """What gave several tensors, of which a step takes one."""
+    if node.target is not operator.getitem or not isinstance(node.args[1], int | str):
+        return None
+    source = node.args[0]
+    assert isinstance(source, Node)
+    is_collection = source.op == "call_module" or gives_several(source) or taken_out_of(source) is not None
+    return source if is_collection else None
+
+
+def values_needed(traced: TracedModel, stages: Mapping[Node, int]) -> list[list[Node]]:
+    """For every stage the values it takes from outside, the model's input among them, in graph order."""
+    needed: list[dict[Node, None]] = [{} for _ in range(max(stages.values()) + 1)]
+    for node, stage in stages.items():
+        for value in traced.sources(node):
+            if stages.get(value) != stage:
+                needed[stage][value] = None
+    output = traced.nodes[traced.output]
+    if stages.get(output) != len(needed) - 1:
+        needed[-1][output] = None
+    return [sorted(values, key=traced.positions.__getitem__) for values in needed]
+
+
+def find_edges(traced: TracedModel, stages: Mapping[Node, int]) -> tuple[Edge, ...]:
+    """What is sent, in graph order and then by consumer; the model's input is never sent."""
+    wanted = [
+        (traced.positions[value], consumer, value)
+        for consumer, values in enumerate(values_needed(traced, stages))
+        for value in values
+        if value in stages
+    ]
+    return tuple(
+        Edge(value.name, stages[value], consumer)
+        for _, consumer, value in sorted(wanted, key=lambda row: row[:2])
+    )

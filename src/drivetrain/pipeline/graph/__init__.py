@@ -1,0 +1,1 @@
+"""A model as a graph of named layers, with the size and cost of every value."""

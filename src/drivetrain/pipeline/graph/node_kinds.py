@@ -1,0 +1,170 @@
+"""What a step of a traced model is: a read of sizes, a change in place, a view of what it was given."""
+
+import builtins
+import inspect
+import math
+import operator
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from torch import fx, nn
+from torch.fx import Node
+
+from drivetrain.models.zoo.layers import Add, GlobalMean, Shortcut
+from drivetrain.models.zoo.unet_layers import CentralCrop, Concatenate
+
+__all__ = [
+    "IN_PLACE_OPERATORS",
+    "find_reads",
+    "gives_several",
+    "inputs_kept_alive",
+    "is_own",
+    "may_change_inputs",
+    "mutated_input",
+    "name_of_call",
+    "words",
+]
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, for tables of names."""
+    return frozenset(text.split())
+
+
+_READ_METHODS = words(
+    "size dim ndimension numel nelement stride element_size get_device is_contiguous is_floating_point"
+)
+_TENSOR_ATTRIBUTES = words("T mT H mH data real imag grad")
+_PLAIN_MODULES = ("_operator", "operator", builtins.__name__, math.__name__)
+# What may give back its input or a part of it; a result of anything else in torch has memory of its own.
+_VIEWS = words(
+    "getitem getattr view view_as reshape reshape_as flatten unflatten squeeze unsqueeze transpose permute t "
+    "expand expand_as narrow select chunk split tensor_split unbind contiguous to type type_as float half "
+    "double bfloat16 detach movedim moveaxis swapaxes swapdims unfold diagonal dropout dropout1d dropout2d "
+    "dropout3d alpha_dropout feature_dropout feature_alpha_dropout atleast_2d atleast_3d broadcast_to "
+    "pixel_shuffle channel_shuffle adaptive_avg_pool2d real imag cpu cuda"
+)
+_VIEW_MODULES = (
+    nn.Identity,
+    nn.Flatten,
+    nn.Unflatten,
+    nn.modules.dropout._DropoutNd,
+    nn.PixelShuffle,
+    nn.PixelUnshuffle,
+    nn.ChannelShuffle,
+)
+_FRESH_MODULES = (Add, CentralCrop, Concatenate, GlobalMean, Shortcut)
+_SEVERAL = words("chunk split tensor_split unbind hsplit vsplit topk sort min_max meshgrid var_mean std_mean")
+IN_PLACE_OPERATORS = words("iadd isub imul itruediv ifloordiv imod ipow iand ior ixor")
+_IN_PLACE_FUNCTIONS = frozenset(getattr(operator, name) for name in IN_PLACE_OPERATORS)
+_NO_READS: Mapping[Node, None] = MappingProxyType({})
+
+
+def name_of_call(node: Node) -> str:
+    """The bare name of what a functional step calls: `cat`, `relu_`, `getitem`."""
+    return str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def find_reads(graph: fx.Graph) -> dict[Node, None]:
+    """The steps that give no tensor but a size, a type, a device, or arithmetic with these."""
+    reads: dict[Node, None] = {}
+    for node in graph.nodes:
+        if _is_read(node, reads):
+            reads[node] = None
+    return reads
+
+
+def _is_read(node: Node, reads: Mapping[Node, None]) -> bool:
+    inputs = node.all_input_nodes
+    if node.op == "call_method":
+        return node.target in _READ_METHODS or node.args[0] in reads or _asks_for_type(node)
+    if node.op != "call_function" or not inputs:
+        return False
+    if node.target is getattr:
+        return inputs[0] in reads or node.args[1] not in _TENSOR_ATTRIBUTES
+    is_plain = getattr(node.target, "__module__", "") in _PLAIN_MODULES
+    return is_plain and all(value in reads for value in inputs)
+
+
+def _asks_for_type(node: Node) -> bool:
+    return node.target == "type" and len(node.args) == 1 and not node.kwargs
+
+
+def mutated_input(node: Node, *, module: nn.Module | None, reads: Mapping[Node, None]) -> Node | None:
+    """The value that a step overwrites and gives back, if it does; `module` is what it calls."""
+    if node.op == "output" or not _works_in_place(node, module):
+        return None
+    target = node.kwargs.get("out") or node.kwargs.get("input") or next(iter(node.args), None)
+    return target if isinstance(target, Node) and target not in reads else None
+
+
+def _works_in_place(node: Node, module: nn.Module | None) -> bool:
+    if node.op == "call_module":
+        return is_own(module) and getattr(module, "inplace", False) is True
+    if node.op == "call_method":
+        return _ends_in_place(str(node.target))
+    if node.op != "call_function":
+        return False
+    if node.target in _IN_PLACE_FUNCTIONS or node.kwargs.get("out") is not None:
+        return True
+    return _ends_in_place(name_of_call(node)) or _argument(node, "inplace") is True
+
+
+def _ends_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _argument(node: Node, name: str) -> Any:
+    """An argument of a function by its name, however it was passed."""
+    try:
+        bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return node.kwargs.get(name)
+    return bound.arguments.get(name)
+
+
+def is_own(module: nn.Module | None) -> bool:
+    """Whether a layer is torch's or drivetrain's, of which it is known what it does to its inputs."""
+    return type(module).__module__.startswith(("torch.nn.", "drivetrain."))
+
+
+def may_change_inputs(node: Node, *, module: nn.Module | None) -> bool:
+    """Whether a layer that stays whole could overwrite what it is given: nobody looked inside."""
+    return node.op == "call_module" and not is_own(module)
+
+
+def inputs_kept_alive(
+    node: Node, *, module: nn.Module | None, reads: Mapping[Node, None] = _NO_READS
+) -> tuple[Node, ...]:
+    """The values whose memory the result of a step may share."""
+    values = tuple(value for value in node.all_input_nodes if value not in reads)
+    if node.op == "call_module":
+        return values if _may_give_back(module) else ()
+    if node.op not in ("call_function", "call_method"):
+        return ()
+    if _works_in_place(node, module):
+        target = mutated_input(node, module=module, reads=reads)
+        return () if target is None else (target,)
+    is_foreign = node.op == "call_function" and not _is_library(node)
+    return values if is_foreign or name_of_call(node) in _VIEWS else ()
+
+
+def _may_give_back(module: nn.Module | None) -> bool:
+    if isinstance(module, _FRESH_MODULES):
+        return False
+    if isinstance(module, _VIEW_MODULES) or getattr(module, "inplace", False):
+        return True
+    has_weights = module is not None and next(module.parameters(), None) is not None
+    is_torch = type(module).__module__.startswith("torch.nn.")
+    return not is_torch and not (is_own(module) and has_weights)
+
+
+def _is_library(node: Node) -> bool:
+    home = getattr(node.target, "__module__", None) or "torch"
+    return home.startswith("torch") or home in _PLAIN_MODULES
+
+
+def gives_several(node: Node) -> bool:
+    """Whether a step is known to give a tuple of tensors, which no message can carry."""
+    return node.op in ("call_function", "call_method") and name_of_call(node) in _SEVERAL

@@ -1,0 +1,201 @@
+"""The size of every value of a traced model and the cost of every layer; the model stays untouched."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.fx import Node
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
+from drivetrain.models.flops import FlopCounter
+from drivetrain.pipeline.graph.graph_walk import GraphWalk
+from drivetrain.pipeline.graph.trace import TracedModel
+
+__all__ = ["LayerCost", "ModelShapes", "ValueInfo", "find_shapes", "undisturbed"]
+
+# Tensors without values import torch's compiler, 2 to 3 seconds; up to here a real pass is faster.
+_MAX_REAL_FLOPS = 5e9
+
+
+@dataclass(frozen=True, slots=True)
+class ValueInfo:
+    """One tensor of a forward pass."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """What one layer costs for the batch that was asked about."""
+
+    name: str
+    flops: int
+    """2 x multiply-adds of convolutions and matrix products, forward."""
+    parameters: int
+    """Learnable numbers that no layer before it has."""
+    buffers: int
+    """Moving statistics and other stored numbers that no layer before it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShapes:
+    """Sizes by value name (tensors only; the images among them) and costs in the order of the layers."""
+
+    values: Mapping[str, ValueInfo]
+    layers: tuple[LayerCost, ...]
+
+
+def find_shapes(
+    traced: TracedModel, *, image_shape: Sequence[int], float_dtype: torch.dtype | None = None
+) -> ModelShapes:
+    """Sizes and costs for images of a shape, batch included; `float_dtype` is that of all float values."""
+    shape = tuple(image_shape)
+    failures: list[Exception] = []
+    for run in _ways(traced, shape):
+        try:
+            with undisturbed(traced.model), torch.no_grad(), torch.random.fork_rng(devices=[]):
+                results, flops = run(traced, shape)
+            return _collected(traced, results, flops, float_dtype)
+        except Exception as error:
+            failures.append(error)
+    raise BadInputError(
+        f"The model cannot take images of {shape[1]} channels and {' x '.join(map(str, shape[2:]))} pixels "
+        f"(--channels, --image-size): {describe_failure(failures[-1])}"
+    ) from failures[-1]
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; afterwards flags, and what layers keep about a pass, are as before."""
+    before = {module: dict(vars(module)) for module in model.modules()}
+    for module in before:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, attributes in before.items():
+            vars(module).clear()
+            vars(module).update(attributes)
+
+
+_Run = Callable[[TracedModel, tuple[int, ...]], tuple[dict[Node, Any], dict[Node, int]]]
+
+
+def _ways(traced: TracedModel, shape: tuple[int, ...]) -> tuple[_Run, ...]:
+    """Without values first where a real pass takes long; a user's layer may need values all the same."""
+    tensors = [*traced.model.parameters(), *traced.model.buffers()]
+    if any(tensor.is_meta for tensor in tensors):
+        return (_run_fake,)
+    most_flops = 2 * sum(tensor.numel() for tensor in tensors) * shape[0] * prod(shape[2:])
+    is_cheap = most_flops <= _MAX_REAL_FLOPS and all(tensor.device.type == "cpu" for tensor in tensors)
+    return (_run_real, _run_fake) if is_cheap else (_run_fake, _run_real)
+
+
+def _run_real(traced: TracedModel, shape: tuple[int, ...]) -> tuple[dict[Node, Any], dict[Node, int]]:
+    observer = _Observer(traced, convert=lambda tensor: tensor.detach().clone())
+    return observer.observe(_images(traced, shape))
+
+
+def _run_fake(traced: TracedModel, shape: tuple[int, ...]) -> tuple[dict[Node, Any], dict[Node, int]]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    observer = _Observer(traced, convert=lambda tensor: mode.from_tensor(tensor.detach()))
+    with mode:
+        return observer.observe(_images(traced, shape))
+
+
+def _images(traced: TracedModel, shape: tuple[int, ...]) -> Tensor:
+    floats = [weight for weight in traced.model.parameters() if weight.is_floating_point()]
+    like = floats[0] if floats else torch.empty(())
+    return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+
+class _Observer(GraphWalk):
+    """Runs a graph on stand-ins of the model's numbers and notes what comes out of each step."""
+
+    def __init__(self, traced: TracedModel, *, convert: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(traced.model, graph=traced.graph, garbage_collect_values=False)
+        self._traced = traced
+        self._convert = convert
+        self._stand_ins: dict[int, Tensor] = {}
+        self._counter = FlopCounter()
+        self.results: dict[Node, Any] = {}
+        self.flops: dict[Node, int] = {}
+
+    def observe(self, images: Tensor) -> tuple[dict[Node, Any], dict[Node, int]]:
+        with self._counter:
+            self.walk(images)
+        return self.results, self.flops
+
+    def run_node(self, n: Node) -> Any:
+        before = self._counter.flops
+        self.results[n] = super().run_node(n)
+        self.flops[n] = self._counter.flops - before
+        return self.results[n]
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG002
+        value = self._traced.attribute(target)
+        return self._stand_in(value) if isinstance(value, Tensor) else value
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        module = self._traced.attribute(target)
+        numbers = chain(module.named_parameters(), module.named_buffers())
+        stand_ins = {name: self._stand_in(tensor) for name, tensor in numbers}
+        return functional_call(module, stand_ins, args, kwargs)
+
+    def _stand_in(self, tensor: Tensor) -> Tensor:
+        if id(tensor) not in self._stand_ins:
+            self._stand_ins[id(tensor)] = self._convert(tensor)
+        return self._stand_ins[id(tensor)]
+
+
+def _collected(
+    traced: TracedModel,
+    results: Mapping[Node, Any],
+    flops: Mapping[Node, int],
+    float_dtype: torch.dtype | None,
+) -> ModelShapes:
+    tensors = {node.name: result for node, result in results.items() if isinstance(result, Tensor)}
+    counted: set[int] = set()
+    return ModelShapes(
+        values={name: _info(tensor, float_dtype) for name, tensor in tensors.items()},
+        layers=tuple(
+            LayerCost(layer.name, flops[layer.node], *_new_numbers(traced, layer.node, counted))
+            for layer in traced.layers
+        ),
+    )
+
+
+def _info(tensor: Tensor, float_dtype: torch.dtype | None) -> ValueInfo:
+    dtype = float_dtype if float_dtype is not None and tensor.is_floating_point() else tensor.dtype
+    return ValueInfo(tuple(tensor.shape), dtype, tensor.numel() * dtype.itemsize)
+
+
+def _new_numbers(traced: TracedModel, node: Node, counted: set[int]) -> tuple[int, int]:
+    """How many parameters and buffers a step is the first to use."""
+    module = traced.module_of(node)
+    if module is not None:
+        parameters = list(module.parameters())
+        named = module.named_buffers()
+        buffers = [tensor for name, tensor in named if not name.endswith("num_batches_tracked")]
+    else:
+        taken = [traced.attribute(str(v.target)) for v in node.all_input_nodes if v.op == "get_attr"]
+        parameters = [tensor for tensor in taken if isinstance(tensor, nn.Parameter)]
+        buffers = []
+    return _count(parameters, counted), _count(buffers, counted)
+
+
+def _count(tensors: Sequence[Tensor], counted: set[int]) -> int:
+    new = {id(tensor): tensor for tensor in tensors if id(tensor) not in counted}
+    counted.update(new)
+    return sum(tensor.numel() for tensor in new.values())

@@ -1,0 +1,226 @@
+"""torch.fx's tracer, taught to refuse what it would silently record wrongly."""
+
+import operator
+import os
+import random
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.autograd.function import Function, _SingleLevelFunction
+from torch.fx.node import map_arg
+
+from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS, words
+
+__all__ = ["CallRecord", "LayerTracer", "UntraceableError", "user_line"]
+
+_SHAPE_CHANGES = words("resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_")
+_TORCH_FOLDER = os.path.dirname(torch.__file__)
+_PIPELINE_FOLDER = os.path.dirname(os.path.dirname(__file__))
+_HIDDEN_FOLDERS = (_TORCH_FOLDER, _PIPELINE_FOLDER, sysconfig.get_path("stdlib") + os.sep, "<")
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+class UntraceableError(Exception):
+    """Why a module's own code cannot be recorded, as the end of a sentence about a line."""
+
+
+class CallRecord:
+    """What the code of one module did in one call: its own steps, without those of modules inside."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[object, ...]] = []
+        self.exact_steps: list[str] = []
+        self.lines: list[tuple[str, int]] = []
+        self.result = ""
+
+
+class _InPlaceProxy(fx.Proxy):
+    """Keeps `x += y` in place, which torch.fx would turn into `x = x + y`."""
+
+
+def _in_place_method(name: str) -> Callable[[fx.Proxy, object], fx.Proxy]:
+    function = getattr(operator, name)
+
+    def method(self: fx.Proxy, other: object) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return method
+
+
+for _name in IN_PLACE_OPERATORS:
+    setattr(_InPlaceProxy, f"__{_name}__", _in_place_method(_name))
+
+
+class LayerTracer(fx.Tracer):
+    """Records a model as a graph of layers; modules in `whole` are not looked into.
+
+    An error carries the path of the module in whose own code it came up, as `module_path`.
+    """
+
+    proxy_buffer_attributes = True
+
+    def __init__(self, *, whole: Set[nn.Module] = frozenset()) -> None:
+        super().__init__()
+        self.whole = whole
+        self.records: dict[tuple[str, int], CallRecord] = {}
+        self._open: list[tuple[str, CallRecord]] = []
+
+    def record(self, model: nn.Module) -> fx.Graph:
+        """The graph of a model with one input; the model's own numbers do not change."""
+        root_record = CallRecord()
+        with _guarded(model), self._recording("", root_record):
+            graph = self.trace(model)
+        self.records["", 0] = root_record
+        return graph
+
+    def create_args_for_root(
+        self,
+        root_fn: Callable[..., Any],
+        is_module: bool,  # noqa: ARG002
+        concrete_args: Any = None,  # noqa: ARG002
+    ) -> tuple[Any, list[Any]]:
+        # One input; whatever else forward takes keeps its default.
+        names = [name for name in root_fn.__code__.co_varnames[1:2] if name.isidentifier()]
+        return root_fn, [self.root, self.create_proxy("placeholder", (names or ["images"])[0], (), {})]
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _InPlaceProxy(node, self)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
+        if m in self.whole:
+            return True
+        if type(m).__module__.startswith("torch.nn."):
+            return not isinstance(m, _CONTAINERS)
+        if next(m.children(), None) is not None:
+            return False
+        is_layer = type(m).__module__.startswith("drivetrain.") or _extends_a_torch_layer(m)
+        return is_layer or any(True for _ in m.parameters()) or any(True for _ in m.buffers())
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        path = self.path_of_module(m)
+        if self.is_leaf_module(m, path):
+            return super().call_module(m, forward, args, kwargs)
+        record = CallRecord()
+        self._note("call", path, (), {})
+        with self._recording(path, record):
+            result = super().call_module(m, forward, args, kwargs)
+            record.result = repr(result)
+            if not record.steps:
+                # It may count, check or print: what leaves no step must not vanish.
+                raise UntraceableError("does nothing that could be recorded")
+        calls = sum(1 for known, _ in self.records if known == path)
+        self.records[path, calls] = record
+        return result
+
+    @contextmanager
+    def _recording(self, path: str, record: CallRecord) -> Iterator[None]:
+        self._open.append((path, record))
+        before = _random_state()
+        try:
+            yield
+            if _random_state() != before:
+                raise UntraceableError("draws random numbers of its own")
+        except Exception as error:
+            if not hasattr(error, "module_path"):
+                error.module_path = path  # type: ignore[attr-defined]
+            raise
+        finally:
+            self._open.pop()
+
+    def create_node(
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any | None = None,
+    ) -> fx.Node:
+        self._refuse_hidden_effects(kind, target, args)
+        node = super().create_node(kind, target, args, kwargs, name, type_expr)
+        node.meta["scope"] = self._open[-1][0] if self._open else ""
+        self._note(kind, target, args, kwargs)
+        return node
+
+    def _note(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        record = self._open[-1][1]
+        nameless = repr(map_arg((args, kwargs), lambda _node: None))
+        # The file of a constant is numbered anew in each trace.
+        shown_target = "constant" if str(target).startswith("_tensor_constant") else target
+        record.steps.append((kind, shown_target, nameless))
+        record.exact_steps.append(repr((args, kwargs)))
+        record.lines.append(_calling_line())
+
+    def _refuse_hidden_effects(self, kind: str, target: Any, args: tuple[Any, ...]) -> None:
+        name = target if isinstance(target, str) else getattr(target, "__name__", "")
+        if kind not in ("call_method", "call_function") or not name.endswith("_") or name.endswith("__"):
+            return
+        if kind == "call_method" and name in _SHAPE_CHANGES:
+            raise UntraceableError(f"changes the shape of a tensor in place ({name})")
+        if args and isinstance(args[0], fx.Node) and args[0].op == "get_attr":
+            raise UntraceableError(f"changes {args[0].target} in place")
+
+
+def _extends_a_torch_layer(module: nn.Module) -> bool:
+    bases = (base for base in type(module).__mro__ if base not in (nn.Module, *_CONTAINERS))
+    return any(base.__module__.startswith("torch.nn.") for base in bases)
+
+
+def _random_state() -> tuple[object, ...]:
+    return torch.get_rng_state().numpy().tobytes(), random.getstate()
+
+
+def _calling_line() -> tuple[str, int]:
+    """File and line of the model's code that is being recorded."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _is_hidden(filename: str) -> bool:
+    return filename.startswith(_HIDDEN_FOLDERS)
+
+
+def user_line(frames: list[tuple[str, int]]) -> str:
+    """'FILE line N' of the innermost frame that is neither torch's nor the tracer's, or ''."""
+    for filename, line in reversed(frames):
+        if not _is_hidden(filename):
+            return f"{os.path.relpath(filename)} line {line}"
+    return ""
+
+
+@contextmanager
+def _guarded(model: nn.Module) -> Iterator[None]:
+    """Refuses custom backward passes and assignments to modules, while this thread traces a model."""
+    thread = threading.get_ident()
+    own = set(model.modules())
+    plain_set = nn.Module.__setattr__
+
+    def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
+            raise UntraceableError(f"calls {cls.__name__}, which has a backward pass of its own")
+        return super(_SingleLevelFunction, cls).apply(*args, **kwargs)  # type: ignore[misc]
+
+    def set_attribute(self: nn.Module, name: str, value: Any) -> None:
+        is_constant = self is model and name.startswith("_tensor_constant")
+        if threading.get_ident() == thread and self in own and not is_constant:
+            raise UntraceableError(f"assigns self.{name}")
+        plain_set(self, name, value)
+
+    # A name bound to MyFunction.apply at import reaches this one all the same.
+    _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
+    nn.Module.__setattr__ = set_attribute  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del _SingleLevelFunction.apply  # type: ignore[attr-defined]
+        nn.Module.__setattr__ = plain_set  # type: ignore[method-assign]

@@ -1,0 +1,1 @@
+"""The memory that stages and devices will need, predicted without running them."""

@@ -1,0 +1,152 @@
+"""The most that a device holds of an update at once, found by going through its row of the table.
+
+Values that stages of one device hand to each other are there once. What a channel keeps until it is sent
+is not counted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+
+__all__ = ["HeldBytes", "StageNeeds", "held_bytes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageNeeds:
+    """What one micro-batch takes in a stage.
+
+    `inputs` are the bytes of what it is given, `saved` of everything it keeps beside that, and
+    `kept_outputs` of what it gives away among those. `forward` is the most that a forward pass has at once
+    beside its inputs, `working` what a backward pass needs for a moment, and `deferred` what is held for
+    weights whose gradients come later. `gradients` is what comes back from the stages that it gives to.
+    """
+
+    inputs: dict[str, int]
+    kept_outputs: dict[str, int]
+    saved: int
+    forward: int
+    working: int
+    deferred: int
+    gradients: int
+    recomputes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBytes:
+    """The fullest moment of a device: what it holds, and what the pass of that moment needs beside it."""
+
+    activations: int
+    working: int
+
+    @property
+    def total(self) -> int:
+        return self.activations + self.working
+
+
+def held_bytes(
+    schedule: Schedule, *, edges: Sequence[Edge], needs: Sequence[StageNeeds], bytes_of: Mapping[str, int]
+) -> tuple[HeldBytes, ...]:
+    """The fullest moment of every device in one update."""
+    return tuple(
+        max(_Walk(schedule, device, edges, needs, bytes_of).moments(), key=lambda moment: moment.total)
+        for device in range(schedule.devices)
+    )
+
+
+class _Shelf:
+    """Things with a size; one that several put there counts once, until the last has taken it away."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self._things: dict[tuple[str, str | int, int], tuple[int, int]] = {}
+
+    def put(self, kind: str, name: str | int, micro_batch: int, size: int) -> None:
+        count, _ = self._things.get((kind, name, micro_batch), (0, 0))
+        self._things[kind, name, micro_batch] = (count + 1, size)
+        self.held_bytes += 0 if count else size
+
+    def take(self, kind: str, name: str | int, micro_batch: int) -> None:
+        count, size = self._things.pop((kind, name, micro_batch))
+        if count > 1:
+            self._things[kind, name, micro_batch] = (count - 1, size)
+        else:
+            self.held_bytes -= size
+
+
+class _Walk:
+    """One device's row, with everything it holds on the way."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        device: int,
+        edges: Sequence[Edge],
+        needs: Sequence[StageNeeds],
+        bytes_of: Mapping[str, int],
+    ) -> None:
+        self._row, self._needs, self._bytes_of = schedule.table[device], needs, bytes_of
+        home = schedule.device_of
+        inner = [edge for edge in edges if home[edge.producer] == home[edge.consumer] == device]
+        stages = range(schedule.stages)
+        self._read = {stage: [edge for edge in inner if edge.consumer == stage] for stage in stages}
+        self._given = {stage: [edge for edge in inner if edge.producer == stage] for stage in stages}
+        self._shelf = _Shelf()
+
+    def moments(self) -> Iterator[HeldBytes]:
+        """What is held at each action."""
+        for action in self._row:
+            need = self._needs[action.stage]
+            if action.kind is Kind.FORWARD:
+                yield self._begin(action, need)
+            elif action.kind is Kind.WEIGHT:
+                yield HeldBytes(self._shelf.held_bytes, 0)
+                self._shelf.take("deferred", action.stage, action.micro_batch)
+            else:
+                yield self._go_back(action, need)
+
+    def _begin(self, action: Action, need: StageNeeds) -> HeldBytes:
+        shelf, micro_batch = self._shelf, action.micro_batch
+        for value, size in need.inputs.items():
+            shelf.put("value", value, micro_batch, size)
+        moment = HeldBytes(shelf.held_bytes, need.forward)
+        for edge in self._read[action.stage]:
+            shelf.take("value", edge.value, micro_batch)
+        if not need.recomputes:
+            own = need.saved - sum(need.kept_outputs.values())
+            shelf.put("saved", action.stage, micro_batch, own)
+            for value, size in need.kept_outputs.items():
+                shelf.put("value", value, micro_batch, size)
+        for edge in self._given[action.stage]:
+            shelf.put("value", edge.value, micro_batch, self._bytes_of[edge.value])
+        return moment
+
+    def _go_back(self, action: Action, need: StageNeeds) -> HeldBytes:
+        """A backward pass; one that leaves the weights for later keeps what it needs for them."""
+        shelf, micro_batch = self._shelf, action.micro_batch
+        for edge in self._given[action.stage]:
+            if edge.has_gradient:
+                shelf.take("gradient", f"{edge.value} of {edge.consumer}", micro_batch)
+        if need.recomputes:
+            # The gradients wait while the forward pass is repeated.
+            repeating = need.gradients + need.forward - need.saved
+            shelf.put("saved", action.stage, micro_batch, need.saved)
+            moment = HeldBytes(shelf.held_bytes, max(need.working, repeating))
+        else:
+            moment = HeldBytes(shelf.held_bytes, need.working)
+        self._end(action, need)
+        if action.kind is Kind.INPUT:
+            shelf.put("deferred", action.stage, micro_batch, need.deferred)
+        for edge in self._read[action.stage]:
+            if edge.has_gradient:
+                size = self._bytes_of[edge.value]
+                shelf.put("gradient", f"{edge.value} of {edge.consumer}", micro_batch, size)
+        return moment
+
+    def _end(self, action: Action, need: StageNeeds) -> None:
+        names: list[tuple[str, str | int]] = [("value", value) for value in need.inputs]
+        names.append(("saved", action.stage))
+        if not need.recomputes:
+            names += [("value", value) for value in need.kept_outputs]
+        for kind, name in names:
+            self._shelf.take(kind, name, action.micro_batch)

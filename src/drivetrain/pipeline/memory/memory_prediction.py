@@ -1,0 +1,170 @@
+"""The memory of every stage and every device of a run before it starts, and what its savers save."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import nn
+
+from drivetrain.layers.dropout import CounterDropout
+from drivetrain.optim.optimiser import build_optimiser
+from drivetrain.pipeline.cutting.settings import StageSettings
+from drivetrain.pipeline.memory.device_memory import StageNeeds, held_bytes
+from drivetrain.pipeline.memory.memory_parts import Parts, find_parts, whole_model
+from drivetrain.pipeline.memory.outline import RunOutline
+from drivetrain.pipeline.memory.stage_memory import StageMemory, stage_memory
+from drivetrain.pipeline.memory.weight_memory import WeightBytes, weight_bytes
+from drivetrain.recipe.layout import stage_count
+from drivetrain.schedules.checker import live_micro_batches
+
+__all__ = ["MemoryPrediction", "predict_memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPrediction:
+    """Bytes by stage and by device; `savings` is how far each saver lowers each device's peak.
+
+    `checkpoint` are those of the copy of the whole state that the first rank of a run keeps in host memory.
+
+    A saver is compared everywhere against nowhere, whatever the run asks for. Where it costs memory, as
+    buffers for the states of a few weights can, it is negative.
+    """
+
+    stages: tuple[StageMemory, ...]
+    devices: tuple[StageMemory, ...]
+    bytes_of: Mapping[str, int]
+    savings: Mapping[str, tuple[int, ...]]
+    checkpoint: int
+
+
+def predict_memory(
+    outline: RunOutline, *, settings: Sequence[StageSettings], compute_dtypes: Sequence[torch.dtype]
+) -> MemoryPrediction:
+    """What a run will take; `settings` and `compute_dtypes` have an entry per stage."""
+    parts = find_parts(outline.as_trained(), settings, compute_dtypes)
+    stages = tuple(_stage(parts, index) for index in range(len(parts.modules)))
+    needs = [_needs(parts, index, stages[index]) for index in range(len(stages))]
+    on_device, in_host = (_weights(parts, offloads=offloads) for offloads in (False, True))
+    offloading = {home: each.offloads for home, each in zip(parts.schedule.device_of, settings, strict=True)}
+    weights = [(in_host if offloads else on_device)[home] for home, offloads in sorted(offloading.items())]
+    devices = _devices(parts, needs, weights)
+    savings = {
+        "optimizer_state_offloading": _difference(
+            _devices(parts, needs, on_device), _devices(parts, needs, in_host)
+        )
+    }
+    if outline.plan is not None:
+        savings["recomputation"] = _recomputation_saving(outline, parts, needs, weights)
+    if any(map(_has_dropout, parts.modules)):
+        plain = find_parts(outline.as_trained(counter_dropout=False), settings, compute_dtypes)
+        with_masks = _devices(parts, _needs_with_masks(parts, plain, needs), weights)
+        savings["mask_free_dropout"] = _difference(with_masks, devices)
+    return MemoryPrediction(
+        stages=stages,
+        devices=devices,
+        bytes_of=parts.bytes_of,
+        savings=savings,
+        checkpoint=_checkpoint_bytes(parts, on_device),
+    )
+
+
+def _checkpoint_bytes(parts: Parts, weights: Sequence[WeightBytes]) -> int:
+    """Weights with buffers, the optimiser's state, and the average, which has float32 numbers."""
+    if not parts.recipe.checkpoints:
+        return 0
+    model = sum(each.parameters for each in weights)
+    widening = 2 if parts.recipe.precision == "16.16" else 1
+    average = 0 if parts.recipe.ema is None else widening * model
+    return model + average + sum(each.optimiser_states for each in weights)
+
+
+def _stage(parts: Parts, index: int) -> StageMemory:
+    return stage_memory(
+        parts.modules[index],
+        parts.inputs[index],
+        live_micro_batches=live_micro_batches(parts.schedule)[index],
+        build_optimiser=partial(build_optimiser, parts.recipe),
+        compute_dtype=parts.compute_dtypes[index],
+        recomputes=parts.settings[index].recomputes,
+        offloads_states=parts.settings[index].offloads,
+    )
+
+
+def _needs(parts: Parts, index: int, memory: StageMemory) -> StageNeeds:
+    """What one micro-batch takes, from what all live ones take together."""
+    inputs = {name: value.nbytes for name, value in parts.inputs[index].items()}
+    live = live_micro_batches(parts.schedule)[index]
+    recomputes = parts.settings[index].recomputes
+    saved = memory.activations - live * sum(inputs.values())
+    return StageNeeds(
+        inputs=inputs,
+        kept_outputs=dict(parts.kept[index]),
+        saved=saved if recomputes else saved // live,
+        forward=parts.forward_bytes[index],
+        working=memory.working,
+        deferred=parts.deferred_bytes[index],
+        gradients=sum(
+            parts.bytes_of[edge.value] for edge in parts.edges if edge.producer == index and edge.has_gradient
+        ),
+        recomputes=recomputes,
+    )
+
+
+def _weights(parts: Parts, *, offloads: bool) -> list[WeightBytes]:
+    """What each device holds for the whole training."""
+    home = parts.schedule.device_of
+    return [
+        weight_bytes(
+            [module for module, place in zip(parts.modules, home, strict=True) if place == device],
+            build_optimiser=partial(build_optimiser, parts.recipe),
+            offloads_states=offloads,
+        )
+        for device in range(parts.schedule.devices)
+    ]
+
+
+def _devices(
+    parts: Parts, needs: Sequence[StageNeeds], weights: Sequence[WeightBytes]
+) -> tuple[StageMemory, ...]:
+    moments = held_bytes(parts.schedule, edges=parts.edges, needs=needs, bytes_of=parts.bytes_of)
+    return tuple(
+        StageMemory(
+            parameters=own.parameters,
+            gradients=own.gradients,
+            optimiser_states=own.optimiser_states,
+            activations=moment.activations,
+            working=moment.working,
+            peak=own.lasting + max(moment.total, own.update),
+        )
+        for own, moment in zip(weights, moments, strict=True)
+    )
+
+
+def _difference(without: Sequence[StageMemory], everywhere: Sequence[StageMemory]) -> tuple[int, ...]:
+    return tuple(more.peak - less.peak for more, less in zip(without, everywhere, strict=True))
+
+
+def _recomputation_saving(
+    outline: RunOutline, parts: Parts, needs: Sequence[StageNeeds], weights: Sequence[WeightBytes]
+) -> tuple[int, ...]:
+    everywhere = _devices(parts, [replace(need, recomputes=True) for need in needs], weights)
+    if stage_count(parts.recipe) > 1:
+        plain = [replace(need, recomputes=False) for need in needs]
+        return _difference(_devices(parts, plain, weights), everywhere)
+    # Blocks are there for the sake of recomputation alone; without it the model is in one piece.
+    settings = [replace(parts.settings[0], recomputes=False)]
+    whole = whole_model(outline.as_trained(), settings, parts.compute_dtypes[:1])
+    return _difference(_devices(whole, [_needs(whole, 0, _stage(whole, 0))], weights), everywhere)
+
+
+def _has_dropout(module: nn.Module) -> bool:
+    return any(isinstance(layer, CounterDropout) for layer in module.modules())
+
+
+def _needs_with_masks(parts: Parts, plain: Parts, needs: Sequence[StageNeeds]) -> list[StageNeeds]:
+    """What stages would need if dropout stored its masks."""
+    return [
+        _needs(plain, index, _stage(plain, index)) if _has_dropout(module) else needs[index]
+        for index, module in enumerate(parts.modules)
+    ]

@@ -1,0 +1,230 @@
+"""The memory a stage will need, found without running it: its passes are run on tensors without contents.
+
+Counted are tensors as torch allocates them. Not counted: what kernels take for themselves while they run
+(cuDNN's workspace), the allocator's rounding, and the loss, unless it is a part of the stage that is given.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
+
+from drivetrain.layers.dropout import CounterDropout
+from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
+from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.optim.optimiser import BuildOptimiser
+from drivetrain.passes.forward import Precision
+from drivetrain.pipeline.memory.live_bytes import LiveBytes, storage_key
+from drivetrain.pipeline.memory.weight_memory import states_and_update_bytes
+from drivetrain.ranks.replica_group import ReplicaGroup
+
+__all__ = ["ActivationBytes", "StageMemory", "stage_activation_bytes", "stage_memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationBytes:
+    """What one micro-batch takes in a stage, from its forward pass to the end of its backward pass.
+
+    `input_bytes` is what the stage is given, `saved_bytes` what it keeps beside that for the backward pass;
+    both are held in between. `output_bytes` is what it gives away and does not keep, `largest_bytes` the
+    largest single tensor, and `working_bytes` what a pass needs for a moment beyond what is held: outputs,
+    what is computed on the way, and gradients.
+    """
+
+    input_bytes: int
+    saved_bytes: int
+    output_bytes: int
+    largest_bytes: int
+    working_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """The bytes of a stage on its device, and the most it has at once.
+
+    `parameters` includes frozen ones and buffers such as running statistics. `working` is a backward pass's
+    momentary need; the update's own comes when no activation is held, and counts only where it is larger
+    than everything else of a pass.
+    """
+
+    parameters: int
+    gradients: int
+    optimiser_states: int
+    activations: int
+    working: int
+    peak: int
+
+
+def stage_activation_bytes(
+    stage: nn.Module, inputs: Mapping[str, Tensor], *, compute_dtype: torch.dtype = torch.float32
+) -> ActivationBytes:
+    """What a micro-batch takes in a stage in training; the stage, its statistics and its randomness rest.
+
+    `inputs` only say how the stage's arguments look, in order: shape, strides, type, and whether a gradient
+    is wanted. Both they and the stage may be on the meta device.
+    """
+    with _fake_twin(stage, inputs) as (twin, arguments):
+        _flat_parameters(twin)
+        return _run_passes(twin, arguments, compute_dtype=compute_dtype)
+
+
+def stage_memory(
+    stage: nn.Module,
+    inputs: Mapping[str, Tensor],
+    *,
+    live_micro_batches: int,
+    build_optimiser: BuildOptimiser,
+    compute_dtype: torch.dtype = torch.float32,
+    recomputes: bool = False,
+    offloads_states: bool = False,
+) -> StageMemory:
+    """The memory of a stage whose schedule has up to `live_micro_batches` between forward and backward.
+
+    With recomputation each of them holds the stage's inputs alone, and one at a time all the rest too.
+    """
+    with _fake_twin(stage, inputs) as (twin, arguments):
+        flat = _flat_parameters(twin)
+        states, update = (0, 0)
+        if flat is not None:
+            states, update = states_and_update_bytes(flat, build_optimiser, offloads_states=offloads_states)
+        each = _run_passes(twin, arguments, compute_dtype=compute_dtype)
+        parameters = _distinct_bytes(_own_tensors(twin))
+    gradients = flat.gradients.nbytes if flat else 0
+    passes_computed = 1 if recomputes else live_micro_batches
+    activations = live_micro_batches * each.input_bytes + passes_computed * each.saved_bytes
+    return StageMemory(
+        parameters=parameters,
+        gradients=gradients,
+        optimiser_states=states,
+        activations=activations,
+        working=each.working_bytes,
+        peak=parameters + gradients + states + max(activations + each.working_bytes, update),
+    )
+
+
+def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torch.dtype) -> ActivationBytes:
+    """A forward and a backward pass over weights that are laid out, and what they held."""
+    saved: set[int] = set()
+
+    def note(tensor: Tensor) -> Tensor:
+        saved.add(storage_key(tensor))
+        return tensor
+
+    with LiveBytes(before=[*_own_tensors(twin), *_gradients(twin), *arguments]) as live:
+        with (
+            saved_tensors_hooks(note, _unchanged),
+            _autocast(arguments[0].device, compute_dtype),
+        ):
+            outputs = _as_tuple(twin(*arguments))
+        saved_bytes = live.bytes_of(saved)
+        output_bytes = live.bytes_of({storage_key(output) for output in outputs} - saved)
+        # Outputs leave the stage; its graph alone is held until their gradients come back.
+        roots = [
+            (get_gradient_edge(output), _maker_like(output)) for output in outputs if output.requires_grad
+        ]
+        del outputs
+        torch.autograd.backward([root for root, _ in roots], [make_gradient() for _, make_gradient in roots])
+    return ActivationBytes(
+        input_bytes=_distinct_bytes(arguments),
+        saved_bytes=saved_bytes,
+        output_bytes=output_bytes,
+        largest_bytes=live.largest_bytes,
+        working_bytes=live.peak_bytes - saved_bytes,
+    )
+
+
+@contextmanager
+def _fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple[nn.Module, list[Tensor]]]:
+    """A copy of the stage in training, and arguments for it, none of which take any memory."""
+    mode = FakeTensorMode()
+    device = _device_of(stage)
+    with mode:
+        memo: dict[int, Any] = {id(tensor): _like(tensor, device) for tensor in _own_tensors(stage)}
+    memo |= {id(module.group): _silent(module.group) for module in _batch_norms(stage)}
+    with FakeCopyMode(mode):
+        twin = copy.deepcopy(stage, memo).train()
+    with mode:
+        arguments = [_like(spec, device) for spec in inputs.values()]
+        for module in twin.modules():
+            if isinstance(module, CounterDropout):
+                module.context.begin_forward(torch.arange(len(arguments[0]), device=device))
+                module.context.update = torch.zeros((), dtype=torch.int64, device=device)
+        yield twin, arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SilentGroup(ReplicaGroup):
+    """A group that adds up nothing: there is nobody to ask, and no number to add."""
+
+    def begin_sum(self, values: Tensor) -> Callable[[], object]:  # noqa: ARG002
+        return _nothing
+
+
+def _silent(group: ReplicaGroup) -> ReplicaGroup:
+    return group if group.size == 1 else _SilentGroup(rank=group.rank, size=group.size)
+
+
+def _batch_norms(stage: nn.Module) -> Iterator[ReportingBatchNorm]:
+    return (module for module in stage.modules() if isinstance(module, ReportingBatchNorm))
+
+
+def _flat_parameters(twin: nn.Module) -> FlatParameters | None:
+    """The weights as training lays them out, with gradients to add to; none where nothing is trained."""
+    is_trained = any(parameter.requires_grad for parameter in twin.parameters())
+    return FlatParameters(twin) if is_trained else None
+
+
+def _device_of(stage: nn.Module) -> torch.device:
+    """Where the stage runs; one without memory is taken for the CPU's."""
+    devices = {tensor.device for tensor in _own_tensors(stage)} - {torch.device("meta")}
+    return devices.pop() if devices else torch.device("cpu")
+
+
+def _maker_like(output: Tensor) -> Callable[[], Tensor]:
+    """Makes a tensor that looks like an output which may be gone by then."""
+    size, stride = output.size(), output.stride()
+    return partial(torch.empty_strided, size, stride, dtype=output.dtype, device=output.device)
+
+
+def _like(spec: Tensor, device: torch.device) -> Tensor:
+    tensor = torch.empty_strided(spec.size(), spec.stride(), dtype=spec.dtype, device=device)
+    if isinstance(spec, nn.Parameter):
+        return nn.Parameter(tensor, requires_grad=spec.requires_grad)
+    return tensor.requires_grad_(spec.requires_grad)
+
+
+def _autocast(device: torch.device, compute_dtype: torch.dtype) -> AbstractContextManager[object]:
+    return Precision(compute_dtype=compute_dtype, device_type=device.type).autocast()
+
+
+def _own_tensors(stage: nn.Module) -> list[Tensor]:
+    return [*stage.parameters(), *stage.buffers()]
+
+
+def _gradients(stage: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in stage.parameters() if parameter.grad is not None]
+
+
+def _distinct_bytes(tensors: Iterable[Tensor]) -> int:
+    """The memory of tensors, some of which may share it."""
+    storages = {storage_key(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(storages.values())
+
+
+def _as_tuple(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,82 @@
+"""The memory of a device's weights, gradients and optimiser states, and what an update takes for a moment."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from drivetrain.models.half_weights import widened
+from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.optim.offloading import OffloadedOptimiser
+from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
+from drivetrain.pipeline.memory.live_bytes import LiveBytes
+
+__all__ = ["WeightBytes", "states_and_update_bytes", "weight_bytes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightBytes:
+    """What a device holds for the whole of a training, and what an update needs beside it."""
+
+    parameters: int
+    gradients: int
+    optimiser_states: int
+    update: int
+
+    @property
+    def lasting(self) -> int:
+        return self.parameters + self.gradients + self.optimiser_states
+
+
+def weight_bytes(
+    modules: Sequence[nn.Module], *, build_optimiser: BuildOptimiser, offloads_states: bool
+) -> WeightBytes:
+    """The bytes of modules that share a device, whose weights are one flat vector."""
+    weights = _distinct(chain.from_iterable(module.parameters() for module in modules))
+    others = _distinct(chain.from_iterable(module.buffers() for module in modules))
+    frozen = [weight for weight in weights if not weight.requires_grad]
+    resting = sum(tensor.nbytes for tensor in chain(frozen, others))
+    trained = nn.ParameterList(
+        nn.Parameter(torch.empty_like(weight, device="meta")) for weight in weights if weight.requires_grad
+    )
+    if not len(trained):
+        return WeightBytes(parameters=resting, gradients=0, optimiser_states=0, update=0)
+    flat = FlatParameters(trained)
+    with FakeTensorMode():
+        states, update = states_and_update_bytes(flat, build_optimiser, offloads_states=offloads_states)
+    return WeightBytes(
+        parameters=flat.values.nbytes + resting,
+        gradients=flat.gradients.nbytes,
+        optimiser_states=states,
+        update=update,
+    )
+
+
+def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+def states_and_update_bytes(
+    flat: FlatParameters, build_optimiser: BuildOptimiser, *, offloads_states: bool
+) -> tuple[int, int]:
+    """The bytes of the optimiser's states on the device, and those that an update takes for a moment.
+
+    Called among tensors without contents: a step is made. They are the CPU's, as what is counted is the same
+    everywhere, and no stream is needed.
+    """
+    values, gradients = (torch.empty(len(flat.values), dtype=flat.values.dtype) for _ in range(2))
+    rate, update = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
+    optimiser: Optimiser
+    if offloads_states:
+        optimiser = OffloadedOptimiser(build_optimiser, values=values, segments=flat.segments)
+        on_device = optimiser.buffers
+    else:
+        optimiser = build_optimiser(values=values, segments=flat.segments)
+        on_device = list(optimiser.states.values())
+    known = [values, gradients, rate, update, *optimiser.states.values(), *on_device]
+    with LiveBytes(before=known) as live:
+        optimiser.step(values=values, gradients=widened(gradients), rate=rate, update=update)
+    return sum(state.nbytes for state in on_device), live.peak_bytes

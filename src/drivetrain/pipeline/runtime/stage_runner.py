@@ -1,0 +1,205 @@
+"""One stage at work: its forward and backward passes, and what it holds of a micro-batch between them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from drivetrain.core.randomness import stream_key
+from drivetrain.data.feeds.feed import MicroBatch
+from drivetrain.devices.device import Device
+from drivetrain.layers.batch_norm import BatchNormOwner
+from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.dropout import CounterDropout
+from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
+from drivetrain.passes.forward import Precision
+from drivetrain.passes.loss_head import LossHead
+from drivetrain.pipeline.cutting.cut import StageModule
+from drivetrain.pipeline.runtime.deferred_weights import WeightQueue, deferring
+
+__all__ = ["Pass", "StageRunner"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """A micro-batch on its way: its place in the training, and what one of its samples counts in the mean.
+
+    `labelled` is there for the stage that computes the loss, and holds no images.
+    """
+
+    update: int
+    number: int
+    share: float
+    slots: Tensor
+    labelled: MicroBatch
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a stage keeps of a micro-batch between forward and backward; of outputs their graph alone."""
+
+    work: Pass
+    inputs: dict[str, Tensor]
+    roots: dict[str, GradientEdge] = field(default_factory=dict)
+    loss: Tensor | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class StageRunner:
+    """Runs a stage; `call` is its module, compiled or not. The stage of the model's `output` has a `head`.
+
+    With `recomputes` only the inputs are held, and the rest is computed again before the backward pass. With
+    `defers_weights`, `backward` leaves the gradients of weights to `finish_weights`.
+    """
+
+    index: int
+    module: StageModule
+    call: Callable[..., tuple[Tensor, ...]]
+    precision: Precision
+    context: UpdateContext
+    batch_norms: BatchNormOwner
+    device: Device
+    seed: int
+    images: str
+    output: str
+    prepare: Callable[[Tensor], Tensor]
+    head: LossHead | None = None
+    recomputes: bool = False
+    defers_weights: bool = False
+    losses: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _held: dict[int, _Held] = field(default_factory=dict)
+    _queues: dict[int, WeightQueue] = field(default_factory=dict)
+    _uses_before: dict[int, int] = field(init=False)
+    _foreign_buffers: list[tuple[nn.Module, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._uses_before = {
+            layer.key: count
+            for path, count in self.module.stage_facts.calls_before.items()
+            if isinstance(layer := self.module.get_submodule(path), CounterDropout)
+        }
+        self._foreign_buffers = [
+            (layer, name)
+            for layer in self.module.modules()
+            if not isinstance(layer, ReportingBatchNorm)
+            for name in layer._buffers
+        ]
+
+    @property
+    def live(self) -> int:
+        """The micro-batches of which something is held now."""
+        return len(self._held.keys() | self._queues.keys())
+
+    def forward(self, micro_batch: int, work: Pass, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The stage's outputs without their graph; the inputs are held until the backward pass."""
+        leaves = {name: self._leaf(name, value) for name, value in inputs.items()}
+        held = self._held[micro_batch] = _Held(work, leaves)
+        with self._first_pass(micro_batch):
+            outputs, loss_and_score = self._run(micro_batch, held)
+        if loss_and_score is not None:
+            self.losses[micro_batch] = loss_and_score
+        return {name: value.detach() for name, value in outputs.items()}
+
+    def backward(self, micro_batch: int, gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+        """The gradients of the inputs that were received; `gradients` has those of all readers of an output.
+
+        They are added up in the order given.
+        """
+        held = self._held.pop(micro_batch)
+        if self.recomputes:
+            with self._second_pass(micro_batch):
+                self._run(micro_batch, held)
+        roots: list[GradientEdge] = []
+        ends: list[Tensor] = []
+        for name, root in held.roots.items():
+            if gradients.get(name):
+                roots.append(root)
+                ends.append(_sum(gradients[name]))
+        if held.loss is not None:
+            roots.append(get_gradient_edge(held.loss))
+            ends.append(torch.ones_like(held.loss))
+        if roots:
+            torch.autograd.backward(roots, ends)
+        return {name: _gradient(leaf) for name, leaf in held.inputs.items() if leaf.requires_grad}
+
+    def evaluate(self, images: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A pass without gradients; in eval mode also without dropout and moving statistics."""
+        given = {**values, self.images: self.prepare(images)}
+        with torch.no_grad(), self.precision.autocast():
+            outputs = self.module(*(given[name] for name in self.module.stage_facts.inputs))
+        return dict(zip(self.module.stage_facts.outputs, outputs, strict=True))
+
+    def finish_weights(self, micro_batch: int) -> None:
+        """The gradients of weights that `backward` has left."""
+        self._queues.pop(micro_batch).run()
+
+    def _run(self, micro_batch: int, held: _Held) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
+        """One pass through the stage; keeps the ends of its graph, where there is one."""
+        work = held.work
+        place = (work.update, work.number, *([self.index] if self.index else []))
+        self.device.seed_generators(stream_key(self.seed, "model", *place))
+        self.context.begin_forward(work.slots)
+        self.context.uses.update(self._uses_before)
+        with self._deferring(micro_batch):
+            with self.precision.autocast():
+                values = self.call(*(held.inputs[name] for name in self.module.stage_facts.inputs))
+            outputs = dict(zip(self.module.stage_facts.outputs, values, strict=True))
+            loss_and_score = None
+            if self.head is not None:
+                parts = self.head(outputs.pop(self.output), work.labelled, share=work.share)
+                loss_and_score = (parts.loss, parts.score)
+                held.loss = parts.scaled if parts.scaled.requires_grad else None
+        # Without a graph views of inputs say that they require a gradient all the same.
+        if torch.is_grad_enabled():
+            held.roots = {
+                name: get_gradient_edge(value) for name, value in outputs.items() if value.requires_grad
+            }
+        return outputs, loss_and_score
+
+    @contextmanager
+    def _first_pass(self, micro_batch: int) -> Iterator[None]:
+        if not self.recomputes:
+            yield
+            return
+        with torch.no_grad(), self.batch_norms.to_be_recomputed((self.index, micro_batch)):
+            yield
+
+    @contextmanager
+    def _second_pass(self, micro_batch: int) -> Iterator[None]:
+        """Numbers that layers of a user's own kind move have moved in the first pass, and stay."""
+        kept = [(layer, name, layer._buffers[name]) for layer, name in self._foreign_buffers]
+        values = [None if buffer is None else buffer.clone() for _, _, buffer in kept]
+        with self.batch_norms.recomputing((self.index, micro_batch)):
+            yield
+        for (layer, name, buffer), value in zip(kept, values, strict=True):
+            if buffer is not None and value is not None:
+                # Past autograd, which has no need to know that the old numbers are back.
+                buffer.data.copy_(value)
+                layer._buffers[name] = buffer
+
+    def _deferring(self, micro_batch: int) -> AbstractContextManager[object]:
+        if not self.defers_weights or not torch.is_grad_enabled():
+            return nullcontext()
+        self._queues[micro_batch] = WeightQueue()
+        return deferring(self._queues[micro_batch])
+
+    def _leaf(self, name: str, value: Tensor) -> Tensor:
+        if name == self.images:
+            return self.prepare(value)
+        if not value.is_floating_point():
+            return value
+        return value.detach().requires_grad_()
+
+
+def _sum(parts: Sequence[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

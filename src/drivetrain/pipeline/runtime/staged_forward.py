@@ -1,0 +1,102 @@
+"""Validation over stages on several ranks: images go in at the first one, logits come out at the last.
+
+A rank sends and goes on to its next images, so that several batches are under way at a time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.pipeline.runtime.rank_channel import RankChannel, ValueSpec
+from drivetrain.pipeline.runtime.stage_runner import StageRunner
+from drivetrain.pipeline.runtime.value_specs import find_specs
+from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+from drivetrain.schedules.traffic import Message, messages
+
+__all__ = ["StagedForward", "forward_in_turn"]
+
+_BATCHES_UNDER_WAY = 2
+
+
+def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Callable[[Tensor], Tensor]:
+    """From images to logits through all stages of one process, each in its own precision."""
+
+    def forward(images: Tensor) -> Tensor:
+        values: dict[str, Tensor] = {}
+        for stage in sorted(runners):
+            values |= runners[stage].evaluate(images, values)
+        return values[output]
+
+    return forward
+
+
+class StagedForward:
+    """A function from images to logits; on ranks without the last stage the logits are zeros.
+
+    All ranks of a replica call it with the same images, or with images of the same shape where a rank has
+    no stage that reads them.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: StagePlan,
+        edges: Sequence[Edge],
+        output: str,
+        runners: Mapping[int, StageRunner],
+        devices: ReplicaGroup,
+        device: torch.device,
+    ) -> None:
+        self._plan, self._edges, self._output, self._runners = plan, edges, output, runners
+        self._devices = devices
+        self._specs: dict[tuple[int, ...], dict[str, ValueSpec]] = {}
+        self._now: dict[str, ValueSpec] = {}
+        self._channel = RankChannel(devices=devices, device=device, spec_of=self._spec_of)
+        self._traffic = messages(_forward_table(plan), edges)
+        own = range(len(plan.stages_on(devices.rank)))
+        self._messages = sum(len(self._traffic.after(devices.rank, index)) for index in own)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """One batch of any size; a size seen for the first time is tried out with zeros."""
+        self._now = self._specs_of(images)
+        device = self._devices.rank
+        self._channel.begin(self._traffic.incoming(device))
+        values: dict[str, Tensor] = {}
+        for index, stage in enumerate(self._plan.stages_on(device)):
+            for message in self._traffic.before(device, index):
+                values[message.value] = self._channel.receive(message)
+            values |= self._runners[stage].evaluate(images, values)
+            for message in self._traffic.after(device, index):
+                self._channel.send(message, values[message.value])
+        # A stage that is faster than those after it must not pile up what they have not taken yet.
+        self._channel.hold_back(_BATCHES_UNDER_WAY * self._messages)
+        if self._output in values:
+            return values[self._output]
+        return images.new_zeros(()).expand(self._now[self._output].shape)
+
+    def _spec_of(self, message: Message) -> ValueSpec:
+        return self._now[message.value]
+
+    def _specs_of(self, images: Tensor) -> dict[str, ValueSpec]:
+        shape = tuple(images.shape)
+        if shape not in self._specs:
+            self._specs[shape] = find_specs(
+                self._plan,
+                self._runners,
+                edges=self._edges,
+                images=torch.zeros_like(images),
+                devices=self._devices,
+            )
+        return self._specs[shape]
+
+
+def _forward_table(plan: StagePlan) -> Schedule:
+    rows = [
+        tuple(Action(Kind.FORWARD, stage, 0) for stage in plan.stages_on(device))
+        for device in range(plan.devices)
+    ]
+    return Schedule(name="forward", micro_batches=1, device_of=plan.device_of, table=tuple(rows))

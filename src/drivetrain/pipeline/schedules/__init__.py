@@ -1,1 +1,0 @@
-"""Generators of schedule tables: one technique per file, all behind `build_schedule`."""

@@ -1,0 +1,153 @@
+"""What a plan says of a run's stages and devices as plain values: costs, messages, memory, idle time."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from drivetrain.core.factories import describe_failure
+from drivetrain.pipeline.cutting.cut import Cut
+from drivetrain.pipeline.cutting.settings import StageSettings, stage_settings
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.pipeline.memory.memory_prediction import MemoryPrediction, predict_memory
+from drivetrain.pipeline.memory.outline import RunOutline
+from drivetrain.pipeline.memory.stage_memory import StageMemory
+from drivetrain.plan.precision import compute_type, is_cpu
+from drivetrain.recipe.layout import stage_count
+from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.checker import live_micro_batches
+from drivetrain.schedules.costs import COST_RULE, backward_costs
+from drivetrain.schedules.simulator import simulate
+from drivetrain.schedules.traffic import messages
+
+__all__ = ["report_run", "stage_flops"]
+
+# Python, torch and the other libraries in each rank, as benchmarks/checkpoint_memory.py measures them.
+_LIBRARIES_BYTES = 410_000_000
+
+
+def report_run(outline: RunOutline) -> dict[str, Any]:
+    """The parts of a plan that tell of stages, their schedule and the memory of devices.
+
+    Where a model's layers need values that a plan does not have, `warnings` says so in place of the memory.
+    """
+    settings = _settings(outline)
+    dtypes = [_compute_dtype(outline.recipe, each.precision) for each in settings]
+    report: dict[str, Any] = {"warnings": []}
+    memory = None
+    try:
+        memory = predict_memory(outline, settings=settings, compute_dtypes=dtypes)
+    except Exception as error:
+        report["warnings"].append(f"the memory of --model cannot be planned: {describe_failure(error)}")
+    if outline.plan is not None and stage_count(outline.recipe) > 1:
+        cut = outline.plan.cut()
+        report["stages"] = _stages(outline.plan, cut, dtypes, memory)
+        report["schedule"] = _schedule(outline.plan, cut)
+        report["splits"] = {
+            "by": outline.recipe.split_by,
+            "used": list(outline.plan.firsts),
+            "recommended": list(outline.plan.recommended),
+        }
+    if memory is not None:
+        report["memory"] = _memory(memory, dtypes, outline.recipe)
+        if outline.plan is not None and stage_count(outline.recipe) == 1:
+            report["memory"]["blocks"] = outline.plan.stages
+    return report
+
+
+def _settings(outline: RunOutline) -> tuple[StageSettings, ...]:
+    return stage_settings(outline.recipe, live=[1]) if outline.plan is None else outline.plan.settings
+
+
+def _compute_dtype(recipe: Recipe, precision: str) -> torch.dtype:
+    """The type of products on the device that `--device` names, which need not be here."""
+    named: torch.dtype = getattr(torch, compute_type(recipe, precision))
+    return named
+
+
+def stage_flops(plan: StagePlan, cut: Cut) -> list[int]:
+    """The cost of one image in each stage, forward."""
+    samples = plan.shapes.values[plan.traced.input].shape[0]
+    total = [0] * plan.stages
+    for stage, layer in zip(cut.stage_of, plan.shapes.layers, strict=True):
+        total[stage] += layer.flops
+    return [each // samples for each in total]
+
+
+def _stages(
+    plan: StagePlan, cut: Cut, dtypes: Sequence[torch.dtype], memory: MemoryPrediction | None
+) -> list[dict[str, Any]]:
+    schedule = plan.schedule()
+    traffic = messages(schedule, cut.edges)
+    values = {name: info.num_bytes for name, info in plan.shapes.values.items()}
+    bytes_of = values if memory is None else memory.bytes_of
+    live = live_micro_batches(schedule)
+    flops = stage_flops(plan, cut)
+    return [
+        {
+            "index": stage.stage_facts.index,
+            "device": plan.device_of[stage.stage_facts.index],
+            "first": stage.stage_facts.layer_names[0],
+            "last": stage.stage_facts.layer_names[1],
+            "layers": len(stage.stage_facts.layers),
+            "parameters": sum(weight.numel() for weight in stage.parameters()),
+            "flops": flops[stage.stage_facts.index],
+            "sent_bytes": traffic.bytes_from_stage(stage.stage_facts.index, bytes_of=bytes_of),
+            "live_micro_batches": live[stage.stage_facts.index],
+            "recomputation": plan.settings[stage.stage_facts.index].recomputes,
+            "optimizer_state_offloading": plan.settings[stage.stage_facts.index].offloads,
+            "compute_type": _name(dtypes[stage.stage_facts.index]),
+            **_stage_memory(memory, stage.stage_facts.index),
+        }
+        for stage in cut.stages
+    ]
+
+
+def _stage_memory(memory: MemoryPrediction | None, index: int) -> dict[str, Any]:
+    if memory is None:
+        return {}
+    return {"peak_bytes": memory.stages[index].peak, "memory": _bytes(memory.stages[index])}
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _schedule(plan: StagePlan, cut: Cut) -> dict[str, Any]:
+    flops = stage_flops(plan, cut)
+    backward = backward_costs(flops, recomputes=[each.recomputes for each in plan.settings])
+    found = simulate(plan.schedule(), edges=cut.edges, forward_s=flops, backward_s=backward)
+    return {
+        "name": plan.schedule_name,
+        "micro_batches": plan.micro_batches,
+        "live": list(found.live),
+        "bubble": found.bubble,
+        "bubble_assumes": COST_RULE,
+    }
+
+
+def _memory(memory: MemoryPrediction, dtypes: Sequence[torch.dtype], recipe: Recipe) -> dict[str, Any]:
+    """What each device holds; where that is host memory, the first one has the copy for checkpoints too."""
+    in_host = is_cpu(recipe.device)
+    copies = [memory.checkpoint if in_host and index == 0 else 0 for index in range(len(memory.devices))]
+    return {
+        "peak_bytes": max(device.peak + copy for device, copy in zip(memory.devices, copies, strict=True)),
+        "devices": [
+            {
+                "device": index,
+                **_bytes(device),
+                **({"checkpoint": copies[index]} if copies[index] else {}),
+                "peak": device.peak + copies[index],
+                "savings": {name: by_device[index] for name, by_device in memory.savings.items()},
+            }
+            for index, device in enumerate(memory.devices)
+        ],
+        "compute_types": sorted(set(map(_name, dtypes))),
+        **({"libraries_bytes": _LIBRARIES_BYTES} if in_host else {}),
+        **({"has_gaps": recipe.optimise_for != "memory"} if in_host else {}),
+    }
+
+
+def _bytes(memory: StageMemory) -> dict[str, int]:
+    return {name: size for name, size in asdict(memory).items() if name != "peak"}

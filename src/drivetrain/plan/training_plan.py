@@ -1,0 +1,252 @@
+"""What a recipe becomes: for `train` the numbers of its training, for `plan` all of it as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.catalogue.models import output_margin_of
+from drivetrain.core.errors import BadInputError
+from drivetrain.optim.schedule import LearningRate, build_learning_rate
+from drivetrain.plan.epochs import EpochPlan, plan_epochs
+from drivetrain.plan.events import HostEvents, plan_host_events
+from drivetrain.plan.inputs import planned_inputs
+from drivetrain.plan.precision import precision_in_words
+from drivetrain.recipe.batch import BatchArithmetic, batch_of
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.divisibility import check_accumulation
+
+if TYPE_CHECKING:
+    from drivetrain.models.summary import ModelTotals
+    from drivetrain.pipeline.memory.outline import RunOutline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """The course of a training: its batches, epochs, host events and learning rate."""
+
+    batch: BatchArithmetic
+    epochs: EpochPlan
+    events: HostEvents
+    learning_rate: LearningRate
+    pipeline_warning: str | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything that had to be settled differently from what was asked, or costs more than it need."""
+        pipeline = () if self.pipeline_warning is None else (self.pipeline_warning,)
+        return (*self.batch.warnings, *self.epochs.warnings, *self.events.warnings, *pipeline)
+
+
+def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
+    """The course of a training on `samples` training samples, after splits and limits."""
+    batch = batch_of(recipe)
+    epochs = plan_epochs(
+        samples=samples,
+        batch=batch,
+        remainder=recipe.remainder,
+        weight_updates_per_epoch=recipe.weight_updates_per_epoch,
+        num_epochs=recipe.num_epochs,
+        max_updates=recipe.max_updates,
+    )
+    events = plan_host_events(
+        batch=batch,
+        epochs=epochs,
+        logs_per_epoch=recipe.logs_per_epoch,
+        log_every=recipe.log_every,
+        steps_per_execution=recipe.steps_per_execution,
+        evaluate_every=recipe.evaluate_every,
+        checkpoint_every=recipe.checkpoint_every,
+    )
+    learning_rate = build_learning_rate(
+        recipe,
+        global_batch=batch.global_batch,
+        updates_per_epoch=epochs.updates_per_epoch,
+        total_updates=epochs.total_updates,
+    )
+    return TrainingPlan(
+        batch=batch,
+        epochs=epochs,
+        events=events,
+        learning_rate=learning_rate,
+        pipeline_warning=check_accumulation(
+            recipe.pipeline_schedule,
+            stages=stage_count(recipe),
+            accumulation=batch.accumulation,
+            samples_each=None if recipe.global_batch_size is None else batch.micro * batch.replicas,
+        ),
+    )
+
+
+def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
+    """The plan of a recipe as plain values for JSON, made without touching data."""
+    recipe = resolved.recipe
+    inputs = planned_inputs(recipe, origins=resolved.origins)
+    training = plan_training(recipe, samples=inputs.samples)
+    shape = InputShape(channels=inputs.channels, image_size=inputs.image_size, num_classes=inputs.num_classes)
+    totals, outline, stage_warnings = _outlined_model(recipe, shape, training.batch)
+    return plan_to_json(
+        recipe,
+        training,
+        shape=shape,
+        totals=totals,
+        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *stage_warnings],
+        lr_at=lr_at,
+        outline=outline,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputShape:
+    """What a model is built for."""
+
+    channels: int
+    image_size: int
+    num_classes: int
+
+
+def plan_to_json(
+    recipe: Recipe,
+    training: TrainingPlan,
+    *,
+    shape: InputShape,
+    totals: "ModelTotals",
+    warnings: Sequence[str],
+    lr_at: Sequence[int] = (),
+    outline: "RunOutline | None" = None,
+) -> dict[str, Any]:
+    """A plan as plain values; the same for `plan` and for a run's plan.json.
+
+    `outline` is there for a run that is cut into stages or saves memory.
+    """
+    report = _outline_report(outline)
+    stage_warnings = report.pop("warnings", ())
+    return {
+        "batch": _batch(training.batch),
+        "epoch": _epoch(training.epochs),
+        "execution": _execution(training),
+        "total_updates": training.epochs.total_updates,
+        "learning_rate": _rates(training.learning_rate, lr_at=lr_at),
+        "learning_rate_peak": training.learning_rate.peak,
+        "learning_rate_origin": training.learning_rate.peak_origin,
+        "input": _input(shape, model=recipe.model),
+        "model": {"name": recipe.model, **asdict(totals)},
+        "layout": _layout(recipe),
+        "stages": [_whole_model(totals)],
+        **report,
+        "optimizer": recipe.optimizer,
+        "precision": precision_in_words(recipe),
+        "events": {
+            "log": training.events.log_updates,
+            "validate": float(training.events.evaluate_updates),
+            "checkpoint": training.events.checkpoint_updates,
+        },
+        **({"normalised_set": _normalised_set(recipe, training.batch)} if totals.buffers else {}),
+        "warnings": [*warnings, *stage_warnings],
+    }
+
+
+def _input(shape: InputShape, *, model: str) -> dict[str, int]:
+    """`image_size` is the side of the output; `margin` is what the model sees beyond it on each side."""
+    margin = output_margin_of(model)
+    return {**asdict(shape), **({"margin": margin} if margin else {})}
+
+
+def _normalised_set(recipe: Recipe, batch: BatchArithmetic) -> int:
+    """The samples that batch norm normalises together."""
+    return batch.micro * recipe.dbn_replica_group_size
+
+
+def _batch(batch: BatchArithmetic) -> dict[str, int]:
+    return {
+        "micro": batch.micro,
+        "replicas": batch.replicas,
+        "accumulation": batch.accumulation,
+        "global": batch.global_batch,
+    }
+
+
+def _epoch(epochs: EpochPlan) -> dict[str, int]:
+    return {
+        "samples": epochs.samples,
+        "weight_updates": epochs.weight_updates,
+        "micro_batches": epochs.micro_batches,
+        "samples_unused": epochs.samples_unused,
+    }
+
+
+def _execution(training: TrainingPlan) -> dict[str, float]:
+    updates = training.events.execution_updates
+    return {
+        "micro_batches": updates * training.batch.accumulation,
+        "weight_updates": updates,
+        "logs_per_epoch": training.events.logs_per_epoch,
+    }
+
+
+def _rates(learning_rate: LearningRate, *, lr_at: Sequence[int]) -> dict[str, float]:
+    if any(update < 0 for update in lr_at):
+        raise BadInputError(f"--lr-at {min(lr_at)} is no update; they are counted from 0.")
+    return {str(update): learning_rate.at(update) for update in lr_at}
+
+
+def _layout(recipe: Recipe) -> dict[str, int]:
+    return {
+        "replicas": recipe.replicas,
+        "stages": stage_count(recipe),
+        "devices": devices_per_replica(recipe),
+        "ranks": rank_count(recipe),
+    }
+
+
+def _whole_model(totals: "ModelTotals") -> dict[str, int]:
+    """The only stage of a model in one piece."""
+    return {
+        "index": 0,
+        "device": 0,
+        "parameters": totals.parameters,
+        "flops": totals.flops,
+        "sent_bytes": 0,
+    }
+
+
+def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
+    if outline is None:
+        return {}
+    from drivetrain.plan.stage_report import report_run
+
+    return report_run(outline)
+
+
+def _outlined_model(
+    recipe: Recipe, shape: InputShape, batch: BatchArithmetic
+) -> tuple["ModelTotals", "RunOutline | None", Sequence[str]]:
+    """A model's totals, and how it will be cut where it is or must save memory."""
+    from drivetrain.layers.norm_options import idle_norm_options
+    from drivetrain.models.from_recipe import outline_model
+    from drivetrain.models.summary import summarise_model
+
+    model = outline_model(recipe, **asdict(shape))
+    input_size = shape.image_size + 2 * output_margin_of(recipe.model)
+    totals = summarise_model(model, channels=shape.channels, image_size=input_size)
+    warnings = idle_norm_options(recipe, model)
+    if not _looks_into_stages(recipe):
+        return totals, None, warnings
+    from drivetrain.pipeline.cutting.stage_plan import plan_stages
+    from drivetrain.pipeline.memory.outline import outline_run
+
+    images = (shape.channels, input_size, input_size)
+    planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
+    stages = plan_stages(
+        planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
+    )
+    if recipe.split_by == "time":
+        warnings.append("--split-by time measures when the training starts; here it is by cost.")
+    return totals, outline_run(recipe, model, plan=stages, images=(batch.micro, *images)), warnings
+
+
+def _looks_into_stages(recipe: Recipe) -> bool:
+    """Whether a plan is worth the seconds that a look into the model takes."""
+    saves_memory = recipe.recomputation or recipe.optimizer_state_offloading
+    return stage_count(recipe) > 1 or saves_memory or recipe.optimise_for is not None

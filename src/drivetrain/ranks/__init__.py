@@ -1,0 +1,1 @@
+"""Processes that train together: launching, joining, adding up, losing and ending them."""

@@ -1,0 +1,147 @@
+"""What the environment of a process says about its place among ranks; no variable is changed here."""
+
+import zlib
+from collections.abc import Mapping
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.ranks.rank_place import RankPlace
+from drivetrain.ranks.slurm_names import expand_counts, expand_hosts
+
+__all__ = ["LISTEN_FD", "OWN_LAUNCHER", "RESTART", "RankPlace", "find_place", "place_variables"]
+
+OWN_LAUNCHER = "DRIVETRAIN_LAUNCHER"
+LISTEN_FD = "DRIVETRAIN_LISTEN_FD"
+RESTART = "DRIVETRAIN_RESTART"
+
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+_PMI = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+# What all ranks of one mpirun share and another mpirun on the same host does not.
+_MPI_JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
+# From here on upwards SLURM numbers its own steps: interactive, batch, extern.
+_FIRST_RESERVED_STEP = 0xFFFFFFF0
+# Below the ports that systems hand out by themselves, above those that services are fond of.
+_FIRST_PORT, _PORTS = 20000, 10000
+_LOOPBACK = "127.0.0.1"
+
+
+def find_place(environ: Mapping[str, str]) -> RankPlace | None:
+    """This process's place as torchrun, SLURM, MPI or the own launcher set it; none when it stands alone."""
+    if "RANK" in environ:
+        return _torchrun_place(environ)
+    if _is_in_slurm_step(environ):
+        return _slurm_place(environ)
+    for names in (_OPEN_MPI, _PMI):
+        if names[0] in environ:
+            return _mpi_place(environ, names=names)
+    for name in ("WORLD_SIZE", "LOCAL_RANK"):
+        if name in environ:
+            raise BadInputError(f"{name} is set but RANK is not; start the ranks by torchrun, or unset it.")
+    return None
+
+
+def place_variables(place: RankPlace) -> dict[str, str]:
+    """What the own launcher sets for a rank, so that `find_place` finds it."""
+    values = (place.rank, place.world_size, place.local_rank, place.local_world_size, place.address)
+    variables = dict(zip(_TORCHRUN, map(str, (*values, place.port)), strict=True))
+    variables |= {OWN_LAUNCHER: "1", RESTART: str(place.restart)}
+    return variables if place.listen_fd is None else {**variables, LISTEN_FD: str(place.listen_fd)}
+
+
+def _torchrun_place(environ: Mapping[str, str]) -> RankPlace:
+    missing = [name for name in _TORCHRUN if not environ.get(name)]
+    if missing:
+        raise BadInputError(
+            f"RANK is set but {missing[0]} is not; start the ranks by torchrun, or set all of "
+            f"{', '.join(_TORCHRUN)}."
+        )
+    is_own = OWN_LAUNCHER in environ
+    return RankPlace(
+        rank=_number(environ, "RANK"),
+        world_size=_number(environ, "WORLD_SIZE"),
+        local_rank=_number(environ, "LOCAL_RANK"),
+        local_world_size=_number(environ, "LOCAL_WORLD_SIZE"),
+        address=environ["MASTER_ADDR"],
+        port=_number(environ, "MASTER_PORT"),
+        launcher="drivetrain" if is_own else "torchrun",
+        restart=_number(environ, RESTART if is_own else "TORCHELASTIC_RESTART_COUNT", default=0),
+        launcher_serves=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not is_own,
+        listen_fd=_number(environ, LISTEN_FD) if LISTEN_FD in environ else None,
+    )
+
+
+def _is_in_slurm_step(environ: Mapping[str, str]) -> bool:
+    """Whether srun started this process as one of several tasks."""
+    step = environ.get("SLURM_STEP_ID", "")
+    is_step = step.isdecimal() and int(step) < _FIRST_RESERVED_STEP
+    return is_step and "SLURM_PROCID" in environ and _slurm_tasks(environ) > 1
+
+
+def _slurm_tasks(environ: Mapping[str, str]) -> int:
+    return _number(environ, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS")
+
+
+def _slurm_place(environ: Mapping[str, str]) -> RankPlace:
+    hosts = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
+    address = environ.get("MASTER_ADDR") or (expand_hosts(hosts)[0] if hosts else None)
+    if address is None:
+        raise BadInputError("SLURM_STEP_NODELIST is not set; start the ranks by srun, or set MASTER_ADDR.")
+    job, step = _number(environ, "SLURM_JOB_ID"), _number(environ, "SLURM_STEP_ID")
+    return RankPlace(
+        rank=_number(environ, "SLURM_PROCID"),
+        world_size=_slurm_tasks(environ),
+        local_rank=_number(environ, "SLURM_LOCALID"),
+        local_world_size=_slurm_local_tasks(environ),
+        address=address,
+        port=_number(environ, "MASTER_PORT", default=_port_of(f"{job}.{step}")),
+        launcher="slurm",
+        restart=_number(environ, "SLURM_RESTART_COUNT", default=0),
+    )
+
+
+def _slurm_local_tasks(environ: Mapping[str, str]) -> int:
+    """The step's own list tells every node's tasks; what the job asked for per node is second best."""
+    counts = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_TASKS_PER_NODE")
+    if counts is None:
+        return _number(environ, "SLURM_NTASKS_PER_NODE")
+    per_node, node = expand_counts(counts), _number(environ, "SLURM_NODEID", default=0)
+    if node >= len(per_node):
+        raise BadInputError(f"SLURM_NODEID is {node}, but {counts} lists the tasks of {len(per_node)} nodes.")
+    return per_node[node]
+
+
+def _mpi_place(environ: Mapping[str, str], *, names: tuple[str, ...]) -> RankPlace | None:
+    rank, size = _number(environ, names[0]), _number(environ, names[1])
+    if size == 1:
+        return None
+    local_rank, local_size = _number(environ, names[2]), _number(environ, names[3])
+    if "MASTER_ADDR" not in environ and local_size != size:
+        raise BadInputError(
+            f"MPI started {size} ranks on several hosts; export MASTER_ADDR, the name of rank 0's host, and "
+            "MASTER_PORT, such as 29500, to all of them."
+        )
+    job = next((environ[name] for name in _MPI_JOB_NAMES if name in environ), "")
+    return RankPlace(
+        rank=rank,
+        world_size=size,
+        local_rank=local_rank,
+        local_world_size=local_size,
+        address=environ.get("MASTER_ADDR", _LOOPBACK),
+        port=_number(environ, "MASTER_PORT", default=_port_of(job)),
+        launcher="mpi",
+    )
+
+
+def _port_of(job: str) -> int:
+    """A port that all ranks of a job arrive at by themselves."""
+    return _FIRST_PORT + zlib.crc32(job.encode()) % _PORTS
+
+
+def _number(environ: Mapping[str, str], name: str, *, default: int | None = None) -> int:
+    text = environ.get(name, "")
+    if not text and default is not None:
+        return default
+    if not text.isdecimal():
+        state = f"is {text!r}, not a whole number" if text else "is not set"
+        raise BadInputError(f"{name} {state}; start all ranks by one launcher, or unset its variables.")
+    return int(text)

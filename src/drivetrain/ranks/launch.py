@@ -1,0 +1,197 @@
+"""Starts the ranks of a job on this machine, and sees to it that all end when one fails."""
+
+import multiprocessing
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.ranks.rank_failure import RankFailure, primary_failure
+from drivetrain.ranks.rank_job import RankJob
+from drivetrain.ranks.rank_process import FORWARDED
+
+__all__ = ["LaunchResult", "launch"]
+
+_LOOK_S = 0.05
+# How long the cause of a failure may come after its consequence.
+_PATIENCE_WITH_CAUSE_S = 5.0
+_SHOW_CURSOR = "\x1b[?25h\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchResult:
+    """What a job came to; `failed` is the rank to blame, where one is."""
+
+    exit_status: int
+    failed: RankFailure | None = None
+
+    def settle(self) -> int:
+        """The exit status; a failure is raised as the user shall see it, a bug's traceback printed before."""
+        if self.failed is None:
+            return self.exit_status
+        _show_details(self.failed)
+        raise self.failed.as_error()
+
+
+def launch(
+    target: Callable[..., int | None],
+    *,
+    args: tuple[Any, ...] = (),
+    ranks: int,
+    threads_per_rank: int | None = None,
+    max_restarts: int = 0,
+    grace_s: float = 5.0,
+    say: Callable[[str], None] | None = None,
+) -> LaunchResult:
+    """Runs target(*args) in `ranks` processes, which find their places by `find_place`.
+
+    The target returns its exit status or raises. When one rank fails all others are ended, by SIGTERM and
+    `grace_s` seconds later by SIGKILL, and all are started again up to `max_restarts` times. Rank 0 owns the
+    terminal; what the others print is lost unless they call `keep_log`.
+    """
+    _require_importable_script()
+    with _listening() as signals:
+        for restart in range(max_restarts + 1):
+            with RankJob(target, args=args, ranks=ranks, restart=restart, threads=threads_per_rank) as job:
+                result = _Launcher(job, signals=signals, grace_s=grace_s).wait()
+            failed = result.failed
+            if failed is None or failed.is_bad_input or signals or restart == max_restarts:
+                break
+            _show_details(failed)
+            (say or _say)(
+                f"{failed.sentence.rstrip('.')}; all ranks start again, restart {restart + 1} of "
+                f"{max_restarts}."
+            )
+    return result
+
+
+class _Launcher:
+    """Waits for a job, passes signals on and ends it once a rank has failed."""
+
+    def __init__(self, job: RankJob, *, signals: list[int], grace_s: float) -> None:
+        self._job, self._signals, self._grace_s = job, signals, grace_s
+        self._sent = 0
+        self._failed_s: float | None = None
+        self._kill_s: float | None = None
+        self._stacks = ""
+
+    def wait(self) -> LaunchResult:
+        """Returns when all ranks have ended, by themselves or not."""
+        while self._job.running:
+            self._job.look(wait_s=_LOOK_S)
+            self._pass_signals_on()
+            now = time.monotonic()
+            if self._kill_s is not None and now >= self._kill_s:
+                self._job.kill()
+            elif self._kill_s is None and self._is_over(now):
+                self._end_all(now)
+        return self._result()
+
+    def _pass_signals_on(self) -> None:
+        for number in self._signals[self._sent :]:
+            self._job.send(number)
+            self._sent += 1
+            # A second signal ends a rank at once, unless it is where it cannot hear it.
+            if self._sent > 1 and self._kill_s is None:
+                self._kill_s = time.monotonic() + self._grace_s
+
+    def _is_over(self, now: float) -> bool:
+        if not self._job.failures:
+            return False
+        if self._failed_s is None:
+            self._failed_s = now
+        return now >= self._failed_s + self._patience_s()
+
+    def _patience_s(self) -> float:
+        primary = primary_failure(self._job.failures)
+        if primary.is_bad_input or self._signals:
+            return self._grace_s
+        return _PATIENCE_WITH_CAUSE_S if primary.is_consequence else 0.0
+
+    def _end_all(self, now: float) -> None:
+        if primary_failure(self._job.failures).is_consequence and not self._signals:
+            self._stacks = self._job.stacks()
+        self._job.begin_end()
+        self._kill_s = now + self._grace_s
+
+    def _result(self) -> LaunchResult:
+        failures, statuses = self._job.failures, self._job.statuses
+        if self._signals and all(map(self._is_by_signal, failures)):
+            if failures or min(statuses.values()) < 0:
+                return LaunchResult(exit_status=128 + self._signals[0])
+            return LaunchResult(exit_status=_joint_status(statuses))
+        if not failures:
+            return LaunchResult(exit_status=_joint_status(statuses))
+        primary = primary_failure(failures)
+        everywhere = [failure.message for failure in failures] == [primary.message] * len(statuses)
+        failed = replace(
+            primary,
+            is_everywhere=everywhere and primary.is_sentence,
+            traceback_text="\n".join(filter(None, (self._stacks, primary.traceback_text))),
+        )
+        return LaunchResult(exit_status=failed.status, failed=failed)
+
+    def _is_by_signal(self, failure: RankFailure) -> bool:
+        by_signal = failure.signal_number in self._signals
+        return by_signal or failure.is_interrupt or failure.is_consequence
+
+
+def _joint_status(statuses: dict[int, int]) -> int:
+    return statuses[0] or max(statuses.values())
+
+
+@contextmanager
+def _listening() -> Iterator[list[int]]:
+    """The signals that reach this process while the block runs, in their order."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        received.append(number)
+
+    former = {number: signal.signal(number, note) for number in FORWARDED}
+    try:
+        yield received
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _require_importable_script() -> None:
+    """Every rank imports the script that starts it; one without a guard would start ranks again in each."""
+    guard = "Ranks start from a script only under `if __name__ == '__main__':`; put the call there."
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise BadInputError(guard)
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or getattr(main, "__spec__", None) is not None:
+        return
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise BadInputError(
+            f"Ranks import the script that starts them, and {file} is no file; save it as one."
+        ) from None
+    if "__name__" not in text:
+        raise BadInputError(guard)
+
+
+def _show_details(failed: RankFailure) -> None:
+    """What goes before the sentence of a failure: an end of the progress bar, and a bug's traceback."""
+    if sys.stderr.isatty():
+        sys.stderr.write(_SHOW_CURSOR)
+    if failed.traceback_text and not failed.is_sentence:
+        sys.stderr.write(failed.traceback_text.rstrip() + "\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

@@ -1,0 +1,148 @@
+"""Ranks that stay: for everything that runs many short pieces of work on several replicas of one machine."""
+
+import pickle
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, Self
+
+from drivetrain.core.errors import RunFailedError
+from drivetrain.ranks.pool_process import Answer, Work, serve_pool
+from drivetrain.ranks.rank_failure import RankFailure, RankTracebackError, primary_failure
+from drivetrain.ranks.rank_job import RankJob
+
+__all__ = ["RankPool"]
+
+_LOOK_S = 0.02
+_START_TIMEOUT_S = 300.0
+# How long the others may take to notice that a rank has failed.
+_PATIENCE_AFTER_FAILURE_S = 5.0
+
+
+class RankPool:
+    """`size` CPU ranks; they start at the first work, and again after one has died or hung."""
+
+    def __init__(self, size: int, *, threads: int = 1, timeout_s: float = 60.0) -> None:
+        self.size = size
+        self._threads, self._timeout_s = threads, timeout_s
+        self._job: RankJob | None = None
+        self._links: list[Connection[Work, Answer]] = []
+        self._works = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, function: Callable[..., Any], *args: Any, ranks: int | None = None) -> list[Any]:
+        """Everybody's function(group, *args), in the order of the ranks; `ranks` takes only the first ones.
+
+        Function, arguments and results travel by pickle. The error of a rank is raised here, with the rank's
+        traceback as its cause; work that takes longer than the pool's timeout fails with all stacks.
+        """
+        ranks = self.size if ranks is None else ranks
+        assert 1 <= ranks <= self.size, f"{ranks} ranks of {self.size}"
+        content = pickle.dumps((function, args))
+        job = self._job or self._start()
+        self._works += 1
+        for link in self._links[:ranks]:
+            link.send(Work(number=self._works, size=ranks, timeout_s=self._timeout_s, content=content))
+        answers = self._answers(job, ranks=ranks, timeout_s=self._timeout_s)
+        return [pickle.loads(answer.content) for answer in answers]
+
+    def close(self) -> None:
+        """Ends the ranks."""
+        if self._job is not None:
+            self._job.__exit__(None, None, None)
+            self._job = None
+        for link in self._links:
+            link.close()
+        self._links = []
+
+    def _start(self) -> RankJob:
+        pipes = [get_context("spawn").Pipe() for _ in range(self.size)]
+        ends: list[tuple[Any, ...]] = [(theirs,) for _, theirs in pipes]
+        job = RankJob(
+            serve_pool,
+            args=(_START_TIMEOUT_S,),
+            ranks=self.size,
+            threads=self._threads,
+            own_args=ends,
+            has_terminal=False,
+        )
+        self._job = job.__enter__()
+        self._links = [own for own, _ in pipes]
+        for _, theirs in pipes:
+            theirs.close()
+        # Their first answer tells that they are there; a busy machine takes its time over the imports.
+        self._answers(job, ranks=self.size, timeout_s=_START_TIMEOUT_S)
+        return job
+
+    def _answers(self, job: RankJob, *, ranks: int, timeout_s: float) -> list[Answer]:
+        """The answers of the first ranks; a failure is raised, and a lost rank ends the others."""
+        answers = self._wait_for_answers(job, ranks=ranks, timeout_s=timeout_s)
+        failures = _failures(answers)
+        late = [rank for rank in range(ranks) if rank not in answers]
+        stacks = job.stacks() if late else ""
+        if late or job.statuses:
+            self.close()
+        if failures:
+            failure = primary_failure(failures)
+            raise _error_of(answers[failure.rank]) from RankTracebackError(failure.traceback_text)
+        if late:
+            raise RunFailedError(
+                f"The ranks {late} gave no answer within {timeout_s:g} seconds."
+            ) from RankTracebackError(stacks)
+        return [answers[rank] for rank in range(ranks)]
+
+    def _wait_for_answers(self, job: RankJob, *, ranks: int, timeout_s: float) -> dict[int, Answer]:
+        answers: dict[int, Answer] = {}
+        deadline_s, has_failed = time.monotonic() + timeout_s, False
+        while len(answers) < ranks and time.monotonic() < deadline_s:
+            self._take_answers(answers, job=job, ranks=ranks)
+            if not has_failed and _failures(answers):
+                deadline_s = min(deadline_s, time.monotonic() + _PATIENCE_AFTER_FAILURE_S)
+                has_failed = True
+        return answers
+
+    def _take_answers(self, answers: dict[int, Answer], *, job: RankJob, ranks: int) -> None:
+        waiting = {self._links[rank]: rank for rank in range(ranks) if rank not in answers}
+        for ready in wait(list(waiting), timeout=_LOOK_S):
+            # The link of a dead rank has nothing more to say; the job tells how it died.
+            with suppress(EOFError, ConnectionError):
+                assert isinstance(ready, Connection)
+                answers[waiting[ready]] = ready.recv()
+        job.look(wait_s=0)
+        for rank in job.statuses:
+            if rank < ranks and rank not in answers:
+                answers[rank] = Answer(failure=_death_of(rank, job=job))
+
+
+def _failures(answers: dict[int, Answer]) -> list[RankFailure]:
+    return [answer.failure for answer in answers.values() if answer.failure is not None]
+
+
+def _death_of(rank: int, *, job: RankJob) -> RankFailure:
+    for failure in job.failures:
+        if failure.rank == rank:
+            return failure
+    status = job.statuses[rank]
+    return RankFailure(
+        rank=rank, host=job.host, time_s=time.time(), message=f"exit status {status} amid its work"
+    )
+
+
+def _error_of(answer: Answer) -> BaseException:
+    """The rank's own error where it travelled, which is what a test wants to catch."""
+    assert answer.failure is not None
+    if not answer.content:
+        return answer.failure.as_error()
+    error: BaseException = pickle.loads(answer.content)
+    error.add_note(f"on rank {answer.failure.rank}")
+    return error

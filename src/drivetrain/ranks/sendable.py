@@ -1,0 +1,72 @@
+"""What a Python user gave, on its way to other processes: it travels by pickle."""
+
+import copyreg
+import io
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+
+from drivetrain.core.errors import BadInputError
+
+__all__ = ["require_sendable"]
+
+_HOOKS = "_load_state_dict_pre_hooks"
+
+
+def require_sendable(given: Any, *, what: str) -> None:
+    """Refuses what cannot be pickled; `what` it is stands first in the sentence."""
+    if isinstance(given, nn.Module):
+        _make_parametrised_sendable(given)
+    try:
+        pickle.Pickler(_Nowhere(), protocol=pickle.HIGHEST_PROTOCOL).dump(given)
+    except Exception as error:
+        raise BadInputError(
+            f"{what} cannot be sent to other processes ({' '.join(str(error).split())}); define its class "
+            "and functions at the top level of a module."
+        ) from error
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that forgets what is written to it."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
+
+
+def _make_parametrised_sendable(model: nn.Module) -> None:
+    """Torch refuses to pickle modules with parametrised weights, whose classes it makes as it goes."""
+    for module in model.modules():
+        if parametrize.is_parametrized(module):
+            copyreg.pickle(type(module), _taken_apart)
+
+
+def _taken_apart(module: nn.Module) -> tuple[Any, ...]:
+    assert isinstance(module.parametrizations, nn.ModuleDict)
+    names = list(module.parametrizations)
+    state = {**module.__dict__, _HOOKS: _sendable_hooks(module.__dict__[_HOOKS])}
+    return _put_together, (parametrize.type_before_parametrizations(module), names, state)
+
+
+def _sendable_hooks(hooks: Mapping[int, Any]) -> OrderedDict[int, Any]:
+    """Without the one by which torch's weight_norm reads the names of its predecessor: a local function."""
+    return OrderedDict(
+        (key, hook)
+        for key, hook in hooks.items()
+        if getattr(getattr(hook, "hook", hook), "__module__", "") != parametrizations.__name__
+    )
+
+
+def _put_together(kind: type[nn.Module], names: list[str], state: dict[str, Any]) -> nn.Module:
+    module = kind.__new__(kind)
+    module.__setstate__(state)  # type: ignore[no-untyped-call]
+    parametrize._inject_new_class(module)
+    for name in names:
+        parametrize._inject_property(module, name)
+    return module

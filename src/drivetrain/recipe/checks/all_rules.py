@@ -1,0 +1,219 @@
+"""Every rule that concerns more than one field of a recipe, or a name that something else must know."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.shown import shown
+from drivetrain.recipe.checks.check_ending import check_class_weights, check_ending
+from drivetrain.recipe.checks.check_logging import check_logging
+from drivetrain.recipe.checks.check_model import check_model_edits
+from drivetrain.recipe.checks.folds import check_folds, warn_of_idle_fraction
+from drivetrain.recipe.checks.optimisation import (
+    check_learning_rate,
+    check_optimizer,
+    check_schedule,
+    warn_of_idle_staircase,
+    warn_of_long_warmup,
+)
+from drivetrain.recipe.checks.pipeline import check_pipeline
+from drivetrain.recipe.checks.precision import check_precision
+from drivetrain.recipe.checks.replicas import check_parallel_folds, check_replicas, warn_of_larger_batch
+from drivetrain.recipe.checks.task import check_segmentation, check_task
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.messages import place
+from drivetrain.recipe.schema import Recipe
+
+_FREQUENCY = re.compile(
+    r"[-+]?(\d{1,12}(\.\d{0,100})?|\.\d{1,100})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
+)
+
+# What only a training that validates has a use for.
+OF_VALIDATION = (
+    "validation_replicas",
+    "evaluate_every",
+    "stop_at",
+    "patience",
+    "best_by",
+    "limit_validation_samples",
+    "validation_micro_batch_size",
+)
+
+# Left: an option that does nothing while the option on the right has this value.
+_IDLE_OPTIONS = (
+    ("keep_checkpoints", "checkpoints", False),
+    ("checkpoint_every", "checkpoints", False),
+    ("clean_dir", "checkpoints", False),
+    ("num_workers", "data_placement", "resident"),
+    ("rand_augment_magnitude", "rand_augment", 0),
+    ("random_resized_crop", "augment", False),
+    ("border_sigma", "border_weight", 0),
+    ("half_type", "precision", "32.32"),
+    ("half_partials", "precision", "32.32"),
+    ("precision_list", "precision", "32.32"),
+    ("stochastic_rounding", "precision", "32.32"),
+    ("stochastic_rounding", "precision", "16.32"),
+    ("max_cross_replica_buffer_size", "replicas", 1),
+    ("log_all_workers", "replicas", 1),
+    ("max_restarts", "replicas", 1),
+    *((field, "validation", False) for field in OF_VALIDATION),
+)
+# They concern every rank, and stages have ranks too.
+_OF_ANY_RANKS = ("log_all_workers", "max_restarts")
+
+
+def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
+    """Refuses a recipe that contradicts itself; returns what should be said about one that does not."""
+    given = Given(recipe, origins)
+    for rule in _RULES:
+        rule(given)
+    warnings = [
+        *_idle_warnings(given),
+        warn_of_idle_staircase(given),
+        warn_of_long_warmup(given),
+        warn_of_idle_fraction(given),
+        warn_of_larger_batch(given),
+    ]
+    return [warning for warning in warnings if warning]
+
+
+def _check_names(given: Given) -> None:
+    from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
+    from drivetrain.catalogue.models import check_model_name
+
+    _with_place("model", given, check_model_name)
+    if not is_external_dataset(given.recipe.dataset):
+        _with_place("dataset", given, dataset_info)
+
+
+def _with_place(field: str, given: Given, check: Callable[[str], object]) -> None:
+    """Runs a check of a name and puts the name's file and line before what it says."""
+    try:
+        check(str(given.value(field)))
+    except BadInputError as error:
+        raise BadInputError(f"{place(given.origins.get(field, ''))}{error}") from None
+
+
+def _check_batch(given: Given) -> None:
+    recipe = given.recipe
+    if recipe.gradient_accumulation_count is not None and recipe.global_batch_size is not None:
+        raise BadInputError(
+            f"{given.option('gradient_accumulation_count')} and {given.option('global_batch_size')} "
+            "cannot both be given, one follows from the other; leave one out."
+        )
+
+
+def _check_log_options(given: Given) -> None:
+    wanted = [field for field in ("log_every", "steps_per_execution") if given.value(field) is not None]
+    if given.is_asked("logs_per_epoch"):
+        wanted.append("logs_per_epoch")
+    if len(wanted) > 1:
+        raise BadInputError(
+            f"{given.option(wanted[0])} and {given.option(wanted[1])} cannot both be given, "
+            "each sets how often to log; leave one out."
+        )
+
+
+def _check_log_frequency(given: Given) -> None:
+    text = given.recipe.logs_per_epoch.strip().lower()
+    where = place(given.origins.get("logs_per_epoch", ""))
+    if not _FREQUENCY.fullmatch(text):
+        raise BadInputError(
+            f"{where}--logs-per-epoch is {shown(text)}, it must be a number or a fraction; "
+            "--logs-per-epoch 1/2 works."
+        )
+    if text.startswith("-") and any(digit in text for digit in "123456789"):
+        raise BadInputError(
+            f"{where}--logs-per-epoch should be non-negative (>=0), it is {text}; --logs-per-epoch 1 works."
+        )
+
+
+def _check_execution_length(given: Given) -> None:
+    steps, accumulation = given.recipe.steps_per_execution, given.recipe.gradient_accumulation_count
+    if steps is not None and accumulation is not None and steps % accumulation:
+        works = max(1, round(steps / accumulation)) * accumulation
+        raise BadInputError(
+            f"{given.option('steps_per_execution')} must be a multiple of "
+            f"{given.option('gradient_accumulation_count')}; --steps-per-execution {works} works."
+        )
+
+
+def _check_preprocessing(given: Given) -> None:
+    recipe = given.recipe
+    if recipe.eight_bit_transfer and recipe.accelerator_side_preprocess is not True:
+        raise BadInputError(
+            f"{given.option('eight_bit_transfer')} needs preprocessing on the device; "
+            "add --accelerator-side-preprocess True."
+        )
+    if recipe.data_placement == "resident" and recipe.accelerator_side_preprocess is False:
+        raise BadInputError(
+            f"{given.option('accelerator_side_preprocess')} is impossible with "
+            f"{given.option('data_placement')}, whose samples lie on it; --data-placement stream works."
+        )
+
+
+def _check_modes(given: Given) -> None:
+    recipe = given.recipe
+    if not recipe.training and recipe.overwrite:
+        raise BadInputError(
+            f"{given.option('overwrite')} would remove what {given.option('training')} is to validate; "
+            "leave out --overwrite."
+        )
+    if recipe.predict_after and not (recipe.training and recipe.checkpoints and not recipe.clean_dir):
+        field = next(name for name in ("training", "checkpoints", "clean_dir") if given.is_asked(name))
+        raise BadInputError(
+            f"{given.option('predict_after')} needs a checkpoint of this training, which "
+            f"{given.option(field)} does not leave; leave one of the two out."
+        )
+    if not recipe.training and not recipe.validation:
+        raise BadInputError(
+            f"{given.option('training')} and {given.option('validation')} leave nothing to do; "
+            "--validation True works."
+        )
+
+
+def _check_idle_options(given: Given) -> None:
+    for field, cause, sentence in _idle_options(given):
+        if not given.is_overruled(field, by=cause):
+            raise BadInputError(f"{sentence}; leave one of the two out.")
+
+
+def _idle_warnings(given: Given) -> list[str]:
+    return [f"{sentence}." for _, _, sentence in _idle_options(given)]
+
+
+def _idle_options(given: Given) -> list[tuple[str, str, str]]:
+    return [
+        (field, cause, f"{given.option(field)} has no effect with {given.option(cause)}")
+        for field, cause, value in _IDLE_OPTIONS
+        if given.value(cause) == value and given.is_asked(field)
+        if given.value(field) is not None and given.value(field) is not False
+        if field not in _OF_ANY_RANKS or rank_count(given.recipe) == 1
+    ]
+
+
+_RULES: tuple[Callable[[Given], None], ...] = (
+    _check_names,
+    check_task,
+    check_segmentation,
+    check_model_edits,
+    _check_batch,
+    check_pipeline,
+    check_precision,
+    check_replicas,
+    check_parallel_folds,
+    _check_log_options,
+    _check_log_frequency,
+    _check_execution_length,
+    _check_preprocessing,
+    _check_modes,
+    _check_idle_options,
+    check_optimizer,
+    check_schedule,
+    check_learning_rate,
+    check_ending,
+    check_class_weights,
+    check_folds,
+    check_logging,
+)

@@ -1,0 +1,114 @@
+"""The rules between an optimiser, a schedule, a rate and the keys that belong to each."""
+
+from collections.abc import Mapping, Sequence
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.params import COMPLETE_OPTIMIZERS, OPTIMIZER_KEYS, SCHEDULE_KEYS
+
+_LARS_EXAMPLE = (
+    '--optimizer-params \'{"momentum": 0.9, "weight_decay": 0.00005, "eeta": 0.001, "epsilon": 0}\' works'
+)
+_STEPPED_EXAMPLE = '--lr-schedule-params \'{"boundaries": [2, 4], "values": [0.1, 0.01, 0.001]}\' works'
+
+
+def check_optimizer(given: Given) -> None:
+    """Parameters belong to their optimiser and are complete; plain Adam has no decoupled decay."""
+    _check_keys(given, choice="optimizer", params="optimizer_params", keys=OPTIMIZER_KEYS)
+    _check_complete(given)
+    _check_epsilon(given)
+    if given.recipe.optimizer == "lars" and given.recipe.weight_decay > 0:
+        raise BadInputError(
+            f"{given.option('weight_decay')} is decoupled decay, which {given.option('optimizer')} has not; "
+            "its own belongs into --optimizer-params, as weight_decay."
+        )
+    if given.recipe.optimizer == "adam" and given.recipe.weight_decay > 0:
+        raise BadInputError(
+            f"{given.option('weight_decay')} is decoupled decay, which {given.option('optimizer')} has not; "
+            f"use --optimizer adamw, or --l2-regularization {given.recipe.weight_decay} instead."
+        )
+
+
+def check_schedule(given: Given) -> None:
+    """Parameters belong to their schedule, and a stepped one is complete."""
+    _check_keys(given, choice="lr_schedule", params="lr_schedule_params", keys=SCHEDULE_KEYS)
+    if given.recipe.lr_schedule == "stepped":
+        _check_steps(given)
+
+
+def check_learning_rate(given: Given) -> None:
+    """The peak and the rate per sample are two ways of saying the same."""
+    if given.recipe.learning_rate is None:
+        return
+    if given.recipe.lr_schedule_params.initial_learning_rate is not None:
+        raise BadInputError(
+            f"{given.option('learning_rate')} and initial_learning_rate "
+            f"in {given.option('lr_schedule_params')} cannot both be given; leave one out."
+        )
+
+
+def warn_of_idle_staircase(given: Given) -> str | None:
+    """A constant rate without a warm-up has no steps to make."""
+    recipe = given.recipe
+    if not recipe.lr_staircase or recipe.lr_schedule != "const" or recipe.lr_warmup_params is not None:
+        return None
+    return f"{given.option('lr_staircase')} has no effect with {given.option('lr_schedule')} and no warm-up."
+
+
+def warn_of_long_warmup(given: Given) -> str | None:
+    """A warm-up as long as the training never reaches the peak."""
+    warmup = given.recipe.lr_warmup_params
+    if warmup is None or warmup.warmup_epochs < given.recipe.num_epochs:
+        return None
+    return (
+        f"{given.option('lr_warmup_params')} lasts as long as {given.option('num_epochs')}: "
+        "the learning rate does not reach its peak."
+    )
+
+
+def _check_keys(given: Given, *, choice: str, params: str, keys: Mapping[str, Sequence[str]]) -> None:
+    chosen = str(given.value(choice))
+    for key in given.value(params):
+        if key not in keys[chosen]:
+            owners = [name for name, own in keys.items() if key in own]
+            raise BadInputError(
+                f"{key} in {given.option(params)} does not belong to {given.option(choice)}, whose keys are "
+                f"{', '.join(keys[chosen])}; leave it out, or use {option_name(choice)} {owners[0]}."
+            )
+
+
+def _check_complete(given: Given) -> None:
+    chosen = given.recipe.optimizer
+    found = given.value("optimizer_params")
+    missing = [key for key in OPTIMIZER_KEYS[chosen] if key not in found]
+    if chosen in COMPLETE_OPTIMIZERS and missing:
+        raise BadInputError(
+            f"{given.option('optimizer')} needs {', '.join(missing)} in --optimizer-params; {_LARS_EXAMPLE}."
+        )
+
+
+def _check_epsilon(given: Given) -> None:
+    if given.recipe.optimizer in ("adam", "adamw") and given.recipe.optimizer_params.epsilon == 0:
+        raise BadInputError(
+            f"epsilon of --optimizer-params is 0, for {given.option('optimizer')} it must be more than 0; "
+            "--optimizer-params '{\"epsilon\": 1e-08}' works."
+        )
+
+
+def _check_steps(given: Given) -> None:
+    params = given.recipe.lr_schedule_params
+    if params.boundaries is None or params.values is None:
+        raise BadInputError(f"{given.option('lr_schedule')} needs boundaries and values; {_STEPPED_EXAMPLE}.")
+    subject = given.option("lr_schedule_params")
+    if len(params.values) != len(params.boundaries) + 1:
+        raise BadInputError(
+            f"{subject} has {len(params.values)} values for {len(params.boundaries)} boundaries, "
+            f"one more value than boundaries is needed; {_STEPPED_EXAMPLE}."
+        )
+    if any(
+        later <= earlier for earlier, later in zip((0.0, *params.boundaries), params.boundaries, strict=False)
+    ):
+        raise BadInputError(f"{subject}: boundaries must be ascending epochs above 0; {_STEPPED_EXAMPLE}.")
+    if min(params.values) < 0 or max(params.values) == 0:
+        raise BadInputError(f"{subject}: values must be rates of at least 0, not all 0; {_STEPPED_EXAMPLE}.")

@@ -1,0 +1,89 @@
+"""The rules of tasks: what belongs to segmentation, what to classification."""
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.given import Given
+
+_ONLY = {
+    "segmentation": (
+        "tile_size",
+        "white_level",
+        "rotate",
+        "elastic",
+        "gamma",
+        "noise",
+        "fold_scheme",
+        "loss",
+        "cross_entropy_weight",
+        "dice_weight",
+        "border_weight",
+        "border_sigma",
+        "flip_averaging",
+    ),
+    "classification": (
+        "random_resized_crop",
+        "rand_augment",
+        "rand_augment_magnitude",
+        "mixup",
+        "label_smoothing",
+    ),
+}
+_EXAMPLE_DATASET = {"segmentation": "synthetic-em", "classification": "digits"}
+_EXAMPLE_MODEL = {"segmentation": "unet_same", "classification": "cifar_resnet8"}
+
+
+def check_task(given: Given) -> None:
+    """Model and data are of one task, and every option belongs to it."""
+    from drivetrain.catalogue.data_sets import dataset_task
+    from drivetrain.catalogue.models import check_image_size, model_info, model_task
+
+    of_data, of_model = dataset_task(given.recipe.dataset), model_task(given.recipe.model)
+    if of_data is not None and of_model is not None and of_data != of_model:
+        raise BadInputError(
+            f"{given.option('model')} is for {of_model} and {given.option('dataset')} for {of_data}; "
+            f"--model {_EXAMPLE_MODEL[of_data]} or --dataset {_EXAMPLE_DATASET[of_model]} works."
+        )
+    if of_model == "segmentation" and given.recipe.image_size is not None:
+        check_image_size(model_info(given.recipe.model), given.recipe.image_size)
+    task = of_data or of_model
+    if task is not None:
+        check_task_options(given, task=task)
+
+
+def check_task_options(given: Given, *, task: str) -> None:
+    """Refuses a model and options of the other task, once it is known what the data are for."""
+    from drivetrain.catalogue.models import model_task
+
+    if model_task(given.recipe.model) not in (None, task):
+        raise BadInputError(
+            f"{given.option('model')} is for {model_task(given.recipe.model)}, but the data are for {task}; "
+            f"--model {_EXAMPLE_MODEL[task]} works."
+        )
+    other = next(name for name in _ONLY if name != task)
+    for field in _ONLY[other]:
+        if given.is_asked(field):
+            raise BadInputError(f"{given.option(field)} is for {other}, and this is {task}; leave it out.")
+
+
+def check_segmentation(given: Given) -> None:
+    """The parts of a segmentation's loss and geometry fit together."""
+    recipe = given.recipe
+    if recipe.tile_size is not None and recipe.image_size is not None:
+        raise BadInputError(
+            f"{given.option('tile_size')} keeps the images' own resolution and {given.option('image_size')} "
+            "changes it; leave one out."
+        )
+    if recipe.white_level is not None and recipe.dataset != "mask-folder":
+        raise BadInputError(
+            f"{given.option('white_level')} is for --dataset mask-folder, and this is --dataset "
+            f"{recipe.dataset}; leave it out."
+        )
+    if recipe.cross_entropy_weight == 0 and recipe.dice_weight == 0:
+        raise BadInputError(
+            "--cross-entropy-weight 0 and --dice-weight 0 leave no loss; --dice-weight 1 works."
+        )
+    if recipe.cross_entropy_weight == 0 and (recipe.class_weights or recipe.border_weight):
+        field = "class_weights" if recipe.class_weights else "border_weight"
+        raise BadInputError(
+            f"{given.option(field)} weighs the cross-entropy, which {given.option('cross_entropy_weight')} "
+            "leaves out; --cross-entropy-weight 1 works."
+        )

@@ -1,0 +1,236 @@
+"""Layers of settings: each says where its values come from, and a later one replaces an earlier one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.shown import shown
+from drivetrain.recipe.aliases import Target, require_target
+from drivetrain.recipe.fields import default_values, is_optional, kind_of, option_name, params_model
+from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
+from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
+from drivetrain.recipe.precision_file import is_path, read_precision_list, refuse_bare_list
+from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.spellings import mean_the_same
+from drivetrain.recipe.yaml_text import YamlDocument
+
+BATCH_GROUP = ("gradient_accumulation_count", "global_batch_size")
+LOG_GROUP = ("logs_per_epoch", "log_every", "steps_per_execution")
+COUNT_GROUP = ("replicas", "devices")
+
+_OPEN = {"none", "null"}
+_TRUE = {"true", "t", "1", "yes", "y", "on"}
+_FALSE = {"false", "f", "0", "no", "n", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option as it was written: its key, its raw value, where."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values by field name, and the origin of each."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+
+def layer_of(settings: Iterable[Setting], *, may_repeat: bool = False) -> Layer:
+    """The layer of what was written in one place; `may_repeat` allows two names that say the same."""
+    values: dict[str, Any] = {}
+    written: dict[str, Setting] = {}
+    for setting in settings:
+        target = _target(setting)
+        field, earlier = target.field, written.get(target.field)
+        if earlier is not None and not may_repeat:
+            raise BadInputError(
+                f"{place(setting.origin)}{shown(setting.key)} sets {option_name(field)} "
+                f"a second time, after {earlier.origin}; keep one."
+            )
+        value = _typed_value(target, setting)
+        if earlier is not None and not mean_the_same(field, values[field], value):
+            _refuse_spellings(field, earlier, setting)
+        values[field], written[field] = value, setting
+    return Layer(values, {field: setting.origin for field, setting in written.items()})
+
+
+def _refuse_spellings(field: str, earlier: Setting, later: Setting) -> None:
+    """One spelling may be repeated, and the last one counts; of two nobody can tell which was meant."""
+    options = [option_name(setting.key) for setting in (earlier, later)]
+    if options[0] != options[1]:
+        raise BadInputError(
+            f"{place(later.origin)}{options[0]} {_given(earlier)} and {options[1]} {_given(later)} both set "
+            f"{option_name(field)}, to different values; keep one."
+        )
+
+
+def _given(setting: Setting) -> str:
+    value = setting.value
+    return shown(" ".join(map(str, value)) if isinstance(value, list | tuple) else value)
+
+
+def _target(setting: Setting) -> Target:
+    try:
+        return require_target(setting.key)
+    except BadInputError as error:
+        raise BadInputError(f"{place(setting.origin)}{error}") from None
+
+
+def _typed_value(target: Target, setting: Setting) -> Any:
+    if not target.inverted and target.switch is None:
+        return _written_value(target.field, setting)
+    word = str(setting.value).lower()
+    if word not in _TRUE | _FALSE:
+        option = option_name(setting.key)
+        raise BadInputError(
+            f"{place(setting.origin)}{option}: {shown(setting.value)} is not a valid boolean value; "
+            f"{option} True works."
+        )
+    if target.switch is not None:
+        return target.switch[word in _FALSE]
+    return word in _FALSE
+
+
+def _written_value(field: str, setting: Setting) -> Any:
+    """The value with what text and YAML leave open made definite; types are checked later, all at once."""
+    info, value = Recipe.model_fields[field], setting.value
+    kind = kind_of(info)
+    if kind != "text" and is_optional(info) and isinstance(value, str) and value.lower() in _OPEN:
+        return None
+    if kind == "mapping":
+        return _mapping(field, setting)
+    if isinstance(value, bool) and kind != "switch":
+        raise bad_value(field, value, origin=setting.origin)
+    return _several(value) if kind == "several" else value
+
+
+def _several(value: Any) -> Any:
+    """A list of words; one word alone is a list too, and YAML writes some words as numbers."""
+    if isinstance(value, str | int | float):
+        return (str(value),)
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(str(item) if isinstance(item, int | float) else item for item in value)
+
+
+def _mapping(field: str, setting: Setting) -> Any:
+    value = setting.value
+    if field == "precision_list" and is_path(value):
+        value = read_precision_list(Path(value))
+    if isinstance(value, str):
+        document = YamlDocument(value, source=option_name(field))
+        value = {} if document.root is None else document.value(document.root)
+    if field == "precision_list" and isinstance(value, list | tuple):
+        refuse_bare_list(value, place=place(setting.origin))
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_none=True)
+    info = Recipe.model_fields[field]
+    if value is None and is_optional(info):
+        return None
+    if not isinstance(value, Mapping):
+        raise bad_value(field, value, origin=setting.origin)
+    params = params_model(info)
+    if params is None:
+        return dict(value)
+    _refuse_key_twice(value, setting)
+    return _closed_keys(value, known=params.model_fields)
+
+
+def _refuse_key_twice(params: Mapping[Any, Any], setting: Setting) -> None:
+    """A key with dashes and with underscores is the same key."""
+    spelt: dict[str, Any] = {}
+    for key in params:
+        earlier = spelt.setdefault(str(key).replace("-", "_"), key)
+        if params[earlier] != params[key]:
+            raise BadInputError(
+                f"{place(setting.origin)}{option_name(setting.key)} has {shown(earlier)} and {shown(key)}, "
+                "which are one key, with different values; keep one."
+            )
+
+
+def _closed_keys(params: Mapping[Any, Any], *, known: Iterable[str]) -> dict[str, Any]:
+    """The keys that have a value; an unknown one stays, so that it is found."""
+    named = {str(key).replace("-", "_"): value for key, value in params.items()}
+    return {key: value for key, value in named.items() if value is not None or key not in known}
+
+
+def merge_layers(layers: Sequence[Layer]) -> Layer:
+    """The defaults with every layer laid over them, the later the stronger."""
+    values = dict(default_values())
+    origins = dict.fromkeys(values, DEFAULT)
+    for layer in layers:
+        for field in (*_replaced(layer), *_of_another_model(layer, values)):
+            values[field], origins[field] = default_values()[field], DEFAULT
+        _drop_foreign_keys(values, layer)
+        values.update(layer.values)
+        origins.update(layer.origins)
+    return Layer(values, origins)
+
+
+def members_set(layer: Layer, group: Sequence[str]) -> list[str]:
+    """The members of a group of alternatives that a layer really sets.
+
+    A recipe written out in full names all of them: beside another one, a default value that
+    nobody typed says nothing.
+    """
+    given = [field for field in group if layer.values.get(field) is not None]
+    if len(given) < 2:
+        return given
+    return [
+        field for field in given if layer.origins.get(field) == COMMAND_LINE or not _is_default(layer, field)
+    ]
+
+
+def _is_default(layer: Layer, field: str) -> bool:
+    return str(layer.values[field]) == str(default_values()[field])
+
+
+def _replaced(layer: Layer) -> list[str]:
+    """The fields of earlier layers that an alternative in this layer takes the place of."""
+    groups = [group for group in (BATCH_GROUP, LOG_GROUP, COUNT_GROUP) if members_set(layer, group)]
+    fields = [field for group in groups for field in group]
+    schedule_params = layer.values.get("lr_schedule_params") or {}
+    sets_rate = "initial_learning_rate" in schedule_params or "values" in schedule_params
+    return [*fields, "learning_rate"] if sets_rate else fields
+
+
+def _of_another_model(layer: Layer, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What earlier layers said about a model does not follow to another one."""
+    return (
+        ("model_params", "model_width")
+        if layer.values.get("model", values["model"]) != values["model"]
+        else ()
+    )
+
+
+def _drop_foreign_keys(values: dict[str, Any], layer: Layer) -> None:
+    """What an earlier layer said about another optimiser, schedule or rate does not follow."""
+    _keep_keys(values, layer, choice="optimizer", params="optimizer_params", keys=OPTIMIZER_KEYS)
+    _keep_keys(values, layer, choice="lr_schedule", params="lr_schedule_params", keys=SCHEDULE_KEYS)
+    if layer.values.get("learning_rate") is not None:
+        kept = dict(values["lr_schedule_params"])
+        kept.pop("initial_learning_rate", None)
+        values["lr_schedule_params"] = kept
+
+
+def _keep_keys(
+    values: dict[str, Any], layer: Layer, *, choice: str, params: str, keys: Mapping[str, Sequence[str]]
+) -> None:
+    earlier = str(values[choice]).lower()
+    chosen = str(layer.values.get(choice, earlier)).lower()
+    if chosen == earlier or chosen not in keys:
+        return
+    values[params] = {
+        key: value
+        for key, value in values[params].items()
+        if key in keys[chosen] and OWN_MEANINGS.get(key) not in (earlier, chosen)
+    }

@@ -1,0 +1,1 @@
+"""Whether a run compiles: measured, chosen and kept."""

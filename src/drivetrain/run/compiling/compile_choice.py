@@ -1,0 +1,230 @@
+"""Whether a run compiles: what `--compile` says; with `auto`, what pays for a training of its length."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.devices.code_folder import code_key
+from drivetrain.program.capture_choice import pieces_of
+from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.compiling.compile_gains import Gain, recall_gain, remember_gain
+from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
+
+__all__ = ["CompileChoice", "Timer", "choose_compile", "decide"]
+
+FEWEST_UPDATES = 200
+# Compiling takes about a minute (docs/performance.md), and saves a part of the rest.
+LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
+# Settings beside those of model, batch and precision that change what an update computes.
+_WORK_FIELDS = (
+    *("augment", "random_resized_crop", "rand_augment", "mixup", "rotate", "elastic", "gamma", "noise"),
+    *("loss", "border_weight", "class_weights", "label_smoothing", "clip_norm", "ema", "l2_regularization"),
+    *("stable_norm", "stochastic_rounding", "loss_scaling", "half_partials", "recomputation", "freeze"),
+    *("model_params", "model_width", "model_edit", "tile_size", "eight_bit_transfer", "precision_list"),
+    *("accelerator_side_preprocess", "optimizer", "optimizer_params", "weight_decay"),
+)
+# The mark of the processor, compiler and threads that compiled code is for.
+_CODE = "code"
+# What is won must be more than what two measurements of the same differ by.
+_LEAST_SHARE_WON = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileChoice:
+    """Whether the updates of a run are compiled, and why; `compiling_s` is what that took so far.
+
+    `is_kept` tells that an earlier part of the run has chosen.
+    """
+
+    is_on: bool
+    reason: str
+    asked: str = "auto"
+    compiling_s: float = 0.0
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    is_kept: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """For the person who started the run."""
+        since = ", as the run began" if self.is_kept else ""
+        return f"compile {'on' if self.is_on else 'off'}{since}: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For plan.json, where a continued run finds it."""
+        return {"asked": self.asked, "on": self.is_on, "reason": self.reason, "marks": dict(self.marks)}
+
+
+class Timer(Protocol):
+    """Measures a program's updates."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the model could not be compiled."""
+        ...
+
+    def time_plain(self) -> float:
+        """Seconds of an update as it is written."""
+        ...
+
+    def time_compiled(self) -> tuple[float, float]:
+        """Seconds of compiling, and of an update then."""
+        ...
+
+
+def choose_compile(
+    recipe: Recipe,
+    program: TrainingProgram,
+    *,
+    first: int,
+    total: int,
+    trainings: int = 1,
+    image_shape: tuple[int, int, int],
+    stored: Mapping[str, Any] | None = None,
+    max_time_s: float | None = None,
+    goes_on: Callable[[], bool],
+    reporter: Reporter,
+) -> CompileChoice | None:
+    """Decides for the updates first..total-1 and leaves the program so; None where it was asked to stop.
+
+    `trainings` of this length share what is compiled. `stored` is what the run's plan holds of an earlier
+    choice, which a continuation keeps.
+    """
+    if recipe.compile != "auto":
+        return CompileChoice(is_on=recipe.compile == "on", reason="asked for", asked=recipe.compile)
+    obstacle = _obstacle(recipe, program)
+    if obstacle is not None:
+        return CompileChoice(is_on=False, reason=obstacle)
+    marks = _marks(recipe, program, image_shape=image_shape)
+    choice = _kept(stored, marks)
+    if choice is None:
+        least_s = LEAST_CPU_S if program.device.is_cpu else LEAST_ACCELERATOR_S
+        try:
+            with ProgramTimer(program, first=first, goes_on=goes_on, reporter=reporter) as timer:
+                choice = decide(
+                    timer,
+                    updates_left=total - first,
+                    trainings=trainings,
+                    marks=marks,
+                    least_s=least_s,
+                    max_time_s=max_time_s,
+                )
+        except MeasuringStoppedError:
+            # Where the time is up, there is one more update.
+            _leave(program, is_on=False)
+            return None
+    _leave(program, is_on=choice.is_on)
+    return choice
+
+
+def _leave(program: TrainingProgram, *, is_on: bool) -> None:
+    if program.compiled.is_on != is_on:
+        program.compiled.switch(is_on)
+    if program.capture is not None:
+        program.capture.forget()
+
+
+def decide(
+    timer: Timer,
+    *,
+    updates_left: int,
+    trainings: int = 1,
+    marks: Mapping[str, Any],
+    least_s: float,
+    max_time_s: float | None = None,
+) -> CompileChoice:
+    """Measures no more than it must: nothing where the run is short, or the answer is remembered.
+
+    The same times decide the same, whoever measured them and whatever is compiled by now: a run that is
+    repeated must not compute otherwise.
+    """
+    if updates_left < FEWEST_UPDATES:
+        how_many = "1 update is" if updates_left == 1 else f"{updates_left} updates are"
+        return _off(f"{how_many} too few to pay for it", marks)
+    gain = recall_gain(marks)
+    if gain is None:
+        gain = Gain(plain_s=timer.time_plain())
+        remember_gain(marks, gain)
+    expected_s = gain.plain_s * updates_left * trainings
+    if max_time_s is not None:
+        expected_s = min(expected_s, max_time_s)
+    if expected_s < least_s:
+        what = "the training takes" if trainings == 1 else f"all {trainings} trainings take"
+        return _off(f"{what} about {expected_s:.0f} s without", marks)
+    who = "as an earlier run measured"
+    spent_s = 0.0
+    if gain.compiled_s is None:
+        who = "measured before the first one"
+        spent_s, compiled_s = timer.time_compiled()
+        if timer.failure is not None:
+            return _off(timer.failure, marks)
+        gain = replace(gain, compiled_s=compiled_s, compiling_s=spent_s)
+        remember_gain(marks, gain)
+    return CompileChoice(
+        is_on=_pays(gain, expected_s=expected_s),
+        reason=f"{_in_words(gain)}, {who}",
+        compiling_s=spent_s,
+        marks=marks,
+    )
+
+
+def _pays(gain: Gain, *, expected_s: float) -> bool:
+    assert gain.compiled_s is not None
+    share_won = 1 - gain.compiled_s / gain.plain_s
+    return share_won > _LEAST_SHARE_WON and share_won * expected_s > gain.compiling_s
+
+
+def _in_words(gain: Gain) -> str:
+    assert gain.compiled_s is not None
+    return (
+        f"an update takes {gain.compiled_s:.3g} s compiled and {gain.plain_s:.3g} s without, compiling "
+        f"{gain.compiling_s:.0f} s"
+    )
+
+
+def _off(reason: str, marks: Mapping[str, Any]) -> CompileChoice:
+    return CompileChoice(is_on=False, reason=reason, marks=marks)
+
+
+def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
+    """Where nothing is measured at all."""
+    if program.stages is not None:
+        return f"the model runs {pieces_of(program)}, which --compile on alone compiles"
+    if program.group.size > 1:
+        return "several ranks are compiled by --compile on alone"
+    if recipe.fp_exceptions:
+        return "--fp-exceptions looks at every layer"
+    return None
+
+
+def _kept(stored: Mapping[str, Any] | None, marks: Mapping[str, Any]) -> CompileChoice | None:
+    """An earlier choice for the same work on the same device."""
+    if stored is None or stored.get("asked") != "auto":
+        return None
+    before = stored.get("marks", {})
+    # Plans of older versions do not say what code was made for.
+    if {_CODE: marks.get(_CODE), **before} != dict(marks):
+        return None
+    return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks, is_kept=True)
+
+
+def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, int, int]) -> dict[str, Any]:
+    """All that the gain may depend on."""
+    batches = program.batches
+    return {
+        "device": program.device.description,
+        _CODE: code_key(),
+        "torch": torch.__version__,
+        "model": recipe.model,
+        "parameters": len(program.parameters.values),
+        "image": list(image_shape),
+        "micro_batch_size": batches.micro,
+        "accumulation": batches.accumulation,
+        "precision": program.precision.description,
+        "feed": type(program.feed).__name__,
+        "captured": program.capture is not None,
+        **recipe.model_dump(mode="json", include=set(_WORK_FIELDS), exclude_defaults=True),
+    }

@@ -1,0 +1,101 @@
+"""Times the updates of a program compiled and uncompiled, on state that is put back afterwards."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from statistics import median
+from typing import Self
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run.compiling.no_trace import leaving_no_trace
+
+__all__ = ["MeasuringStoppedError", "ProgramTimer"]
+
+_FEWEST_TIMED, _MOST_TIMED = 5, 50
+_ENOUGH_S = 1.0
+# What is shown while it warms up, and while it is timed.
+_PLAIN = ("timing updates (compile or not)",) * 2
+_COMPILED = ("compiling (to time it)", "timing compiled updates")
+# What is captured runs twice as it is, and is recorded at the third time.
+_WARM_UPS, _WARM_UPS_OF_CAPTURE = 1, 3
+
+
+class MeasuringStoppedError(Exception):
+    """The run was asked to stop while it measured."""
+
+
+class ProgramTimer:
+    """Runs updates from `first` to the last and again, in their order: a stream of data goes on.
+
+    Nothing is kept to be put back before something is measured: a model may be large.
+    """
+
+    def __init__(
+        self,
+        program: TrainingProgram,
+        *,
+        first: int,
+        goes_on: Callable[[], bool],
+        reporter: Reporter,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._program, self._first, self._run = program, first, 0
+        self._updates = len(program.records) - first
+        self._goes_on, self._clock, self._reporter = goes_on, clock, reporter
+        self._put_back = ExitStack()
+        self._names = _PLAIN
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._put_back.close()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the model could not be compiled."""
+        return self._program.compiled.failure
+
+    def time_plain(self) -> float:
+        """Seconds of an update as it is written."""
+        self._switch(on=False)
+        return self._time()[1]
+
+    def time_compiled(self) -> tuple[float, float]:
+        """Seconds of compiling, and of an update then; the program is compiled after it."""
+        self._switch(on=True)
+        return self._time()
+
+    def _switch(self, *, on: bool) -> None:
+        self._names = _COMPILED if on else _PLAIN
+        if self._program.compiled.is_on != on:
+            self._program.compiled.switch(on)
+        if self._program.capture is not None:
+            self._program.capture.forget()
+
+    def _time(self) -> tuple[float, float]:
+        if not self._run:
+            self._put_back.enter_context(leaving_no_trace(self._program))
+            self._program.model.train()
+        warming, timing = self._names
+        warm_ups = _WARM_UPS if self._program.capture is None else _WARM_UPS_OF_CAPTURE
+        with self._reporter.showing(warming):
+            warming_s = sum(self._update() for _ in range(warm_ups))
+        seconds: list[float] = []
+        with self._reporter.showing(timing, total=_FEWEST_TIMED):
+            while len(seconds) < _FEWEST_TIMED or (sum(seconds) < _ENOUGH_S and len(seconds) < _MOST_TIMED):
+                seconds.append(self._update())
+                self._reporter.progress_if_due(min(len(seconds), _FEWEST_TIMED))
+        usual_s = median(seconds)
+        return max(0.0, warming_s - warm_ups * usual_s), usual_s
+
+    def _update(self) -> float:
+        if not self._goes_on():
+            raise MeasuringStoppedError
+        self._program.device.synchronise()
+        begin = self._clock()
+        self._program.run_update(self._first + self._run % self._updates)
+        self._program.device.synchronise()
+        self._run += 1
+        return self._clock() - begin

@@ -1,0 +1,60 @@
+"""A run's choice whether to compile, kept in its plan: a continued run must compute the same."""
+
+from pathlib import Path
+from typing import Any
+
+from drivetrain.assembly.training_parts import Assembly
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.files import write_json
+from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
+from drivetrain.run.loop.validation_pace import VALIDATION_KEY
+from drivetrain.run.request import Job, Request
+from drivetrain.run.stopping import StopRequest
+from drivetrain.run.time_limit import TimeLimit
+from drivetrain.store.stored_plan import stored_plan
+
+__all__ = ["choose_and_keep", "chosen_before"]
+
+_KEY = "compile"
+
+
+def chosen_before(plan: Path) -> dict[str, Any]:
+    """What an earlier part of the run has put into its plan, for the plan that takes its place."""
+    before = stored_plan(plan)
+    return {key: before[key] for key in (_KEY, VALIDATION_KEY) if key in before}
+
+
+def choose_and_keep(
+    request: Request,
+    assembly: Assembly,
+    *,
+    first: int,
+    stop: StopRequest,
+    limit: TimeLimit | None,
+    reporter: Reporter,
+) -> CompileChoice | None:
+    """Chooses for the updates from `first` on, says so, and writes it into the plan.
+
+    None at a stop, and where the time is up before it is known what pays: the next part of the run chooses.
+    """
+    recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
+    # All trainings of a job choose alike, whatever time is left for the last of them.
+    job = request.job or Job(trainings=1, max_time_s=None if limit is None else limit.left_s)
+    choice = choose_compile(
+        recipe,
+        assembly.program,
+        first=first,
+        total=request.plan.epochs.total_updates,
+        trainings=job.trainings,
+        image_shape=(preprocess.channels, preprocess.height, preprocess.width),
+        stored=chosen_before(path).get(_KEY),
+        max_time_s=job.max_time_s,
+        goes_on=lambda: not stop.made and (limit is None or not limit.is_up()),
+        reporter=reporter,
+    )
+    if choice is None:
+        return None
+    write_json(path, stored_plan(path) | {_KEY: choice.to_json()})
+    if recipe.compile == "auto":
+        reporter.say(choice.sentence)
+    return choice

@@ -1,0 +1,1 @@
+"""The loop of a run: executions on the device, host events between them."""

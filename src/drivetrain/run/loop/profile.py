@@ -1,0 +1,132 @@
+"""--profile UPDATES: a timeline of the first updates after the one that warms up, and what it says.
+
+While an update is recorded, an accelerator is waited for after every action, so a recorded update is slower
+there than the others.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.files import write_atomically
+from drivetrain.pictures.profile_picture import draw_timeline
+from drivetrain.program.training import TrainingProgram
+from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.schedules.actions import Edge, Schedule
+from drivetrain.schedules.recorded_timeline import (
+    TimedSpan,
+    TimelineRecorder,
+    chrome_trace,
+    measure_steps,
+    replay,
+)
+from drivetrain.schedules.simulator import Simulation
+from drivetrain.store.directory import RunDirectory
+
+__all__ = ["RunProfile", "plan_profile"]
+
+_DIGITS = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class RunProfile:
+    """The timeline of a run; `spans` are those of all ranks once they are gathered.
+
+    A process that plays several devices by turns has no bubble of its own, only the simulator's.
+    """
+
+    recorder: TimelineRecorder
+    devices: int
+    plays_several: bool
+    schedule_of: Callable[[int], Schedule] | None
+    edges: tuple[Edge, ...]
+    spans: list[TimedSpan] = field(default_factory=list)
+
+    def finish(self, group: ReplicaGroup, *, directory: RunDirectory, reporter: Reporter) -> None:
+        """Brings the spans of all ranks together, and writes them; a collective."""
+        every = [span for spans in group.gather(self.recorder.spans) for span in spans]
+        self.spans = sorted(every, key=lambda span: (span.start_s, span.replica, span.device))
+        if group.is_first:
+            self._write(directory, reporter=reporter)
+
+    def summary(self) -> dict[str, Any] | None:
+        """What goes into the summary of the run; None where no update was recorded."""
+        if not self.spans:
+            return None
+        updates = sorted({span.update for span in self.spans})
+        times = measure_steps(self.spans, devices=self.devices)
+        found: dict[str, Any] = {"first_update": updates[0], "last_update": updates[-1]}
+        if not self.plays_several:
+            found |= {"bubble": round(times.bubble, _DIGITS), "passes_seconds": times.seconds}
+        simulation = self._simulation()
+        if simulation is not None:
+            found["simulated_bubble"] = round(simulation.bubble, _DIGITS)
+            found["simulated_passes_seconds"] = simulation.seconds_per_update
+        return found
+
+    def _write(self, directory: RunDirectory, *, reporter: Reporter) -> None:
+        """profile.json and profile.png, and a sentence about them."""
+        summary = self.summary()
+        if summary is None:
+            reporter.warn("--profile recorded nothing: the run ended before its second update.")
+            return
+        trace = chrome_trace(self.spans, facts=summary)
+        write_atomically(directory.path / "profile.json", json.dumps(trace).encode() + b"\n")
+        sentence = _sentence(summary)
+        draw_timeline(
+            directory.path / "profile.png", self._last_update(), title=f"{directory.path.name}: {sentence}"
+        )
+        reporter.say(f"profile: {sentence}; profile.png shows it, and ui.perfetto.dev opens profile.json")
+
+    def _simulation(self) -> Simulation | None:
+        if self.schedule_of is None:
+            return None
+        actions = (span.action for span in self.spans if span.action is not None)
+        micro_batches = max(action.micro_batch for action in actions) + 1
+        return replay(self.spans, self.schedule_of(micro_batches), edges=self.edges)
+
+    def _last_update(self) -> Sequence[TimedSpan]:
+        last = max(span.update for span in self.spans)
+        return [span for span in self.spans if span.update == last]
+
+
+def plan_profile(
+    program: TrainingProgram, updates: int, *, first: int, total: int, reporter: Reporter
+) -> RunProfile:
+    """Records so many updates after `first`, where there are as many before `total`."""
+    recorded = range(first + 1, min(first + 1 + updates, total))
+    if len(recorded) < updates:
+        reporter.warn(
+            f"--profile {updates} records the updates after the first, of which this run has "
+            f"{len(recorded)}; --max-updates {first + 1 + updates} gives it as many."
+        )
+    groups, stages = program.groups, program.stages
+    devices = 1 if stages is None else stages.plan.devices
+    is_one_of_several = groups.devices.size > 1
+    recorder = TimelineRecorder(
+        recorded,
+        replica=groups.replicas.rank,
+        devices=[groups.devices.rank] if is_one_of_several else range(devices),
+        synchronise=program.device.synchronise,
+    )
+    return RunProfile(
+        recorder=recorder,
+        devices=devices,
+        plays_several=devices > 1 and not is_one_of_several,
+        schedule_of=None if stages is None or devices == 1 else stages.plan.schedule,
+        edges=() if stages is None else stages.cut.edges,
+    )
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    first, last = summary["first_update"], summary["last_update"]
+    when = f"update {first}" if first == last else f"updates {first} to {last}"
+    parts = []
+    if "bubble" in summary:
+        seconds = f"{summary['passes_seconds']:.3g} s of passes each"
+        parts.append(f"{summary['bubble']:.1%} in {when}, {seconds}")
+    if "simulated_bubble" in summary:
+        parts.append(f"{summary['simulated_bubble']:.1%} by the simulator with the same actions")
+    return f"bubble {'; '.join(parts)}"

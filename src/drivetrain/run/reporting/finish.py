@@ -1,0 +1,190 @@
+"""The end of a run: summary, pictures, tidying up."""
+
+import shutil
+from dataclasses import asdict
+from typing import Any
+
+from drivetrain.catalogue.metrics import shown_metric
+from drivetrain.console.figures import table_lines
+from drivetrain.console.speed_text import rounded_speed, speed_text
+from drivetrain.core.files import write_json
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSplits
+from drivetrain.inference.evaluate.evaluation_files import write_evaluation
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.reporting.data_bound import data_bound_of
+from drivetrain.run.reporting.loss_scale_report import scale_values, skipped_in_words
+from drivetrain.run.reporting.mask_pictures import draw_mask_predictions
+from drivetrain.run.reporting.pictures import draw_curves, draw_predictions
+from drivetrain.run.reporting.replica_efficiency import Scaling, scaling_of
+from drivetrain.run.reporting.report_page import write_readme
+from drivetrain.run.reporting.time_spent import suggest, time_spent
+from drivetrain.state.updates_file import save_history
+
+_WORTH_A_WORD = 0.005
+
+
+def finish_run(
+    loop: RunLoop,
+    *,
+    update: int,
+    data: DataSplits,
+    preprocess: Preparation,
+    program: TrainingProgram,
+) -> dict[str, Any]:
+    """Leaves a directory a person enjoys opening; returns the summary event.
+
+    `program` has the whole model, whatever stages it was trained in.
+    """
+    save_history(loop.directory.updates, loop.program.records, updates=update)
+    spent = time_spent(loop)
+    summary = _summary(loop, spent)
+    summary |= scale_values(loop.program.records, 0, update)
+    if data.bad_samples:
+        summary["bad_samples"] = len(data.bad_samples)
+    loop.log.summary(update, **summary)
+    with loop.clock.measure("pictures"), loop.reporter.showing("drawing pictures"):
+        draw_curves(loop.directory)
+        _draw_validation(loop, data=data, preprocess=preprocess, program=program)
+    # The event above came first, so that a run whose pictures fail is finished all the same.
+    spent = time_spent(loop)
+    summary |= _account(loop, spent)
+    if loop.last_evaluation is not None and data.validation is not None:
+        write_evaluation(
+            loop.directory, loop.last_evaluation, source=data.validation, names=data.spec.class_names
+        )
+    _write_bad_samples(loop, data)
+    if loop.recipe.clean_dir:
+        shutil.rmtree(loop.directory.checkpoints, ignore_errors=True)
+    write_readme(loop.directory, summary=summary, recipe=loop.recipe)
+    _say_summary(loop, summary, spent)
+    skipped = skipped_in_words(summary, updates=update)
+    if skipped is not None:
+        loop.reporter.say(skipped)
+    return summary
+
+
+def _draw_validation(
+    loop: RunLoop, *, data: DataSplits, preprocess: Preparation, program: TrainingProgram
+) -> None:
+    """predictions/validation.png, with the weights that were measured."""
+    if data.validation is None:
+        return
+    with program.weights_to_measure():
+        if data.spec.task == "segmentation":
+            draw_mask_predictions(
+                loop.directory,
+                recipe=loop.recipe,
+                program=program,
+                data=data,
+                spec=data.spec,
+                evaluation=loop.last_evaluation,
+            )
+        else:
+            draw_predictions(
+                loop.directory,
+                program=program,
+                data=data,
+                preprocess=preprocess,
+                evaluation=loop.last_evaluation,
+            )
+
+
+def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
+    """bad_samples.json: every sample that was left out, and why."""
+    if data.bad_samples:
+        listed = [asdict(sample) for sample in data.bad_samples]
+        write_json(loop.directory.path / "bad_samples.json", {"bad_samples": listed})
+        loop.reporter.say(f"left out as unreadable: {len(listed)} samples, see bad_samples.json")
+
+
+def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "status": "finished",
+        "time_to_train_seconds": round(loop.clock.elapsed_s, 3),
+        "compile_seconds": round(loop.compile_s, 3),
+        "images_per_second": rounded_speed(loop.images_per_second),
+        "peak_memory_bytes": loop.program.device.peak_memory_bytes,
+        "device": loop.program.device.description,
+        "precision": loop.program.precision.description,
+        **_account(loop, spent),
+    }
+    if loop.choice is not None:
+        summary["compile"] = "; ".join([loop.choice.sentence, *loop.program.compiled.problems])
+    if not loop.program.device.is_cpu:
+        summary["capture"] = loop.program.capture_status
+    bound = data_bound_of(loop)
+    if bound is not None:
+        summary["data_bound"] = bound.to_json()
+    if len(loop.replica_times) > 1:
+        summary |= _scaling(loop).to_json()
+    if loop.profile is not None and (profile := loop.profile.summary()) is not None:
+        summary["profile"] = profile
+    if loop.early_end.reason is not None:
+        summary["ended_by"] = loop.early_end.reason
+    if loop.last_evaluation is not None:
+        summary |= {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
+    return summary
+
+
+def _account(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
+    """Where the time went, and what would save some of it."""
+    suggestion = suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share)
+    advice = _scaling(loop).advice if len(loop.replica_times) > 1 else None
+    if advice is not None and max(spent, key=lambda part: spent[part]) in ("step", "data"):
+        suggestion = f"ranks mostly wait for {advice}."
+    seconds = {part: round(part_s, 3) for part, part_s in spent.items()}
+    return {"seconds": seconds, "suggestion": suggestion}
+
+
+def _scaling(loop: RunLoop) -> Scaling:
+    return scaling_of(
+        loop.replica_times,
+        images_per_second=loop.images_per_second,
+        devices=loop.program.groups.devices.size,
+    )
+
+
+def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:
+    say = loop.reporter.say
+    total = sum(spent.values())
+    say(
+        f"time to train: {summary['time_to_train_seconds']:.1f} s "
+        f"({'compilation' if loop.compiles else 'first update'} "
+        f"{summary['compile_seconds']:.2f} s), "
+        f"{speed_text(summary['images_per_second'])} images/s"
+    )
+    if "capture" in summary:
+        say(f"updates: {summary['capture']}")
+    if len(loop.replica_times) > 1:
+        say(_scaling(loop).sentence())
+    if loop.early_end.reason is not None:
+        say(f"ended early by {loop.early_end.reason}")
+    bound = data_bound_of(loop)
+    if bound is not None:
+        say(bound.sentence())
+    shares = {part: seconds / total for part, seconds in spent.items()}
+    listed = [
+        part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= _WORTH_A_WORD
+    ]
+    say("where the time went: " + ", ".join(f"{part} {shares[part]:.0%}" for part in listed))
+    say(f"suggestion: {summary['suggestion']}")
+    if loop.last_evaluation is not None:
+        _say_validation(loop, loop.last_evaluation.as_metrics())
+        say(f"run directory: {loop.directory.path}")
+    else:
+        loop.reporter.result(f"run directory: {loop.directory.path}")
+
+
+def _say_validation(loop: RunLoop, metrics: dict[str, float]) -> None:
+    """The last validation, by class where classes have scores, and which one is the best."""
+    best = loop.best
+    by_class = table_lines(metrics)
+    for line in ["validation by class:", *by_class] if by_class else []:
+        loop.reporter.say(line)
+    words = shown_metric(best.metric)
+    name = f"validation_{best.metric}" if words == best.metric else f"validation {words}"
+    last = "-" if best.metric not in metrics else f"{metrics[best.metric]:.4f}"
+    chosen = "no best one" if best.value is None else f"best {best.value:.4f} at update {best.update}"
+    loop.reporter.result(f"{name}: {last} ({chosen})")

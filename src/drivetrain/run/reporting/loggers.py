@@ -1,0 +1,179 @@
+"""Where a run's events go: each reader gets every event, in the order in which the readers were added."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from drivetrain.catalogue.metrics import logged_name, shown_metric
+from drivetrain.console.figures import plain_numbers, score_lines
+from drivetrain.console.reporter import Reporter
+from drivetrain.console.speed_text import speed_text
+from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.schema import Recipe
+from drivetrain.store.directory import RunDirectory
+from drivetrain.store.metrics_file import MetricsLog
+
+__all__ = [
+    "EventLog",
+    "EventReader",
+    "ScreenLog",
+    "TensorBoardLog",
+    "TimingLog",
+    "check_loggers",
+    "open_event_log",
+]
+
+_SHOWN_METRICS = ("loss", "accuracy", "dice")
+
+
+class EventReader(Protocol):
+    """Something that wants to know what happens in a run."""
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        """Takes a "train", "validation" or "summary" event."""
+        ...
+
+    def close(self) -> None:
+        """Ends the record; it may be continued by another process."""
+        ...
+
+
+class EventLog:
+    """Hands every event to all its readers."""
+
+    def __init__(self, readers: Iterable[EventReader] = ()) -> None:
+        self._readers = list(readers)
+
+    def add(self, reader: EventReader) -> None:
+        """One more reader, after the others."""
+        self._readers.append(reader)
+
+    def training(self, update: int, **values: Any) -> None:
+        self._hand_on("train", update, values)
+
+    def validation(self, update: int, **values: Any) -> None:
+        self._hand_on("validation", update, values)
+
+    def summary(self, update: int, **values: Any) -> None:
+        self._hand_on("summary", update, values)
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+
+    def _hand_on(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        for reader in self._readers:
+            reader.event(kind, update, values)
+
+
+def open_event_log(
+    recipe: Recipe, *, directory: RunDirectory, reporter: Reporter, total_updates: int, first_update: int
+) -> EventLog:
+    """The readers a recipe asks for; a run that continues goes on with their records."""
+    log = EventLog([MetricsLog(directory.metrics), ScreenLog(reporter, total_updates=total_updates)])
+    folder = log_folder(recipe, directory)
+    if recipe.tensorboard:
+        board = directory.tensorboard if folder is None else folder
+        log.add(TensorBoardLog(board, first_update=first_update))
+    if recipe.wandb:
+        from drivetrain.run.reporting.wandb_log import WandbLog
+
+        log.add(WandbLog(recipe, directory=directory, folder=folder or directory.path))
+    return log
+
+
+def check_loggers(recipe: Recipe) -> None:
+    """Refuses loggers that could not write, before a run does."""
+    if recipe.wandb:
+        from drivetrain.run.reporting.wandb_log import require_wandb
+
+        require_wandb()
+    if recipe.log_dir is not None:
+        _check_log_dir(Path(recipe.log_dir))
+
+
+def _check_log_dir(path: Path) -> None:
+    existing = next(entry for entry in (path, *path.absolute().parents) if entry.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise BadInputError(f"--log-dir {path}: {existing} is no folder to write in; try --log-dir logs.")
+
+
+def log_folder(recipe: Recipe, directory: RunDirectory) -> Path | None:
+    """--log-dir DIR keeps each run's logs in DIR/<run name>; None: they stay in the run directory."""
+    return None if recipe.log_dir is None else Path(recipe.log_dir) / directory.path.resolve().name
+
+
+class ScreenLog:
+    """A line per log and validation, for the person."""
+
+    def __init__(self, reporter: Reporter, *, total_updates: int) -> None:
+        self._reporter = reporter
+        self._total_updates = total_updates
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        if kind == "summary":
+            return
+        parts = [f"update {update}/{self._total_updates}", f"epoch {values['epoch']}"]
+        numbers = plain_numbers(values) if kind == "validation" else values
+        parts += [
+            f"{_shown_name(kind, name)}: {numbers[name]:.4f}" for name in _SHOWN_METRICS if name in numbers
+        ]
+        if "images_per_second" in values:
+            parts.append(f"images/s: {speed_text(values['images_per_second'])}")
+        if "loss_scale" in values:
+            parts.append(f"loss scale: {values['loss_scale']:g}  skipped: {values['skipped_updates']}")
+        if "compile_seconds" in values:
+            parts.append(f"first update: {values['compile_seconds']:.2f} s")
+        by_class = score_lines(values) if kind == "validation" else []
+        self._reporter.say("\n    ".join(["  ".join(parts), *by_class]))
+
+    def close(self) -> None:
+        """The screen stays as it is."""
+
+
+class TimingLog:
+    """For the verbose: what the time since the last log went to."""
+
+    def __init__(self, reporter: Reporter, spent: Callable[[], Mapping[str, float]]) -> None:
+        self._reporter, self._spent = reporter, spent
+        self._before: Mapping[str, float] = {}
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:  # noqa: ARG002
+        if kind != "train":
+            return
+        now = self._spent()
+        since = {part: seconds - self._before.get(part, 0.0) for part, seconds in now.items()}
+        self._before = now
+        words = ", ".join(f"{part} {max(0.0, seconds):.3f}" for part, seconds in since.items())
+        self._reporter.detail(f"  seconds since the last log: {words}")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class TensorBoardLog:
+    """Scalars per update; a continued run replaces what lies after its checkpoint."""
+
+    def __init__(self, folder: Path, *, first_update: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder), purge_step=first_update + 1)
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        if kind == "summary":
+            return
+        for name, value in values.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(f"{kind}/{logged_name(name)}", value, update)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _shown_name(kind: str, metric: str) -> str:
+    """training_accuracy, validation_loss; the loss of the training is the loss."""
+    if kind == "train" and metric == "loss":
+        return metric
+    when, words = "training" if kind == "train" else kind, shown_metric(metric)
+    return f"{when}_{metric}" if words == metric else f"{when} {words}"

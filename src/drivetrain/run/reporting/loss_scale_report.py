@@ -1,0 +1,42 @@
+"""What a run tells of its dynamic loss scale: the newest factor, and how many updates were skipped."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from drivetrain.core.errors import RunFailedError
+from drivetrain.passes.loss_scale import SMALLEST_SCALE
+from drivetrain.program.records import UpdateRecords
+
+__all__ = ["check_scale", "scale_values", "skipped_in_words"]
+
+
+def scale_values(records: UpdateRecords, first: int, last: int) -> dict[str, Any]:
+    """For updates first..last-1; nothing where the loss scale is not dynamic."""
+    if "skipped" not in records.columns or first >= last:
+        return {}
+    scale = float(records.read("loss_scale", last - 1, last)[0])
+    # An earlier part of the run may have left no history.
+    skipped = int(np.nansum(records.read("skipped", first, last)))
+    return {"loss_scale": scale, "skipped_updates": skipped}
+
+
+def check_scale(records: UpdateRecords, update: int) -> None:
+    """Ends a run whose gradient stays infinite whatever it is scaled by."""
+    scale = scale_values(records, max(0, update - 1), update).get("loss_scale", math.inf)
+    if scale < SMALLEST_SCALE:
+        raise RunFailedError(
+            f"the gradient is not finite at update {update} even with a loss scale of {scale:g}, and the "
+            "updates before it were skipped; try a lower --learning-rate, or --precision 32.32."
+        )
+
+
+def skipped_in_words(summary: dict[str, Any], *, updates: int) -> str | None:
+    """A line for the end of a run."""
+    if "skipped_updates" not in summary:
+        return None
+    return (
+        f"{summary['skipped_updates']} of {updates} updates were skipped, as their gradient was not finite; "
+        f"the loss scale ended at {summary['loss_scale']:g}"
+    )

@@ -1,0 +1,114 @@
+"""What a run sees in its validation images, as masks."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from drivetrain.catalogue.models import output_margin_of
+from drivetrain.core.files import write_atomically
+from drivetrain.data.masks.masked_images import MaskedImages
+from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.tile_source import masked_of
+from drivetrain.inference.model.whole_images import image_logits, whole_image_forward
+from drivetrain.passes.forward import in_precision
+from drivetrain.pictures.overlays import overlay_sheet
+from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.schema import Recipe
+from drivetrain.store.directory import RunDirectory
+from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation, foreground_dice
+from drivetrain.tasks.task import Evaluation
+
+__all__ = ["draw_mask_predictions"]
+
+_CANDIDATES = 24
+_WORST, _TYPICAL = 3, 3
+_PANEL_SIDE = 320
+
+Classes = NDArray[np.uint8]
+
+
+def draw_mask_predictions(
+    directory: RunDirectory,
+    *,
+    recipe: Recipe,
+    program: TrainingProgram,
+    data: DataSplits,
+    spec: DataSpec,
+    evaluation: Evaluation | None,
+) -> None:
+    """predictions/validation.png: the validation images that went worst, then some that went as most did.
+
+    They are chosen from all that `evaluation` measured, by their foreground, else from as many as do not take
+    long.
+    """
+    if data.validation is None:
+        return
+    masked = masked_of(data.validation)
+    predict = _predictor(recipe, program, spec)
+    scores = _measured_scores(evaluation, count=len(masked)) or _scores_of_some(masked, predict, spec)
+    by_score = sorted(scores, key=lambda index: scores[index])
+    worst, others = by_score[:_WORST], by_score[_WORST:]
+    first = max(0, (len(others) - _TYPICAL) // 2)
+    shown = [*worst, *others[first : first + _TYPICAL]]
+    pairs = [masked.whole(index) for index in shown]
+    sheet = overlay_sheet(
+        [image for image, _ in pairs],
+        [mask[..., 0] for _, mask in pairs],
+        [predict(image) for image, _ in pairs],
+        names=[Path(masked.name(index)).name for index in shown],
+        class_names=spec.class_names,
+        title=_title(len(shown), looked_at=len(scores), there=len(masked)),
+        sides=(_PANEL_SIDE, _PANEL_SIDE),
+    )
+    directory.predictions.mkdir(exist_ok=True)
+    write_atomically(directory.predictions / "validation.png", sheet)
+
+
+def _predictor(recipe: Recipe, program: TrainingProgram, spec: DataSpec) -> Callable[[NDArray[Any]], Classes]:
+    """The most likely class of each pixel of an image."""
+    program.model.eval()
+    forward = whole_image_forward(
+        recipe,
+        spec,
+        in_precision(program.model, program.precision),
+        margin=output_margin_of(recipe.model),
+        flips=recipe.flip_averaging,
+    )
+
+    def predict(image: NDArray[Any]) -> Classes:
+        logits = image_logits(forward, image, spec=spec, device=program.device.torch_device)
+        classes: Classes = logits.argmax(0).to(torch.uint8).cpu().numpy()
+        return classes
+
+    return predict
+
+
+def _measured_scores(evaluation: Evaluation | None, *, count: int) -> dict[int, float]:
+    """The score of every image; none where nothing was measured."""
+    if not isinstance(evaluation, SegmentationEvaluation) or evaluation.samples != count:
+        return {}
+    return dict(enumerate(evaluation.foreground_scores()))
+
+
+def _scores_of_some(
+    masked: MaskedImages, predict: Callable[[NDArray[Any]], Classes], spec: DataSpec
+) -> dict[int, float]:
+    """The scores of all images, or of as many of them, evenly spread, as do not take long."""
+    count = min(_CANDIDATES, len(masked))
+    scores: dict[int, float] = {}
+    for index in (len(masked) * place // count for place in range(count)):
+        image, mask = masked.whole(index)
+        score = foreground_dice(mask[..., 0], predict(image), class_names=spec.class_names)
+        scores[index] = 1.0 if score is None else score
+    return scores
+
+
+def _title(shown: int, *, looked_at: int, there: int) -> str:
+    if shown == there:
+        return f"The validation images ({there}), the worst first, by hard Dice of the foreground"
+    of = f"{there} validation images" if looked_at == there else f"{looked_at} of {there} validation images"
+    return f"The worst {_WORST} of {of} by hard Dice of the foreground, then some typical ones"

@@ -1,0 +1,58 @@
+"""Where the time of a run went, and the one change that would save most of it."""
+
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.loop.loop import RunLoop
+
+__all__ = ["suggest", "time_spent"]
+
+_WORTH_A_WORD = 0.15
+_BUSY_ELSEWHERE = 0.6
+_MEASURED = ("validation", "checkpoint", "logging", "pictures")
+_REMEDIES = {
+    "start-up": "data are read and the model is built once per start; a longer training makes up for it.",
+    "data": "fewer or cheaper augmentations, or a streamed set's --num-workers, would shorten it.",
+    "transfer": "try --accelerator-side-preprocess --eight-bit-transfer.",
+    "validation": "try a larger --evaluate-every.",
+    "checkpoint": "try a larger --checkpoint-every.",
+    "logging": "try fewer --logs-per-epoch.",
+    "pictures": "curves and predictions are drawn once, at the end; a longer training makes up for it.",
+    "probing": "the same command remembers the answer; --compile on or --compile off does not ask.",
+    "compilation": "the same command finds it done the next time; --compile off does without.",
+    "other": "time outside the parts above; --verbosity verbose shows after which events it was spent.",
+}
+
+
+def time_spent(loop: RunLoop) -> dict[str, float]:
+    """Seconds of this process's part of the run, by what they were spent on."""
+    data_s, transfer_s = loop.feed_seconds
+    first_update_s = loop.first_update_s if loop.compiles else 0.0
+    step = max(0.0, loop.execution_s - data_s - transfer_s - first_update_s)
+    known = {"step": step, "data": data_s, "transfer": transfer_s}
+    known |= {part: loop.clock.seconds.get(part, 0.0) for part in _MEASURED}
+    if loop.compiles:
+        known["compilation"] = loop.compile_s
+    if loop.choice is not None and (probing_s := loop.clock.seconds.get("probing", 0.0)):
+        known["probing"] = max(0.0, probing_s - loop.choice.compiling_s)
+    other = max(0.0, loop.clock.own_s - sum(known.values()))
+    return {**known, "start-up": loop.clock.start_up_s, "other": other}
+
+
+def suggest(spent: dict[str, float], *, recipe: Recipe, processor_share: float | None = None) -> str:
+    """One sentence that follows from the largest share; a training step can be no shorter than it is.
+
+    `processor_share` is how much of its threads' time a CPU really worked; None on an accelerator.
+    """
+    total = sum(spent.values()) or 1.0
+    shares = {part: seconds / total for part, seconds in spent.items()}
+    part = max((name for name in shares if name != "step"), key=lambda name: shares[name])
+    if shares[part] > shares["step"]:
+        return f"{shares[part]:.0%} of the time goes to {part}: {_REMEDIES[part]}"
+    if processor_share is not None and processor_share < _BUSY_ELSEWHERE and recipe.num_threads != 1:
+        return (
+            f"the processor worked {processor_share:.0%} of the time: something else is using it; "
+            "--num-threads 1 waits less."
+        )
+    step = f"{shares['step']:.0%} of the time is the training step itself"
+    if shares[part] < _WORTH_A_WORD:
+        return f"{step}; only a faster device helps."
+    return f"{step}, {shares[part]:.0%} goes to {part}: {_REMEDIES[part]}"

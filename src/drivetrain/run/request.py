@@ -1,0 +1,262 @@
+"""Everything that must be right before a run writes its first file; nothing here needs torch."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from drivetrain.catalogue.data_sets import is_external_dataset
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.files import read_json
+from drivetrain.core.progress import showing_progress
+from drivetrain.data.hold_out_advice import options_to_hold_out
+from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.splits import open_data
+from drivetrain.devices.half_precision import prepare_half_precision
+from drivetrain.inference.predict.inputs import expand_inputs
+from drivetrain.inference.predict.prediction_note import changed_file
+from drivetrain.plan.training_plan import TrainingPlan, plan_training
+from drivetrain.recipe.checks.task import check_task_options
+from drivetrain.recipe.ending import check_metrics, parse_duration_s
+from drivetrain.recipe.given import Given
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe
+from drivetrain.store.checkpoint_paths import checkpoint_paths
+from drivetrain.store.data_files import DataFiles, files_of, require_same_files, require_same_set
+from drivetrain.store.directory import (
+    RunDirectory,
+    check_writable,
+    clear_directory,
+    default_run_path,
+    foreign_entries,
+)
+from drivetrain.store.identity import check_same_identity, identity_of
+from drivetrain.store.own_data import OwnData, own_data_of
+
+_MOST_THREADS_PER_CORE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Trainings of one length that a process carries out in a row, and the time it has for all of them."""
+
+    trainings: int
+    max_time_s: float | None
+
+
+def job_of(recipe: Recipe, *, trainings: int) -> Job:
+    """So many trainings of a recipe, for all of which it says how long they may take."""
+    max_time = recipe.max_time
+    return Job(trainings=trainings, max_time_s=None if max_time is None else parse_duration_s(str(max_time)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A recipe with its data, its plan, and the directory it goes to.
+
+    `job` is what it is a part of, where it is not all there is to do; `began_s` is when --max-time begins.
+    """
+
+    resolved: ResolvedRecipe
+    data: DataSplits
+    plan: TrainingPlan
+    directory: RunDirectory
+    identity: dict[str, Any]
+    files: DataFiles | None
+    own_data: OwnData | None = None
+    job: Job | None = None
+    began_s: float
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.resolved.recipe
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.resolved.warnings, *self.data.warnings, *self.plan.warnings]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run is there that this one continues."""
+        return self.directory.binds and not self.recipe.overwrite
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether a run is there that goes on from a checkpoint."""
+        return self.goes_on and bool(checkpoint_paths(self.directory.checkpoints))
+
+    def check_directory(self) -> None:
+        """Refuses a directory that holds another run, or something that is none."""
+        path = self.directory.path
+        if self.recipe.overwrite and self.directory.holds_run:
+            return
+        if self.directory.binds:
+            check_same_identity(
+                _stored_identity(self.directory),
+                self.identity,
+                path=path,
+                check_data=partial(require_same_files, self.recipe, self.files, directory=self.directory),
+            )
+            self._check_predictions()
+        elif not self.directory.holds_run:
+            self._refuse_foreign_entries()
+            self._refuse_maimed_run()
+
+    def _refuse_foreign_entries(self) -> None:
+        path = self.directory.path
+        if foreign_entries(path):
+            raise BadInputError(
+                f"--output-dir {path} holds {foreign_entries(path)[0]} and no run; name an empty or a new "
+                "directory."
+            )
+
+    def _refuse_maimed_run(self) -> None:
+        """Refuses to clear away what a run has come to where only its description is gone."""
+        named = (self.directory.recipe, self.directory.identity)
+        missing = [path.name for path in named if not path.is_file()]
+        if self.directory.keeps_progress and not self.recipe.overwrite:
+            raise BadInputError(
+                f"--output-dir {self.directory.path} holds a run without its {' and '.join(missing)}, so "
+                "nobody can tell whether it is the one that is asked for; put that back, name another "
+                "--output-dir, or --overwrite to start afresh."
+            )
+
+    def _check_predictions(self) -> None:
+        """Refuses --predict-after where that would overwrite what somebody has corrected since."""
+        changed = changed_file(self.directory.predictions) if self.recipe.predict_after else None
+        if changed is not None:
+            raise BadInputError(
+                f"{self.directory.predictions / changed} has been changed since it was predicted, and "
+                "--predict-after may overwrite it; move it, or leave out --predict-after."
+            )
+
+    def claim_directory(self) -> None:
+        """Decides again, now that nobody else can: continues the run there, or clears what is left of one."""
+        self.check_directory()
+        if not self.goes_on:
+            clear_directory(self.directory.path)
+
+
+def _no_model(_spec: DataSpec) -> None:
+    return None
+
+
+def prepare_request(
+    resolved: ResolvedRecipe,
+    *,
+    data: DataSplits | None = None,
+    own_model: Callable[[DataSpec], list[str] | None] = _no_model,
+    sibling: RunDirectory | None = None,
+    began_s: float | None = None,
+    reporter: Reporter | None = None,
+) -> Request:
+    """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done.
+
+    `own_model` gives the architecture of a model given in Python. `sibling` is a run of the same job,
+    which must have been made of the same files. The time of --max-time counts from `began_s` on, in seconds
+    since 1970, or from now. `reporter` shows how far reading the data has come.
+    """
+    began_s = time.time() if began_s is None else began_s
+    recipe = resolved.recipe
+    _check_machine(recipe)
+    prepare_half_precision(recipe)
+    expand_inputs(recipe.predict_after, option="--predict-after")
+    with showing_progress(reporter):
+        splits = open_data(recipe) if data is None else data
+    check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)
+    _check_data(recipe, splits)
+    files = files_of(recipe, splits)
+    if sibling is not None:
+        require_same_set(recipe, files, directory=sibling)
+    check_metrics(recipe, task=splits.spec.task, class_names=splits.spec.class_names)
+    plan = plan_training(recipe, samples=len(splits.train))
+    is_own_data = data is not None or is_external_dataset(recipe.dataset)
+    own_data = own_data_of(splits) if is_own_data else None
+    identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model(splits.spec))
+    path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
+    check_writable(path)
+    request = Request(
+        resolved=resolved,
+        data=splits,
+        plan=plan,
+        directory=RunDirectory(path),
+        identity=identity,
+        files=files,
+        began_s=began_s,
+        own_data=own_data,
+    )
+    request.check_directory()
+    return request
+
+
+def _check_machine(recipe: Recipe) -> None:
+    """More threads than this only wait for each other, and fill the memory."""
+    most = _MOST_THREADS_PER_CORE * (os.cpu_count() or 1)
+    if recipe.num_threads is not None and recipe.num_threads > most:
+        raise BadInputError(
+            f"--num-threads {recipe.num_threads} is more than this machine can use; --num-threads "
+            f"{os.cpu_count()} works."
+        )
+
+
+def _check_data(recipe: Recipe, data: DataSplits) -> None:
+    spec = data.spec
+    takes_any_shape = spec.task == "segmentation" or ":" in recipe.model
+    if spec.height != spec.width and recipe.image_size is None and not takes_any_shape:
+        raise BadInputError(
+            f"the images are {spec.height}x{spec.width}, which --model {recipe.model} does not take; "
+            f"--image-size {min(spec.height, spec.width)} makes them square."
+        )
+    _require_classes(recipe, data)
+    if not recipe.training and data.validation is None:
+        options = options_to_hold_out(recipe, data.train)
+        way_out = "leave it out" if options is None else f"{options} holds some out"
+        raise BadInputError(
+            f"--training False leaves nothing to do: there are no validation samples; {way_out}."
+        )
+
+
+def _require_classes(recipe: Recipe, data: DataSplits) -> None:
+    """Any model is right about a single class from the first update on."""
+    if data.spec.task == "classification" and data.spec.num_classes < 2:
+        origin = "the data have" if recipe.data_dir is None else f"--data-dir {recipe.data_dir} has"
+        raise BadInputError(
+            f"{origin} a single class, {data.spec.class_names[0]}, so there is nothing to tell apart; "
+            "give samples of at least two classes."
+        )
+
+
+def _identity(
+    recipe: Recipe,
+    plan: TrainingPlan,
+    data: DataSplits,
+    *,
+    own_data: OwnData | None,
+    own_model: list[str] | None,
+) -> dict[str, Any]:
+    identity = {
+        **identity_of(recipe, global_batch=plan.batch.global_batch),
+        "training_samples": len(data.train),
+        "class_names": list(data.spec.class_names),
+    }
+    if own_data is not None:
+        identity["own_data"] = own_data.train
+    if own_model is not None:
+        identity["own_model"] = hashlib.sha256(json.dumps(own_model).encode()).hexdigest()[:16]
+    return identity
+
+
+def _stored_identity(directory: RunDirectory) -> dict[str, Any]:
+    try:
+        return read_json(directory.identity)
+    except (OSError, ValueError) as error:
+        raise BadInputError(
+            f"--output-dir {directory.path} holds a run whose identity.json cannot be read ({error}); "
+            "--overwrite starts afresh."
+        ) from error

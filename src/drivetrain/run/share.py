@@ -1,0 +1,476 @@
+"""One process's share of a run: from its restored state to its summary."""
+
+import time
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from drivetrain.assembly.training_parts import Assembly
+from drivetrain.catalogue.metrics import direction, shown_metric
+from drivetrain.console.figures import plain_numbers, score_lines
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.files import write_atomically, write_json
+from drivetrain.devices.allocator import give_back_freed_memory
+from drivetrain.inference.evaluate.evaluation_files import write_evaluation
+from drivetrain.models.half_weights import widen_weights
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.plan.events import RarerEvaluation
+from drivetrain.plan.training_plan import InputShape, plan_to_json
+from drivetrain.recipe.batch import BatchArithmetic
+from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
+from drivetrain.recipe.layout import stage_count
+from drivetrain.recipe.load import recipe_to_yaml
+from drivetrain.run.compiling.kept_choice import choose_and_keep, chosen_before
+from drivetrain.run.loop.clocks import RunClock
+from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.loop.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
+from drivetrain.run.reporting.finish import finish_run
+from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
+from drivetrain.run.reporting.time_spent import time_spent
+from drivetrain.run.request import Request
+from drivetrain.run.stopping import StopRequest
+from drivetrain.run.time_limit import TimeLimit
+from drivetrain.state.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
+from drivetrain.state.saver import restore_program, stored_state
+from drivetrain.state.share_state import share_program
+from drivetrain.state.updates_file import DamagedHistoryError, read_history
+from drivetrain.store.best import Best, best_metric
+from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint
+from drivetrain.store.checkpoint_paths import sweep_partial
+from drivetrain.store.data_files import write_files
+from drivetrain.store.directory import RunDirectory
+from drivetrain.store.metrics_file import MetricsLog, damaged_events, read_metrics
+from drivetrain.store.own_data import write_own_data
+from drivetrain.store.stored_plan import plan_problem, stored_plan
+
+# What an event tells beside what was measured.
+_OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
+_LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run came to: "finished", "stopped" by a signal or by --max-time (exit status 75), or only
+    "validated"."""
+
+    directory: Path
+    status: str
+    updates: int
+    metrics: dict[str, Any]
+    model: nn.Module = field(repr=False)
+    exit_status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the first replica found left to do in the run directory: "train", "validate" or "nothing"."""
+
+    what: str
+    first: int = 0
+    best: Best | None = None
+    _: KW_ONLY
+    without_progress: int = 0
+    owes_validation: bool = False
+    rarer: RarerEvaluation | None = None
+
+
+class RunPart:
+    """One process's share of a run."""
+
+    def __init__(
+        self, request: Request, *, assembly: Assembly, reporter: Reporter, stop: StopRequest
+    ) -> None:
+        self.request = request
+        self.recipe, self.data, self.plan = request.recipe, request.data, request.plan
+        self.directory: RunDirectory = request.directory
+        self.assembly, self.reporter, self.stop = assembly, reporter, stop
+        self.group = assembly.program.group
+        self._stored: ProgramState | None = None
+        self._measured_program = assembly.program
+
+    def carry_out(self, warnings: list[str]) -> RunResult:
+        """Does what is left to do of the run."""
+        if not self.group.is_first:
+            return self._follow()
+        sweep_partial(self.directory.checkpoints)
+        checkpoint, problems = newest_checkpoint(self.directory.checkpoints)
+        self.reporter.log_to(self.directory.log)
+        for warning in [*warnings, *problems]:
+            self.reporter.warn(warning)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+            checkpoint = checkpoint.without_tensors()
+        if not self.recipe.training:
+            self._tell_others(_Task("validate"))
+            return self._validate_only(checkpoint)
+        finished = self._finishing_event()
+        if finished is not None:
+            self._tell_others(_Task("nothing"))
+            return self._say_finished(finished, checkpoint)
+        self._warn_of_changes(checkpoint)
+        self._write_request(warnings)
+        self._introduce(checkpoint)
+        return self._train(checkpoint)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        if self.assembly.program.groups.devices.size == 1:
+            restore_program(self.assembly.program, checkpoint)
+        else:
+            self._stored = stored_state(checkpoint)
+        self._restore_records(checkpoint.update)
+        now = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+        before = checkpoint.manifest["environment"]
+        if before != now:
+            self.reporter.warn(
+                f"the checkpoint was written under {before}, this is {now}; the run continues, but not bit "
+                "for bit."
+            )
+
+    def _restore_records(self, updates: int) -> None:
+        try:
+            history = read_history(self.directory.updates)
+        except DamagedHistoryError as error:
+            self.reporter.warn(
+                f"{error}, so what it held of the first {updates} updates is lost to curves and reports; the "
+                "weights are not affected."
+            )
+            return
+        self.assembly.program.records.restore(history, updates=updates)
+
+    def _finishing_event(self) -> dict[str, Any] | None:
+        """The summary of a run that has nothing left to do; a kill before its summary leaves that to do."""
+        entries = read_metrics(self.directory.metrics)
+        summaries = [entry for entry in entries if entry["event"] == "summary"]
+        if not summaries:
+            return None
+        last = summaries[-1]
+        ended_as_asked = last.get("ended_by") in ended_by_options(self.recipe)
+        is_whole = int(last["update"]) >= self.plan.epochs.total_updates
+        return last if is_whole or ended_as_asked else None
+
+    def _say_finished(self, summary: dict[str, Any], checkpoint: Checkpoint | None) -> RunResult:
+        if checkpoint is None and self.assembly.is_own_model:
+            raise BadInputError(
+                f"--output-dir {self.directory.path} holds a finished run without a checkpoint, so the model "
+                "cannot have its weights; --overwrite trains it again."
+            )
+        why = f", ended by {summary['ended_by']}" if summary.get("ended_by") else ""
+        more = f"another {summary['ended_by'].split()[0]}" if why else "--num-epochs with a larger number"
+        self.reporter.result(
+            f"{self.directory.path} is finished: {summary['update']} updates are done{why}; "
+            f"{more} would continue it, --overwrite start afresh."
+        )
+        program = self.assembly.program
+        if program.groups.devices.size > 1 and self._stored is not None:
+            self._measured_program = with_whole_model(program, self._stored)
+        self._hand_over_average()
+        return self._result("finished", int(summary["update"]), summary)
+
+    def _write_request(self, warnings: list[str]) -> None:
+        """The recipe comes last: with it the directory is a run."""
+        plan = plan_to_json(
+            self.recipe,
+            self.plan,
+            shape=self._shape(),
+            totals=self.assembly.totals,
+            warnings=warnings,
+            outline=self.assembly.outline,
+        )
+        write_json(self.directory.identity, self.request.identity)
+        write_json(self.directory.plan, plan | chosen_before(self.directory.plan))
+        write_json(self.directory.data, self.data.spec.to_json())
+        write_files(self.directory, self.request.files)
+        write_own_data(self.directory, self.request.own_data)
+        # How this call was made is no part of what the run is: a continuation must not overwrite.
+        lasting = self.recipe.model_copy(update={"overwrite": False, "training": True})
+        write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())
+
+    def _warn_of_changes(self, checkpoint: Checkpoint | None) -> None:
+        """What a continuation does differently from what the run was until now."""
+        for problem in (plan_problem(self.directory.plan), damaged_events(self.directory.metrics)):
+            if problem is not None:
+                self.reporter.warn(problem)
+        if checkpoint is None:
+            if read_metrics(self.directory.metrics):
+                self.reporter.warn("there is no checkpoint to continue from, so the run starts again at 0.")
+            return
+        drop_checkpoints_after(self.directory.checkpoints, update=checkpoint.update)
+        total = self.plan.epochs.total_updates
+        before = stored_plan(self.directory.plan).get("total_updates", total)
+        if before != total and self.recipe.lr_schedule in _LENGTH_BOUND_SCHEDULES:
+            self.reporter.warn(
+                f"the run was planned for {before} updates and now has {total}; where the "
+                f"{self.recipe.lr_schedule} learning rate follows the length of the training, it jumps here."
+            )
+
+    def _shape(self) -> InputShape:
+        spec, preprocess = self.data.spec, self.assembly.preprocess
+        size = preprocess.label_size[0] if spec.task == "segmentation" else preprocess.height
+        return InputShape(channels=spec.channels, image_size=size, num_classes=spec.num_classes)
+
+    def _introduce(self, checkpoint: Checkpoint | None) -> None:
+        device = self.assembly.program.device
+        batch, epochs = self.plan.batch, self.plan.epochs
+        self.reporter.say(
+            f"{self.recipe.model} on {self.recipe.dataset}: {epochs.samples} training samples "
+            f"of {_classes(self.data.spec.num_classes)}, "
+            f"{epochs.total_updates} updates of {batch.global_batch} samples{_cut(batch)}, logging every "
+            f"{self.plan.events.log_updates * batch.accumulation} micro-batches"
+        )
+        self.reporter.say(
+            f"device: {device.torch_device} ({device.description}; {device.reason}), "
+            f"precision {self.assembly.program.precision.description}"
+        )
+        stages = self.assembly.program.stages
+        if stages is not None and stage_count(self.recipe) > 1:
+            self.reporter.say(_stages_in_words(stages.plan))
+        if self.recipe.replicas > 1 and self.assembly.program.batch_norms.batch_norms:
+            together = batch.micro * self.recipe.dbn_replica_group_size
+            self.reporter.say(
+                f"batch norm normalises {together} samples together (micro-batch x group); "
+                "--dbn-replica-group-size takes in those of more replicas"
+            )
+        if self.assembly.evaluate is not None and self.recipe.checkpoints:
+            self.reporter.say(f"{self._how_best_is_chosen()}; --best-by METRIC chooses by another metric")
+        self.reporter.say(f"run directory: {self.directory.path}")
+        if checkpoint is not None:
+            self.reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
+
+    def _how_best_is_chosen(self) -> str:
+        metric = self._best_metric
+        return f"best checkpoint: by validation {shown_metric(metric)}, {direction(metric)}"
+
+    def _train(self, checkpoint: Checkpoint | None) -> RunResult:
+        first = 0 if checkpoint is None else checkpoint.update
+        MetricsLog(self.directory.metrics).rewind(first)
+        stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
+        best = Best(self._best_metric) if stored is None else Best.from_json(stored)
+        entries = read_metrics(self.directory.metrics)
+        validated = [int(entry["update"]) for entry in entries if entry["event"] == "validation"]
+        rarer = self._kept_rarer()
+        task = _Task(
+            "train",
+            first,
+            best,
+            without_progress=sum(update > (best.update or 0) for update in validated),
+            owes_validation=self._owes_validation(first, validated, rarer),
+            rarer=rarer,
+        )
+        self._tell_others(task)
+        loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(entries))
+        if self.reporter.is_verbose:
+            loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
+        try:
+            with loop.clock.measure("probing"):
+                loop.choice = choose_and_keep(
+                    self.request,
+                    self.assembly,
+                    first=first,
+                    stop=self.stop,
+                    limit=loop.limit,
+                    reporter=self.reporter,
+                )
+            give_back_freed_memory()
+            reached = loop.run(first)
+            self._gather_model()
+            if loop.is_broken_off:
+                return self._stopped(reached, loop)
+            summary = finish_run(
+                loop,
+                update=reached,
+                data=self.data,
+                preprocess=self.assembly.preprocess,
+                program=self._measured_program,
+            )
+        finally:
+            loop.log.close()
+        self._hand_over_average()
+        return self._result("finished", reached, summary)
+
+    def _loop(self, task: _Task, *, log: EventLog, elapsed_before_s: float = 0.0) -> RunLoop:
+        # Clocks differ: the first replica's tells all of them when the time is up.
+        is_timed = self.recipe.max_time is not None and self.group.is_first
+        return RunLoop(
+            recipe=self.recipe,
+            program=self.assembly.program,
+            epochs=self.plan.epochs,
+            events=replace(self.plan.events, rarer=task.rarer),
+            directory=self.directory,
+            log=log,
+            reporter=self.reporter,
+            stop=self.stop,
+            clock=RunClock(
+                elapsed_before_s=elapsed_before_s, start_up_s=max(0.0, time.time() - self.request.began_s)
+            ),
+            evaluate=self.assembly.evaluate,
+            best=task.best or Best(self._best_metric),
+            early_end=early_end_of(self.recipe, without_progress=task.without_progress),
+            owes_validation=task.owes_validation,
+            limit=self._time_limit() if is_timed else None,
+        )
+
+    def _time_limit(self) -> TimeLimit:
+        return TimeLimit(parse_duration_s(str(self.recipe.max_time)), began_s=self.request.began_s)
+
+    def _kept_rarer(self) -> RarerEvaluation | None:
+        """How often the model is validated, as chosen before; what the user says now counts instead."""
+        events = self.plan.events
+        if events.evaluation_is_asked_for or decisive_option(self.recipe) is not None:
+            return None
+        rarer = kept_rarer(self.directory, self.recipe)
+        if rarer is not None:
+            keep_rarer(self.directory, self.recipe, rarer)
+            if rarer.times != 1:
+                self.reporter.say(f"as chosen before, {rarer_in_words(events, rarer)}.")
+        return rarer
+
+    def _owes_validation(self, update: int, validated: list[int], rarer: RarerEvaluation | None) -> bool:
+        """Whether the run broke off between an update and the validation that belongs to it."""
+        is_due = update > 0 and replace(self.plan.events, rarer=rarer).is_evaluation(update)
+        return self.assembly.evaluate is not None and is_due and update not in validated
+
+    def _tell_others(self, task: _Task) -> None:
+        """The other replicas learn what is left to do, and get the state to do it from."""
+        self.group.from_first(task)
+        if task.what != "nothing":
+            self._share()
+
+    def _share(self) -> None:
+        """All ranks get what the first one has; of a cut model each its part."""
+        if self.assembly.program.groups.devices.size > 1:
+            share_parts(self.assembly.program, self._stored)
+        else:
+            share_program(self.assembly.program, self.group)
+        self._stored = None
+
+    def _follow(self) -> RunResult:
+        """What every replica but the first does: the same work, and no word about it."""
+        task: _Task = self.group.from_first(None)
+        if task.what == "nothing":
+            return self._result("finished", self.plan.epochs.total_updates, {})
+        self._share()
+        if task.what == "validate":
+            assert self.assembly.evaluate is not None
+            with self.assembly.program.weights_to_measure():
+                metrics = self.assembly.evaluate(regions=True).as_metrics()
+            in_one_piece(self.assembly.program)
+            return self._result("validated", task.first, metrics)
+        loop = self._loop(task, log=EventLog(self._own_readers()))
+        give_back_freed_memory()
+        reached = loop.run(task.first)
+        self._gather_model()
+        self._hand_over_average()
+        if loop.is_broken_off:
+            return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
+        return self._result("finished", reached, {})
+
+    def _gather_model(self) -> None:
+        """For what is done with the trained model, with the memory that the training has left."""
+        give_back_freed_memory()
+        whole = in_one_piece(self.assembly.program)
+        if self.group.is_first:
+            self._measured_program = whole
+
+    def _own_readers(self) -> list[EventReader]:
+        total = self.plan.epochs.total_updates
+        return [ScreenLog(self.reporter, total_updates=total)] if self.recipe.log_all_workers else []
+
+    def _hand_over_average(self) -> None:
+        """The model given back is the one that was measured."""
+        if self._measured_program.average is not None:
+            self._measured_program.average.adopt()
+
+    def _event_log(self, first: int) -> EventLog:
+        return open_event_log(
+            self.recipe,
+            directory=self.directory,
+            reporter=self.reporter,
+            total_updates=self.plan.epochs.total_updates,
+            first_update=first,
+        )
+
+    def _stopped(self, reached: int, loop: RunLoop) -> RunResult:
+        why = "the time of --max-time is up: " if self.stop.exit_status == TIME_IS_UP_STATUS else ""
+        where = f"stopped after update {reached}" if reached else "stopped before the first update"
+        kept = "a checkpoint is written; the same command continues the run."
+        if not self.recipe.checkpoints or not reached:
+            kept = "nothing was kept; the same command starts again."
+        self.reporter.result(f"{why}{where}: {kept}")
+        return self._result("stopped", reached, _metrics_so_far(loop), exit_status=self.stop.exit_status)
+
+    @property
+    def _best_metric(self) -> str:
+        return best_metric(self.recipe, task=self.data.spec.task)
+
+    def _validate_only(self, checkpoint: Checkpoint | None) -> RunResult:
+        """Measures what there is; the run's own files stay as they are."""
+        assert self.assembly.evaluate is not None
+        if checkpoint is None:
+            self.reporter.warn("there is no checkpoint, so fresh, untrained weights are validated.")
+        with (
+            self.assembly.program.weights_to_measure(),
+            self.reporter.showing("validating", total=self.assembly.evaluate.samples),
+        ):
+            found = self.assembly.evaluate(regions=True, on_batch=self.reporter.progress_if_due)
+        self._measured_program = in_one_piece(self.assembly.program)
+        metrics = found.as_metrics()
+        update = 0 if checkpoint is None else checkpoint.update
+        numbers = [f"validation_{name}: {value:.4f}" for name, value in plain_numbers(metrics).items()]
+        first = "  ".join([f"update {update}", *numbers])
+        self.reporter.result("\n    ".join([first, *score_lines(metrics)]))
+        row = {"split": "validation", "update": update, **metrics}
+        write_json(self.directory.path / "evaluation-validation.json", {"evaluations": [row]})
+        assert self.data.validation is not None
+        names = self.data.spec.class_names
+        write_evaluation(self.directory, found, source=self.data.validation, names=names, split="validation")
+        return self._result("validated", update, metrics)
+
+    def _result(
+        self, status: str, updates: int, metrics: dict[str, Any], *, exit_status: int = 0
+    ) -> RunResult:
+        # Whoever gets it computes with it as with any other.
+        widen_weights(self._measured_program.model)
+        return RunResult(
+            directory=self.directory.path,
+            status=status,
+            updates=updates,
+            metrics=metrics,
+            model=self._measured_program.model,
+            exit_status=exit_status,
+        )
+
+
+def _stages_in_words(plan: StagePlan) -> str:
+    firsts = ", ".join((plan.traced.layers[0].name, *plan.firsts))
+    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} of each replica"
+    other = "" if plan.other_cut is None else f"; by itself it would be cut by {plan.other_cut}"
+    return f"{plan.stages} stages on {devices}, beginning at {firsts}; schedule {plan.schedule_name}{other}"
+
+
+def _classes(number: int) -> str:
+    return "1 class" if number == 1 else f"{number} classes"
+
+
+def _cut(batch: BatchArithmetic) -> str:
+    if batch.replicas == 1:
+        return ""
+    return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"
+
+
+def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
+    """Of a run that was stopped: its latest validation, be it made before the run was continued."""
+    if loop.last_evaluation is not None:
+        return {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
+    events = [entry for entry in read_metrics(loop.directory.metrics) if entry["event"] == "validation"]
+    if not events:
+        return {}
+    validation = {name: value for name, value in events[-1].items() if name not in _OF_EVENTS}
+    return {"validation": validation, "best": loop.best.as_json()}
+
+
+def _elapsed_so_far(entries: list[dict[str, Any]]) -> float:
+    return max((float(entry.get("elapsed_seconds", 0.0)) for entry in entries), default=0.0)

@@ -1,0 +1,1 @@
+"""Pipeline schedules as tables: generators, checker, simulator and observer; nothing here needs torch."""

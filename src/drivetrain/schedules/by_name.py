@@ -1,0 +1,49 @@
+"""From the name of a schedule to its table."""
+
+from collections.abc import Callable, Sequence
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.wording import did_you_mean
+from drivetrain.schedules.actions import Schedule
+from drivetrain.schedules.fixed_order import sequential_table
+from drivetrain.schedules.gpipe import gpipe_table
+from drivetrain.schedules.grouped import grouped_table
+from drivetrain.schedules.legs import Table, join_legs, spread
+from drivetrain.schedules.one_forward_one_backward import interleaved_table
+from drivetrain.schedules.zero_bubble import zero_bubble_table
+
+__all__ = ["SCHEDULE_NAMES", "build_schedule"]
+
+_GENERATORS: dict[str, Callable[..., Table]] = {
+    "sequential": sequential_table,
+    "grouped": grouped_table,
+    "interleaved": interleaved_table,
+    "gpipe": gpipe_table,
+    "zero-bubble": zero_bubble_table,
+}
+
+SCHEDULE_NAMES = tuple(_GENERATORS)
+
+
+def build_schedule(name: str, *, micro_batches: int, device_of: Sequence[int]) -> Schedule:
+    """The table of a schedule; `device_of` has the device of every stage, in any mapping without holes."""
+    if name not in _GENERATORS:
+        known = ", ".join(SCHEDULE_NAMES)
+        hint = did_you_mean(name, SCHEDULE_NAMES)
+        raise BadInputError(f"--pipeline-schedule {name} is not known; there are {known}.{hint}")
+    if micro_batches < 1:
+        raise BadInputError(f"--gradient-accumulation-count {micro_batches} is too small; 1 works.")
+    _check_mapping(device_of)
+    legs = join_legs(device_of)
+    table = spread(_GENERATORS[name](legs, micro_batches=micro_batches), legs)
+    return Schedule(name=name, micro_batches=micro_batches, device_of=tuple(device_of), table=table)
+
+
+def _check_mapping(device_of: Sequence[int]) -> None:
+    devices = sorted(set(device_of))
+    if not devices or devices != list(range(len(devices))):
+        given = " ".join(map(str, device_of))
+        one_each = " ".join(str(stage) for stage in range(max(len(device_of), 1)))
+        raise BadInputError(
+            f"--device-mapping {given} must use every device from 0 on without holes; {one_each} works."
+        )

@@ -1,0 +1,119 @@
+"""Looking on while an update is carried out: its actions, and what comes after them."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import Enum
+from types import TracebackType
+from typing import Any, Protocol
+
+from drivetrain.schedules.actions import Action
+
+__all__ = ["Observer", "Part", "all_of", "observed", "observed_part"]
+
+_NOTHING = nullcontext()
+
+
+class Part(Enum):
+    """What an update consists of, in this order."""
+
+    PASSES = "passes"
+    GRADIENT_SUM = "gradient sum"
+    OPTIMISER = "optimiser update"
+
+
+class Observer(Protocol):
+    """Sees what a rank does; `start_s` is of time.perf_counter, and what begins there is over at the call."""
+
+    @property
+    def sees_ends(self) -> bool:
+        """Whether `ended` is called at present."""
+        ...
+
+    def begins(self, device: int, action: Action) -> None:
+        """A device turns to its next action."""
+        ...
+
+    def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
+        """Over is what an action needed: "data", "wait", "forward", "backward", "input", "weight", "send"."""
+        ...
+
+    def part_begins(self, update: int, part: Part) -> None:
+        """The rank turns to the next part of an update."""
+        ...
+
+    def part_ended(self, update: int, part: Part, *, start_s: float) -> None:
+        """A part of an update is over."""
+        ...
+
+
+def observed(
+    observer: Observer | None, device: int, what: str, action: Action
+) -> AbstractContextManager[object]:
+    """Tells the observer, where one wants to know, when the block began and that it is over."""
+    if observer is None or not observer.sees_ends:
+        return _NOTHING
+    return _Observed(observer, device, what, action)
+
+
+class _Observed:
+    """A class, not a generator: actions may be as short as microseconds."""
+
+    __slots__ = ("_about", "_observer", "_start_s")
+
+    def __init__(self, observer: Observer, *about: Any) -> None:
+        self._observer, self._about = observer, about
+
+    def __enter__(self) -> None:
+        self._start_s = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._observer.ended(*self._about, start_s=self._start_s)
+
+
+@contextmanager
+def observed_part(observer: Observer | None, update: int, part: Part) -> Iterator[None]:
+    """The same of a part of an update, whose beginning the observer hears of, too."""
+    if observer is None:
+        yield
+        return
+    observer.part_begins(update, part)
+    start_s = time.perf_counter()
+    yield
+    observer.part_ended(update, part, start_s=start_s)
+
+
+def all_of(observers: Sequence[Observer]) -> Observer | None:
+    """One that tells all of these; None where there are none."""
+    if len(observers) > 1:
+        return _Observers(observers)
+    return observers[0] if observers else None
+
+
+class _Observers:
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    @property
+    def sees_ends(self) -> bool:
+        return any(observer.sees_ends for observer in self._observers)
+
+    def begins(self, device: int, action: Action) -> None:
+        for observer in self._observers:
+            observer.begins(device, action)
+
+    def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
+        for observer in self._observers:
+            if observer.sees_ends:
+                observer.ended(device, what, action, start_s=start_s)
+
+    def part_begins(self, update: int, part: Part) -> None:
+        for observer in self._observers:
+            observer.part_begins(update, part)
+
+    def part_ended(self, update: int, part: Part, *, start_s: float) -> None:
+        for observer in self._observers:
+            observer.part_ended(update, part, start_s=start_s)

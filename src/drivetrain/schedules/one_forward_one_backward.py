@@ -1,0 +1,81 @@
+"""One forward, one backward: a leg keeps only as many micro-batches alive as legs are left."""
+
+from collections.abc import Iterator
+
+from drivetrain.schedules.actions import Action, Kind, Schedule
+from drivetrain.schedules.legs import Legs, Table, alternate
+from drivetrain.schedules.list_scheduling import list_table
+from drivetrain.schedules.simulator import simulate
+
+__all__ = ["interleaved_table"]
+
+
+def interleaved_table(legs: Legs, *, micro_batches: int) -> Table:
+    """The textbook table where every device has one leg, else the shortest of those known."""
+    if legs.one_per_device:
+        return _textbook(legs, micro_batches)
+    return min(_candidates(legs, micro_batches), key=lambda table: _length(table, legs, micro_batches))
+
+
+def _textbook(legs: Legs, micro_batches: int) -> Table:
+    """Leg l of L begins with L - l forwards: 4, 3, 2, 1 live micro-batches on four."""
+    rows: list[tuple[Action, ...]] = [()] * legs.devices
+    for leg, device in enumerate(legs.device_of):
+        forwards = [Action(Kind.FORWARD, leg, micro_batch) for micro_batch in range(micro_batches)]
+        backwards = [Action(Kind.BACKWARD, leg, micro_batch) for micro_batch in range(micro_batches)]
+        rows[device] = tuple(alternate(forwards, backwards, warm_up=legs.count - leg))
+    return tuple(rows)
+
+
+def _candidates(legs: Legs, micro_batches: int) -> Iterator[Table]:
+    if _is_looped(legs):
+        yield _looped(legs, micro_batches)
+    for early_legs_first in (False, True):
+        yield list_table(
+            legs,
+            micro_batches=micro_batches,
+            live_caps=[legs.count - leg for leg in range(legs.count)],
+            split_backward=False,
+            early_legs_first=early_legs_first,
+        )
+
+
+def _is_looped(legs: Legs) -> bool:
+    """Whether all devices are visited in the same order again and again."""
+    once = legs.device_of[: legs.devices]
+    return len(set(once)) == len(once) and legs.device_of == once * (legs.count // legs.devices)
+
+
+def _looped(legs: Legs, micro_batches: int) -> Table:
+    """Groups of as many micro-batches as devices go round all loops; an incomplete last group leaves gaps.
+
+    The device at place p of D, with V loops, begins with 2 (D - p - 1) + (V - 1) D + 1 forwards.
+    """
+    devices, loops = legs.devices, legs.count // legs.devices
+    rounded_up = -(-micro_batches // devices) * devices
+    rows: list[tuple[Action, ...]] = [()] * devices
+    for place, device in enumerate(legs.device_of[:devices]):
+        forwards = _turns(Kind.FORWARD, place, devices=devices, loops=range(loops), total=rounded_up)
+        backwards = _turns(Kind.BACKWARD, place, devices=devices, loops=range(loops)[::-1], total=rounded_up)
+        warm_up = 2 * (devices - place - 1) + (loops - 1) * devices + 1
+        row = alternate(forwards, backwards, warm_up=warm_up)
+        rows[device] = tuple(action for action in row if action.micro_batch < micro_batches)
+    return tuple(rows)
+
+
+def _turns(kind: Kind, place: int, *, devices: int, loops: range, total: int) -> list[Action]:
+    return [
+        Action(kind, loop * devices + place, micro_batch)
+        for first in range(0, total, devices)
+        for loop in loops
+        for micro_batch in range(first, first + devices)
+    ]
+
+
+def _length(table: Table, legs: Legs, micro_batches: int) -> float:
+    """The time a table takes when all stages are equal."""
+    schedule = Schedule(
+        name="interleaved", micro_batches=micro_batches, device_of=legs.device_of, table=table
+    )
+    sizes = [len(stages) for stages in legs.stages]
+    return simulate(schedule, forward_s=sizes, backward_s=[2 * size for size in sizes]).seconds_per_update

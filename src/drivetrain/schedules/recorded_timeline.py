@@ -1,0 +1,174 @@
+"""A timeline of real updates: recorded rank by rank, measured, and written as a Chrome trace."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+from drivetrain.schedules.observer import Part
+from drivetrain.schedules.simulator import Simulation, simulate
+
+__all__ = ["StepTimes", "TimedSpan", "TimelineRecorder", "chrome_trace", "measure_steps", "replay"]
+
+WAIT = "wait"
+_MICROSECONDS = 1e6
+
+
+class TimedSpan(NamedTuple):
+    """What a device did in an update, and when by the clock on the wall; the parts after the passes belong to
+    no action."""
+
+    replica: int
+    device: int
+    update: int
+    what: str
+    action: Action | None
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this is work of the passes."""
+        return self.action is not None and self.what != WAIT
+
+
+class TimelineRecorder:
+    """The observer of one rank, for the `updates` given.
+
+    `devices` are those that the rank plays. `synchronise` waits until an accelerator has done everything: it
+    is called after each action, so that every span is the time of its own work.
+    """
+
+    def __init__(
+        self,
+        updates: range,
+        *,
+        replica: int,
+        devices: Sequence[int],
+        synchronise: Callable[[], None],
+    ) -> None:
+        self.updates = updates
+        self.spans: list[TimedSpan] = []
+        self._replica, self._devices, self._synchronise = replica, devices, synchronise
+        # Each host counts seconds from a moment of its own; the time of day they have in common.
+        self._wall_offset_s = time.time() - time.perf_counter()
+        self._update: int | None = None
+
+    @property
+    def sees_ends(self) -> bool:
+        return self._update is not None
+
+    def begins(self, device: int, action: Action) -> None:
+        """Nothing: what precedes an action has been waited for at its own end."""
+
+    def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
+        self._add(device, what, action, start_s=start_s)
+
+    def part_begins(self, update: int, part: Part) -> None:
+        self._update = update if update in self.updates else None
+        if self._update is not None and part is Part.PASSES:
+            self._synchronise()
+
+    def part_ended(self, update: int, part: Part, *, start_s: float) -> None:  # noqa: ARG002
+        if self._update is not None and part is not Part.PASSES:
+            for device in self._devices:
+                self._add(device, part.value, None, start_s=start_s)
+
+    def _add(self, device: int, what: str, action: Action | None, *, start_s: float) -> None:
+        assert self._update is not None
+        self._synchronise()
+        end_s = time.perf_counter()
+        wall_s = (start_s + self._wall_offset_s, end_s + self._wall_offset_s)
+        self.spans.append(TimedSpan(self._replica, device, self._update, what, action, *wall_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """The passes of an update, from the first work of a replica to its last: the mean over all recorded."""
+
+    seconds: float
+    bubble: float
+
+
+def measure_steps(spans: Iterable[TimedSpan], *, devices: int) -> StepTimes:
+    """Length of the passes, and the share of the devices' time in it in which they did nothing or waited."""
+    steps = _by(spans, lambda span: (span.replica, span.update))
+    lengths_s = [max(span.end_s for span in step) - min(span.start_s for span in step) for step in steps]
+    busy_s = [sum(span.seconds for span in step) for step in steps]
+    shares = [1 - busy / (devices * length) for busy, length in zip(busy_s, lengths_s, strict=True)]
+    return StepTimes(seconds=fmean(lengths_s), bubble=fmean(shares))
+
+
+def replay(spans: Iterable[TimedSpan], schedule: Schedule, *, edges: Sequence[Edge]) -> Simulation:
+    """The table carried out by the simulator, where each stage takes its mean recorded time."""
+    spent_s: dict[tuple[Kind, int], float] = defaultdict(float)
+    actions: dict[tuple[Kind, int], set[tuple[int, int, int]]] = defaultdict(set)
+    for span in spans:
+        if span.action is not None and span.is_busy:
+            key = (span.action.kind, span.action.stage)
+            spent_s[key] += span.seconds
+            actions[key].add((span.replica, span.update, span.action.micro_batch))
+    mean_s = {key: seconds / len(actions[key]) for key, seconds in spent_s.items()}
+    input_s, weight_s, whole_s, forward_s = (
+        [mean_s.get((kind, stage), 0.0) for stage in range(schedule.stages)]
+        for kind in (Kind.INPUT, Kind.WEIGHT, Kind.BACKWARD, Kind.FORWARD)
+    )
+    backward_s = [sum(parts) for parts in zip(input_s, weight_s, whole_s, strict=True)]
+    return simulate(
+        schedule,
+        forward_s=forward_s,
+        backward_s=backward_s,
+        edges=edges,
+        weight_share=[part / (all_s or 1.0) for part, all_s in zip(weight_s, backward_s, strict=True)],
+    )
+
+
+def chrome_trace(spans: Sequence[TimedSpan], *, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What chrome://tracing and ui.perfetto.dev show: a process for each replica, a row for each device."""
+    begin_s = min((span.start_s for span in spans), default=0.0)
+    rows = sorted({(span.replica, span.device) for span in spans})
+    names = [_name("process_name", replica, 0, f"replica {replica}") for replica in {row[0] for row in rows}]
+    names += [_name("thread_name", replica, device, f"device {device}") for replica, device in rows]
+    return {
+        "displayTimeUnit": "ms",
+        "otherData": dict(facts),
+        "traceEvents": [*names, *(_event(span, begin_s=begin_s) for span in spans)],
+    }
+
+
+def _name(kind: str, replica: int, device: int, text: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": replica, "tid": device, "args": {"name": text}}
+
+
+def _event(span: TimedSpan, *, begin_s: float) -> dict[str, Any]:
+    args: dict[str, Any] = {"update": span.update}
+    name = span.what
+    if span.action is not None:
+        args |= {"stage": span.action.stage, "micro_batch": span.action.micro_batch}
+        name = f"{span.what} {span.action}"
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": span.what,
+        "pid": span.replica,
+        "tid": span.device,
+        "ts": round((span.start_s - begin_s) * _MICROSECONDS, 1),
+        "dur": round(span.seconds * _MICROSECONDS, 1),
+        "args": args,
+    }
+
+
+def _by(spans: Iterable[TimedSpan], key: Callable[[TimedSpan], tuple[int, int]]) -> list[list[TimedSpan]]:
+    """The work of passes, in groups of equal keys."""
+    groups: dict[tuple[int, int], list[TimedSpan]] = defaultdict(list)
+    for span in spans:
+        if span.is_busy:
+            groups[key(span)].append(span)
+    return list(groups.values())

@@ -1,0 +1,145 @@
+"""Which messages a table makes necessary: what must arrive before an action, what leaves after it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+from drivetrain.schedules.dependencies import Dependencies
+
+__all__ = ["Message", "Traffic", "messages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One value of one micro-batch on its way to another device, or its gradient on the way back."""
+
+    value: str
+    micro_batch: int
+    from_stage: int
+    to_stage: int
+    is_gradient: bool
+    from_device: int
+    to_device: int
+
+    def __str__(self) -> str:
+        what = f"the gradient of {self.value}" if self.is_gradient else self.value
+        return f"{what} of micro-batch {self.micro_batch} from stage {self.from_stage} to {self.to_stage}"
+
+
+_PerAction = tuple[tuple[tuple[Message, ...], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """All messages of one update of a replica, for runtime, checker and simulator alike.
+
+    A device sends in the order of its table, and after one action in the order of the edges; what arrives
+    from a sender arrives in that sender's order.
+    """
+
+    arriving: _PerAction
+    leaving: _PerAction
+    _incoming: tuple[dict[int, tuple[Message, ...]], ...]
+
+    def before(self, device: int, index: int) -> tuple[Message, ...]:
+        """What must have arrived before a device starts the action at this index of its row."""
+        return self.arriving[device][index]
+
+    def after(self, device: int, index: int) -> tuple[Message, ...]:
+        """What a device sends once it has carried out the action at this index of its row."""
+        return self.leaving[device][index]
+
+    def incoming(self, device: int) -> dict[int, tuple[Message, ...]]:
+        """For each device that sends to this one, its messages in the order in which they arrive."""
+        return self._incoming[device]
+
+    def bytes_between(self, bytes_of: Mapping[str, int]) -> dict[tuple[int, int], int]:
+        """Bytes of one update for each (sending device, receiving device); `bytes_of` is per micro-batch."""
+        total: dict[tuple[int, int], int] = {}
+        for message in self._sent():
+            pair = (message.from_device, message.to_device)
+            total[pair] = total.get(pair, 0) + bytes_of[message.value]
+        return total
+
+    def bytes_from_stage(self, stage: int, *, bytes_of: Mapping[str, int]) -> int:
+        """Bytes that a stage sends to other devices in one update, values and gradients."""
+        return sum(bytes_of[message.value] for message in self._sent() if message.from_stage == stage)
+
+    def _sent(self) -> Iterator[Message]:
+        return _in_order(self.leaving)
+
+
+def messages(schedule: Schedule, edges: Sequence[Edge]) -> Traffic:
+    """The messages of a table whose stages are joined by these edges."""
+    between = _Between(Dependencies(edges, stages=schedule.stages), device_of=schedule.device_of)
+    leaving = tuple(tuple(between.after(action) for action in row) for row in schedule.table)
+    return Traffic(
+        tuple(tuple(between.before(action) for action in row) for row in schedule.table),
+        leaving,
+        tuple(_by_sender(leaving, device) for device in range(schedule.devices)),
+    )
+
+
+def _in_order(leaving: _PerAction) -> Iterator[Message]:
+    return (message for row in leaving for sent in row for message in sent)
+
+
+def _by_sender(leaving: _PerAction, device: int) -> dict[int, tuple[Message, ...]]:
+    """What each other device sends to one, in the order of its sending."""
+    by_sender: dict[int, list[Message]] = {}
+    for message in _in_order(leaving):
+        if message.to_device == device:
+            by_sender.setdefault(message.from_device, []).append(message)
+    return {sender: tuple(sent) for sender, sent in by_sender.items()}
+
+
+class _Between:
+    """Turns edges between devices into the messages of one action."""
+
+    def __init__(self, dependencies: Dependencies, *, device_of: tuple[int, ...]) -> None:
+        self._dependencies = dependencies
+        self._device_of = device_of
+
+    def before(self, action: Action) -> tuple[Message, ...]:
+        if action.kind is Kind.WEIGHT:
+            return ()
+        if action.kind is Kind.FORWARD:
+            return self._values(self._dependencies.sources(action.stage), action.micro_batch)
+        return self._gradients(self._dependencies.readers(action.stage), action.micro_batch)
+
+    def after(self, action: Action) -> tuple[Message, ...]:
+        if action.kind is Kind.WEIGHT:
+            return ()
+        if action.kind is Kind.FORWARD:
+            return self._values(self._dependencies.readers(action.stage), action.micro_batch)
+        return self._gradients(self._dependencies.sources(action.stage), action.micro_batch)
+
+    def _values(self, edges: Sequence[Edge], micro_batch: int) -> tuple[Message, ...]:
+        return self._across(
+            [(edge.value, edge.producer, edge.consumer) for edge in edges], micro_batch, is_gradient=False
+        )
+
+    def _gradients(self, edges: Sequence[Edge], micro_batch: int) -> tuple[Message, ...]:
+        return self._across(
+            [(edge.value, edge.consumer, edge.producer) for edge in edges if edge.has_gradient],
+            micro_batch,
+            is_gradient=True,
+        )
+
+    def _across(
+        self, ways: Sequence[tuple[str, int, int]], micro_batch: int, *, is_gradient: bool
+    ) -> tuple[Message, ...]:
+        device_of = self._device_of
+        return tuple(
+            Message(
+                value=value,
+                micro_batch=micro_batch,
+                from_stage=start,
+                to_stage=end,
+                is_gradient=is_gradient,
+                from_device=device_of[start],
+                to_device=device_of[end],
+            )
+            for value, start, end in ways
+            if device_of[start] != device_of[end]
+        )

@@ -1,0 +1,78 @@
+"""What of a training program goes into a checkpoint, and back."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from drivetrain.core.errors import BadInputError, RunFailedError
+from drivetrain.models.unsaved_buffers import take_over_buffers
+from drivetrain.program.training import TrainingProgram
+from drivetrain.state.program_state import (
+    ProgramState,
+    collect_state,
+    load_average,
+    optimiser_states,
+)
+from drivetrain.store.checkpoint import Checkpoint
+
+
+def copy_sound_state(
+    program: TrainingProgram, *, update: int, room: ProgramState | None = None
+) -> ProgramState | None:
+    """What a checkpoint of a program holds, in host memory of its own; None on all ranks but the first.
+
+    Where stages lie on several ranks, all of them must call this. Weights must be finite. `room` is an
+    earlier copy that nobody needs any more.
+    """
+    whole = collect_state(program, room=room)
+    if whole is None:
+        return None
+    weights = [value for value in whole.model.values() if value.is_floating_point()]
+    if not all(bool(torch.isfinite(value).all()) for value in weights):
+        raise RunFailedError(
+            f"the weights are not finite at update {update}, so no checkpoint of them was written; "
+            f"{program.rules.advice_on_overflow}."
+        )
+    return whole
+
+
+def stored_state(checkpoint: Checkpoint) -> ProgramState:
+    """What a checkpoint holds of a program."""
+    return ProgramState(
+        model=checkpoint.model,
+        optimiser=checkpoint.optimiser,
+        averaged=checkpoint.averaged,
+        buffers=checkpoint.buffers,
+    )
+
+
+def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
+    """Puts a checkpoint's weights and optimiser state into a program, in place."""
+    if program.average is not None:
+        with program.average.in_place():
+            restore_model(program.model, checkpoint)
+        load_average(program, checkpoint.averaged)
+    _load_state(program.model, checkpoint.model, checkpoint.path)
+    take_over_buffers(program.model, checkpoint.buffers)
+    own = optimiser_states(program)
+    if set(own) != set(checkpoint.optimiser):
+        raise BadInputError(f"{checkpoint.path} holds another optimiser's state; --overwrite starts afresh.")
+    with torch.no_grad():
+        for name, state in own.items():
+            state.copy_(checkpoint.optimiser[name])
+
+
+def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
+    """Puts a checkpoint's weights, averaged ones where it has them, into a model of its architecture."""
+    _load_state(model, checkpoint.averaged or checkpoint.model, checkpoint.path)
+    take_over_buffers(model, checkpoint.buffers)
+
+
+def _load_state(model: torch.nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise BadInputError(
+            f"{path} does not fit --model: {str(error).splitlines()[-1].strip()} --overwrite starts afresh."
+        ) from error

@@ -1,0 +1,140 @@
+"""What makes a run the same one: all that must not change while it continues, and how that is compared."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.files import read_json
+from drivetrain.recipe.fields import written_value
+from drivetrain.recipe.schema import Recipe, field_note
+
+__all__ = ["check_same_identity", "identity_hash", "identity_of"]
+
+_STAGE_PRECISION = "stage_precision"
+# Derived from the data or from Python objects, so not settings that could be given.
+_FACTS = {
+    "training_samples": "the number of training samples",
+    "class_names": "the list of classes",
+    "own_data": "the content of the data",
+    "own_model": "the architecture of the model",
+    _STAGE_PRECISION: "the precision of single stages (--stage-options)",
+}
+# How many samples batch norm normalises together, and the settings whose product that is.
+_SET = "normalised_set"
+_SET_FIELDS = (_MICRO, _GROUP) = ("micro_batch_size", "dbn_replica_group_size")
+_LATER_FIELDS = ("best_by",)
+_REMEDY = "name another --output-dir, or --overwrite to start afresh."
+
+
+def identity_of(recipe: Recipe, *, global_batch: int) -> dict[str, Any]:
+    """What must not change while a run continues.
+
+    A layout is free as long as the global batch stays and, with batch norm, what it normalises together.
+    """
+    values = recipe.model_dump(mode="json")
+    fixed = {name: value for name, value in values.items() if not field_note(name).may_change}
+    # Of all that a layout says, this alone changes what is computed.
+    precisions = {str(o["stage"]): o["precision"] for o in recipe.stage_options if "precision" in o}
+    if precisions:
+        fixed[_STAGE_PRECISION] = precisions
+    return _with_set({**fixed, "global_batch_size": global_batch})
+
+
+def _with_set(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """An identity with the normalised set in place of the two settings that make it.
+
+    Those are what identities held at first.
+    """
+    rest = {name: value for name, value in identity.items() if name not in _SET_FIELDS}
+    if _SET in identity:
+        return rest
+    return {**rest, _SET: identity.get(_MICRO, 0) * identity.get(_GROUP, 1)}
+
+
+def identity_hash(identity: Mapping[str, Any]) -> str:
+    """Eight characters that stand for an identity: equal ones where equal samples are normalised together.
+
+    The set goes in as one process would have it, which is how directories were named before there was a set.
+    """
+    rest = {name: value for name, value in identity.items() if name != _SET and not _is_later(name, value)}
+    text = json.dumps({**rest, _MICRO: identity[_SET], _GROUP: 1}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _is_later(name: str, value: object) -> bool:
+    """Whether a setting came after directories were named so, and is as if it were not there."""
+    return name in _LATER_FIELDS and value is None
+
+
+def check_same_identity(
+    stored: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    *,
+    path: Path,
+    check_data: Callable[[], None] | None = None,
+) -> None:
+    """Refuses to continue a run as something else; names the first field that differs.
+
+    A setting that an older version did not store was as it is by default. Between settings and what follows
+    from the data `check_data` may find a better name for what has changed.
+    """
+    known = {**_defaults(), **_with_set(stored)}
+    facts = (set(asked) | set(stored)) & set(_FACTS)
+    _compare(sorted(set(asked) - facts), known=known, asked=asked, path=path)
+    if check_data is not None:
+        check_data()
+    _compare(sorted(facts), known=known, asked=asked, path=path)
+
+
+def _compare(names: Sequence[str], *, known: Mapping[str, Any], asked: Mapping[str, Any], path: Path) -> None:
+    for name in names:
+        before, now = known.get(name), asked.get(name)
+        if before == now:
+            continue
+        if name != _SET:
+            raise BadInputError(_refusal(name, before=before, now=now, path=path))
+        if _has_batch_norm(path):
+            raise BadInputError(_refusal_of_set(before=known[_SET], now=asked[_SET], path=path))
+
+
+def _defaults() -> dict[str, Any]:
+    return Recipe().model_dump(mode="json")
+
+
+def _has_batch_norm(path: Path) -> bool:
+    """Whether the model of a run, or of the folds of a cross-validation, keeps statistics of its samples."""
+    for plan in (path / "plan.json", *path.glob("fold-*/plan.json")):
+        with suppress(OSError, ValueError, KeyError):
+            return bool(read_json(plan)["model"]["buffers"])
+    return True
+
+
+def _refusal(name: str, *, before: object, now: object, path: Path) -> str:
+    if name in _FACTS:
+        return f"{_FACTS[name]} is not what the run in {path} was started with; {_REMEDY}"
+    option = "--" + name.replace("_", "-")
+    same = f"leave out {option}" if before in (None, []) else f"give {option} {_shown(before)}"
+    return (
+        f"{option} is {_shown(now)} but the run in {path} was started with {_shown(before)}; {same}, "
+        f"{_REMEDY}"
+    )
+
+
+def _refusal_of_set(*, before: int, now: int, path: Path) -> str:
+    return (
+        f"--micro-batch-size x --dbn-replica-group-size lets batch norm normalise {now} samples together but "
+        f"the run in {path} was started with {before}; give --micro-batch-size {before} "
+        f"--dbn-replica-group-size 1, {_REMEDY}"
+    )
+
+
+def _shown(value: object) -> str:
+    if value in (None, []):
+        return "its default"
+    if isinstance(value, Mapping):
+        return written_value({key: part for key, part in value.items() if part is not None})
+    return written_value(tuple(value) if isinstance(value, list) else value)

@@ -1,0 +1,93 @@
+"""metrics.jsonl: one object per event, in the order of the updates."""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.files import write_atomically
+
+# More than the last event takes, also that of a segmentation into many classes.
+_LONGEST_END_BYTES = 2**20
+
+
+class MetricsLog:
+    """Appends events; a run that continues first drops what lies after its checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: str, **values: Any) -> dict[str, Any]:
+        """Writes one event with the time; returns it."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        entry = {"event": event, "time": now, **{name: _tidy(value) for name, value in values.items()}}
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+        return entry
+
+    def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
+        """Writes one event of a run's log."""
+        self.append(kind, update=update, **values)
+
+    def close(self) -> None:
+        """Nothing stays open between two events."""
+
+    def rewind(self, update: int) -> None:
+        """Keeps the events up to an update; the ones after it will happen again."""
+        kept = [entry for entry in read_metrics(self.path) if _lasts(entry, update)]
+        write_atomically(self.path, "".join(json.dumps(entry) + "\n" for entry in kept).encode())
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole events of a file; a last line that a kill cut short is left out, as every damaged one."""
+    return [entry for entry in _entries(path) if entry is not None]
+
+
+def damaged_events(path: Path) -> str | None:
+    """What is said of lines that are no events, those that a kill cut short at the end not counted."""
+    count = sum(entry is None for entry in _entries(path)[:-1])
+    if not count:
+        return None
+    return f"{path} has damaged lines, so what they told is lost to curves and reports ({count} left out)."
+
+
+def _entries(path: Path) -> list[dict[str, Any] | None]:
+    """The event of every line; None where it holds none."""
+    if not path.is_file():
+        return []
+    return [_event(line) for line in path.read_text(errors="replace").splitlines()]
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    is_event = isinstance(entry, dict) and isinstance(entry.get("event"), str)
+    return entry if is_event and isinstance(entry.get("update", 0), int) else None
+
+
+def _lasts(entry: dict[str, Any], update: int) -> bool:
+    return entry.get("event") != "summary" and int(entry.get("update", 0)) <= update
+
+
+def _tidy(value: Any) -> Any:
+    """JSON has no NaN; a number that is none becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def newest_update(path: Path) -> int:
+    """The update of the last whole event, found without reading the whole file; 0 where there is none."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LONGEST_END_BYTES))
+        lines = file.read().split(b"\n")[:-1]
+    try:
+        return int(json.loads(lines[-1])["update"])
+    except (IndexError, ValueError, KeyError):
+        return 0

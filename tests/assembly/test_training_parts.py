@@ -1,0 +1,101 @@
+"""What is said of a model before it trains."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import drivetrain
+from drivetrain.core.errors import BadInputError
+
+
+class _OwnStatistics(nn.Module):
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1))
+        self.register_buffer("variance", torch.ones(1))
+        self.head = nn.Linear(36, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        normalised = functional.batch_norm(images, self.mean, self.variance, training=self.training)
+        logits: Tensor = self.head(normalised.flatten(1))
+        return logits
+
+
+def _said(capsys: pytest.CaptureFixture[str], path: Path, **options: Any) -> str:
+    images = np.random.default_rng(0).integers(0, 255, (16, 6, 6, 1), dtype=np.uint8)
+    drivetrain.train(
+        data=(images, np.arange(16) % 2),
+        micro_batch_size=4,
+        num_epochs=1,
+        output_dir=str(path),
+        compile="off",
+        **options,
+    )
+    said = capsys.readouterr()
+    return " ".join((said.out + said.err).split())
+
+
+def test_options_about_batch_norm_without_one_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), bn_momentum=0.9, stable_norm=True)
+    without = f"--model {__name__}:_OwnStatistics has no batch norm that trains."
+    assert f"--bn-momentum 0.9 has no effect: {without}" in said
+    assert f"--stable-norm True has no effect: {without}" in said
+    assert "buffer" not in said
+
+
+def test_statistics_of_a_users_own_that_depend_on_the_cut_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), gradient_accumulation_count=2)
+    assert (
+        "--model changes its buffer mean and 1 more by itself, at every micro-batch, so that they depend on "
+        "--gradient-accumulation-count 2; statistics of torch's batch norms do not."
+    ) in said
+
+
+def test_options_of_a_validation_that_there_is_not_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {
+        "patience": 3,
+        "stop_at": "accuracy=0.9",
+        "evaluate_every": 2,
+        "validation_micro_batch_size": 3,
+    }
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), **options)
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')} {value}"
+        assert f"{option} has no effect: there are no validation samples." in said
+
+
+def test_offloading_on_a_cpu_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"optimizer_state_offloading": True, "device": "cpu"}
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), **options)
+    assert "--optimizer-state-offloading True has no effect on a CPU" in said
+
+
+def test_the_first_line_counts_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _said(capsys, tmp_path / "run", model=_OwnStatistics())
+    assert "16 training samples of 2 classes, " in said
+
+
+def test_labels_that_start_at_1_are_refused_with_what_they_are(tmp_path: Path) -> None:
+    images = np.zeros((12, 6, 6, 1), dtype=np.uint8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+    with pytest.raises(BadInputError, match="go from 1 to 3, but labels start at 0; subtract 1"):
+        drivetrain.train(
+            data=(images, np.arange(12) % 3 + 1),
+            model=model,
+            micro_batch_size=4,
+            output_dir=str(tmp_path / "run"),
+        )

@@ -1,0 +1,108 @@
+"""Where images and masks are found."""
+
+from pathlib import Path
+
+import pytest
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.masks.pairs import find_masked_files
+from tests.data.mask_files import grey, save
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        save(folder / name, grey(4, 4))
+    return folder
+
+
+def found(folder: Path, split: str = "train") -> list[tuple[str, tuple[str, ...], bool]]:
+    """Images, masks and whether each shows one object, relative to the folder."""
+    files = find_masked_files(folder).splits[split]
+
+    def short(path: str) -> str:
+        return Path(path).relative_to(folder).as_posix()
+
+    return [(short(file.image), tuple(map(short, file.masks)), file.is_by_object) for file in files]
+
+
+@pytest.mark.parametrize("images", ["images", "imgs", "img", "Image"])
+@pytest.mark.parametrize("masks", ["masks", "labels", "label", "mask", "annotations", "gt"])
+def test_twin_folders(tmp_path: Path, images: str, masks: str) -> None:
+    touch(tmp_path, f"{images}/b.png", f"{images}/a/c.tif", f"{masks}/b.tif", f"{masks}/a/c_mask.png")
+    assert found(tmp_path) == [
+        (f"{images}/a/c.tif", (f"{masks}/a/c_mask.png",), False),
+        (f"{images}/b.png", (f"{masks}/b.tif",), False),
+    ]
+
+
+def test_beside_each_other(tmp_path: Path) -> None:
+    touch(tmp_path, "b.jpg", "b_mask.png", "sub/a.png", "sub/a-gt.png")
+    assert found(tmp_path) == [
+        ("b.jpg", ("b_mask.png",), False),
+        ("sub/a.png", ("sub/a-gt.png",), False),
+    ]
+
+
+def test_a_mask_for_each_object(tmp_path: Path) -> None:
+    touch(tmp_path / "one", "images/a.png", "masks/a/1.png", "masks/a/2.png", "images/b.png")
+    (tmp_path / "one" / "masks" / "b").mkdir()
+    expected = [("images/a.png", ("masks/a/1.png", "masks/a/2.png"), True), ("images/b.png", (), True)]
+    assert found(tmp_path / "one") == expected
+    touch(tmp_path / "two", "a.png", "a_mask_1.png", "a_mask_2.png")
+    assert found(tmp_path / "two") == [("a.png", ("a_mask_1.png", "a_mask_2.png"), True)]
+    touch(tmp_path / "three", "id1/images/id1.png", "id1/masks/x.png", "id1/masks/y.png")
+    assert found(tmp_path / "three") == [("id1/images/id1.png", ("id1/masks/x.png", "id1/masks/y.png"), True)]
+
+
+def test_splits(tmp_path: Path) -> None:
+    names = ("train/images/a.png", "train/masks/a.png", "val/images/b.png", "val/masks/b.png")
+    touch(tmp_path / "outside", *names, "test/images/c.png")
+    both = find_masked_files(tmp_path / "outside")
+    assert {split: len(files) for split, files in both.splits.items()} == {"train": 1, "validation": 1}
+    (warning,) = both.warnings
+    assert "test/images has no masks and is left out; `drivetrain predict`" in warning
+    names = ("images/train/a.png", "masks/train/a.png", "images/val/b.png", "masks/val/b.png")
+    touch(tmp_path / "inside", *names)
+    assert found(tmp_path / "inside", "validation") == [("images/val/b.png", ("masks/val/b.png",), False)]
+    touch(tmp_path / "beside", "train/a.png", "train/a_mask.png", "test/b.png", "test/b_mask.png")
+    assert found(tmp_path / "beside", "test") == [("test/b.png", ("test/b_mask.png",), False)]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ((), "holds no images with masks; it must be like"),
+        (("images/a.png", "images/b.png", "masks/a.png"), r"no mask is there for \S*images/b.png;"),
+        (
+            ("images/a.png", "masks/a.png", "masks/z.png"),
+            r"no image is there for the mask \S*masks/z.png; add",
+        ),
+        (("a.png", "a_mask.png", "z_mask.png"), r"no image is there for the mask \S*z_mask.png"),
+        (("a.png", "a_mask.png", "b.png"), r"no mask is there for \S*b.png"),
+        (("images/a.png",), r"images has no masks; put them into \S*masks"),
+        (("images/a.png", "masks/a.png", "labels/a.png"), "holds both labels and masks; keep one"),
+        (("images/a.png", "images/a.jpg", "masks/a.png"), "holds both a.jpg and a.png; rename or remove one"),
+        (
+            ("images/a.png", "masks/a.png", "masks/a_mask.png"),
+            r"has the masks \S*a.png and \S*a_mask.png; keep",
+        ),
+        (
+            ("1/images/a.png", "1/masks/a.png", "2/images/a.png", "2/images/b.png", "2/masks/a.png"),
+            "holds 2 images; where each image has its own",
+        ),
+        (("train/a.png", "train/a_mask.png", "val/b.png", "validation/b.png"), "both val and validation"),
+    ],
+)
+def test_what_does_not_fit_together(tmp_path: Path, names: tuple[str, ...], words: str) -> None:
+    touch(tmp_path, *names)
+    with pytest.raises(BadInputError, match=words):
+        find_masked_files(tmp_path)
+
+
+def test_other_files_are_left_out_and_named(tmp_path: Path) -> None:
+    touch(tmp_path, "images/a.png", "masks/a.png", "images/.hidden.png")
+    (tmp_path / "masks" / "notes.txt").write_text("x")
+    result = find_masked_files(tmp_path)
+    assert len(result.splits["train"]) == 1
+    (warning,) = result.warnings
+    assert "no images by their names, and are left out: notes.txt" in warning

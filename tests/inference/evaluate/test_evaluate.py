@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.run.small_training import TrainSmall
+
+import drivetrain
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.files import read_json
+from drivetrain.inference.evaluate.evaluate import evaluate_run
+from drivetrain.inference.model.restore import find_checkpoints, weights_sentence
+from drivetrain.store.directory import open_run
+
+
+def test_the_newest_checkpoint_measures_as_in_training(tmp_path: Path, train_small: TrainSmall) -> None:
+    trained = train_small(tmp_path / "run")
+    (row,) = drivetrain.evaluate(tmp_path / "run")
+    assert row["update"] == 18
+    assert row["samples"] == 40
+    assert row["accuracy"] == trained.metrics["validation"]["accuracy"]
+    assert row["loss"] == pytest.approx(trained.metrics["validation"]["loss"], rel=1e-6)
+    assert read_json(tmp_path / "run" / "evaluation-validation.json")["evaluations"] == [row]
+
+
+def test_all_the_best_and_one_by_number(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run")
+    kept = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
+    rows = drivetrain.evaluate(tmp_path / "run", checkpoint="all", split="train")
+    assert [row["update"] for row in rows] == kept
+    assert {row["samples"] for row in rows} == {100}
+    (best,) = drivetrain.evaluate(tmp_path / "run", checkpoint="best")
+    (named,) = drivetrain.evaluate(tmp_path / "run", checkpoint=str(best["update"]))
+    assert named == best
+
+
+def test_it_says_whose_weights_it_takes(
+    tmp_path: Path, train_small: TrainSmall, capsys: pytest.CaptureFixture[str], no_pictures: None
+) -> None:
+    train_small(tmp_path / "run", max_updates=2)
+    checkpoints = find_checkpoints(open_run(tmp_path / "run"), "newest")
+    with Reporter() as reporter:
+        for which in ("newest", "2", "best", "all"):
+            evaluate_run(tmp_path / "run", reporter=reporter, checkpoint=which)
+    lines = capsys.readouterr().out.splitlines()
+    said = [line for line in lines if line.startswith(("weights of", "best checkpoint"))]
+    assert said[:2] == [weights_sentence(checkpoints[0])] * 2
+    assert [line.split()[0] for line in said] == ["weights", "weights", "best"]
+
+
+def test_what_is_not_there_is_named(tmp_path: Path, train_small: TrainSmall) -> None:
+    train_small(tmp_path / "run", max_updates=2)
+    with pytest.raises(BadInputError, match=r"--checkpoint 77 .*newest"):
+        drivetrain.evaluate(tmp_path / "run", checkpoint="77")
+    with pytest.raises(BadInputError, match="--split test is not in digits; --split validation"):
+        drivetrain.evaluate(tmp_path / "run", split="test")
+    with pytest.raises(BadInputError, match="does not exist"):
+        drivetrain.evaluate(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInputError, match="not a run"):
+        drivetrain.evaluate(tmp_path / "empty")
+
+
+def test_case_125_a_run_without_checkpoints_cannot_be_evaluated(
+    tmp_path: Path, train_small: TrainSmall
+) -> None:
+    train_small(tmp_path / "run", checkpoints=False, max_updates=1)
+    with pytest.raises(BadInputError, match="holds no checkpoint"):
+        drivetrain.evaluate(tmp_path / "run")
+
+
+def test_a_run_on_data_from_python_wants_them_again(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1), dtype=np.uint8)
+    labels = np.arange(40) % 4
+    path = str(tmp_path / "run")
+    drivetrain.train(quiet=True, data=(images, labels), output_dir=path, micro_batch_size=8, max_updates=2)
+    with pytest.raises(BadInputError, match="data given in Python"):
+        drivetrain.evaluate(path)
+    with pytest.raises(BadInputError, match="held none out for validation; split='train' measures them"):
+        drivetrain.evaluate(path, data=(images, labels))
+    (row,) = drivetrain.evaluate(path, data=(images, labels), split="train")
+    assert (row["samples"], row["split"]) == (40, "train")

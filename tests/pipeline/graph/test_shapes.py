@@ -1,0 +1,93 @@
+"""Sizes and costs of layers, with and without values, and that the model stays as it was."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.layers.batch_norm import install_batch_norm_owner
+from drivetrain.models.summary import describe_layers, summarise_model
+from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
+from drivetrain.pipeline.graph import shapes as shapes_module
+from drivetrain.pipeline.graph.shapes import find_shapes
+from drivetrain.pipeline.graph.trace import trace_model
+from tests.pipeline.small_models import Everything
+
+
+def test_every_value_has_its_size() -> None:
+    traced = trace_model(Everything())
+    shapes = find_shapes(traced, image_shape=(3, 1, 7, 6))
+    assert shapes.values["images"].shape == (3, 1, 7, 6)
+    assert shapes.values["stem"].shape == (3, 4, 7, 6)
+    assert shapes.values["branch"].shape == (3, 4, 6, 6)
+    assert shapes.values["classifier"].shape == (3, 3)
+    assert shapes.values["stem"].num_bytes == 3 * 4 * 7 * 6 * 4
+    assert "chunk" not in shapes.values
+    assert "getattr_1" not in shapes.values
+
+
+def test_sizes_in_another_precision() -> None:
+    traced = trace_model(Everything())
+    shapes = find_shapes(traced, image_shape=(3, 1, 7, 6), float_dtype=torch.bfloat16)
+    assert shapes.values["stem"].dtype is torch.bfloat16
+    assert shapes.values["stem"].num_bytes == 3 * 4 * 7 * 6 * 2
+
+
+def test_costs_are_those_of_the_summary() -> None:
+    model = cifar_resnet8(channels=3, num_classes=10)
+    shapes = find_shapes(trace_model(model), image_shape=(1, 3, 8, 8))
+    rows = {row.name: row for row in describe_layers(model, channels=3, image_size=8)}
+    assert len(rows) == len(shapes.layers)
+    for layer in shapes.layers:
+        row = rows[layer.name]
+        assert (layer.flops, layer.parameters, layer.buffers) == (row.flops, row.parameters, row.buffers)
+    assert (
+        sum(layer.flops for layer in shapes.layers) == summarise_model(model, channels=3, image_size=8).flops
+    )
+
+
+def test_weights_are_counted_once_and_those_of_functions_too() -> None:
+    model = Everything()
+    shapes = find_shapes(trace_model(model), image_shape=(1, 1, 6, 6))
+    counted = sum(layer.parameters for layer in shapes.layers)
+    unused = sum(parameter.numel() for parameter in model.unused.parameters())
+    assert counted + unused == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("most_flops", [0, float("inf")])
+def test_with_and_without_values_alike_and_the_model_untouched(
+    most_flops: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shapes_module, "_MAX_REAL_FLOPS", most_flops)
+    model = Everything()
+    install_batch_norm_owner(model, kept_share=0.9)
+    before = copy.deepcopy(model.state_dict())
+    attributes = {name: dict(vars(module)) for name, module in model.named_modules()}
+    shapes = find_shapes(trace_model(model), image_shape=(2, 1, 6, 6))
+    assert [shapes.values[name].shape for name in ("stem", "add_1")] == [(2, 4, 6, 6)] * 2
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert {name: dict(vars(module)) for name, module in model.named_modules()} == attributes
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class _ReadsValues(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 1, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.conv(inputs) * float(inputs.abs().sum().item() + 1)  # type: ignore[no-any-return]
+
+
+def test_a_layer_that_needs_values_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes_module, "_MAX_REAL_FLOPS", 0)
+    traced = trace_model(nn.Sequential(_ReadsValues(), nn.ReLU()))
+    assert find_shapes(traced, image_shape=(2, 1, 3, 3)).values["_0"].shape == (2, 1, 3, 3)
+
+
+def test_images_that_do_not_fit_are_refused() -> None:
+    traced = trace_model(nn.Sequential(nn.Conv2d(3, 1, 1), nn.ReLU()))
+    with pytest.raises(BadInputError, match="cannot take images of 1 channels and 4 x 4 pixels"):
+        find_shapes(traced, image_shape=(2, 1, 4, 4))

@@ -1,0 +1,91 @@
+"""From a plan to the stages of one rank, ready to run."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
+from drivetrain.passes.whole_model import PlainPasses
+from drivetrain.pipeline.runtime.channels import LocalChannel
+from drivetrain.pipeline.runtime.passes import PipelinePasses
+from drivetrain.pipeline.runtime.placed_stages import place_stages
+from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from tests.pipeline.rank_programs import Job, cut_options, measure_alone, program_of
+from tests.pipeline.staged import CPU, laid_out, subject_of
+
+
+def _on_device(rank: int, size: int) -> RankGroups:
+    group = ReplicaGroup(rank=rank, size=size)
+    return RankGroups(world=group, devices=group)
+
+
+def test_a_rank_has_the_stages_of_its_device() -> None:
+    subject = subject_of("unet_same", torch.float64)
+    plan = laid_out(subject.plans[1], device_of=(0, 1, 1, 0))
+    first, second = (place_stages(plan, groups=_on_device(rank, 2), device=CPU) for rank in (0, 1))
+    assert (first.own, second.own) == ((0, 3), (1, 2))
+    assert place_stages(plan, groups=ALL_ALONE, device=CPU).own == (0, 1, 2, 3)
+    assert first.last == 3
+    parameters = {name for name, _ in subject.model.named_parameters()}
+    assert first.parameter_names | second.parameter_names == parameters
+    assert not first.parameter_names & second.parameter_names
+    assert first.state_names | second.state_names == subject.model.state_dict().keys()
+    assert not first.state_names & second.state_names
+    assert "encoder_block_0_norm_0" in first.module_names
+    assert "encoder_block_0_norm_0" not in second.module_names
+    assert not first.offloads
+
+
+def test_cut_again_has_the_layers_of_training() -> None:
+    job = Job(kind="cifar_resnet8", options=cut_options("cifar_resnet8", device_of=(0, 1)))
+    program = program_of(ALONE, job)
+    assert program.stages is not None
+    norms = [
+        module
+        for stage in program.stages.cut.stages
+        for module in stage.modules()
+        if isinstance(module, ReportingBatchNorm | nn.BatchNorm2d)
+    ]
+    assert norms
+    assert all(isinstance(module, ReportingBatchNorm) for module in norms)
+
+
+def test_one_process_plays_all_devices() -> None:
+    job = Job(kind="cifar_resnet8", options=cut_options("cifar_resnet8", device_of=(0, 1, 1, 0)))
+    passes = program_of(ALONE, job).passes
+    assert isinstance(passes, PipelinePasses)
+    assert isinstance(passes.executor.channel, LocalChannel)
+    assert isinstance(program_of(ALONE, Job(kind="cifar_resnet8", options={})).passes, PlainPasses)
+
+
+@pytest.mark.parametrize("kind", ["cifar_resnet8", "unet_same"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"recomputation": True},
+        {"stages": 3},
+        {"stages": 2, "stage_options": [{"stage": 0, "recomputation": True}]},
+        {"stages": 2, "optimise_for": "balanced"},
+    ],
+    ids=["blocks", "three stages", "one recomputes", "balanced"],
+)
+def test_updates_in_one_process_have_the_bits_of_one_piece(kind: str, options: dict[str, Any]) -> None:
+    expected = measure_alone(Job(kind=kind, options={}, updates=3))
+    found = measure_alone(Job(kind=kind, options=options, updates=3))
+    assert np.array_equal(expected.losses, found.losses)
+    for name in expected.state:
+        assert np.array_equal(expected.state[name], found.state[name]), name
+
+
+def test_building_moves_no_statistic() -> None:
+    for options in ({"recomputation": True}, {"stages": 2}):
+        program = program_of(ALONE, Job(kind="unet_same", options=options))
+        for layer in program.batch_norms.layers:
+            assert not layer.running_mean.any()
+            assert torch.equal(layer.running_var, torch.ones_like(layer.running_var))
+            assert int(layer.num_batches_tracked) == 0
+            assert not layer.reported

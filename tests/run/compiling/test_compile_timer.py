@@ -1,0 +1,121 @@
+"""Timing updates by a clock that a test holds in its hand."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+import torch
+from torch import nn
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.program.capture import CapturedUpdates
+from drivetrain.program.training import TrainingProgram
+from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
+from tests.program.harness import GivenFeed, make_program
+from tests.run.shown_work import ShownWork
+
+
+class Clock:
+    """Every reading is later by the next of some seconds; the program's updates lie between two readings."""
+
+    def __init__(self, seconds: Iterator[float]) -> None:
+        self.now_s, self._seconds, self._is_begin = 0.0, seconds, False
+
+    def __call__(self) -> float:
+        self._is_begin = not self._is_begin
+        if not self._is_begin:
+            self.now_s += next(self._seconds)
+        return self.now_s
+
+
+@pytest.fixture
+def updates() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def program(updates: list[int], monkeypatch: pytest.MonkeyPatch) -> TrainingProgram:
+    feed = GivenFeed(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]), micro=4)
+    monkeypatch.setattr(TrainingProgram, "run_update", lambda self, update: updates.append(update))
+    return make_program(nn.Linear(3, 2), feed, updates=10)
+
+
+def timer(
+    program: TrainingProgram,
+    *seconds: float,
+    first: int = 0,
+    most: int = 10**6,
+    reporter: Reporter | None = None,
+) -> ProgramTimer:
+    left = iter(range(most))
+    return ProgramTimer(
+        program,
+        first=first,
+        goes_on=lambda: next(left, None) is not None,
+        reporter=reporter or Reporter(quiet=True),
+        clock=Clock(iter(seconds)),
+    )
+
+
+def test_the_first_update_warms_up_and_the_median_of_the_others_counts(
+    program: TrainingProgram, updates: list[int]
+) -> None:
+    times = timer(program, 9.0, *(2.0, 1.0, 5.0, 1.0, 2.0), *(30.0, 1.0, 1.0, 1.0, 1.0, 1.0), first=3)
+    assert times.time_plain() == 2.0
+    assert times.time_compiled() == (29.0, 1.0)
+    assert updates == [3, 4, 5, 6, 7, 8, 9, 3, 4, 5, 6, 7]
+
+
+def test_short_updates_are_timed_more_often(program: TrainingProgram, updates: list[int]) -> None:
+    timer(program, *[0.1] * 100).time_plain()
+    assert len(updates) == 11 + 1
+    updates.clear()
+    timer(program, *[0.001] * 100).time_plain()
+    assert len(updates) == 51
+
+
+def test_state_is_kept_only_where_something_is_measured_and_then_put_back(
+    program: TrainingProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = program.parameters.values.fill_(0.0)
+    monkeypatch.setattr(TrainingProgram, "run_update", lambda self, update: self.parameters.values.add_(1.0))
+    with timer(program, *[1.0] * 6):
+        values.add_(1.0)
+    assert bool((values == 1.0).all())
+    with timer(program, *[1.0] * 6) as times:
+        times.time_plain()
+        assert bool((values == 7.0).all())
+    assert bool((values == 1.0).all())
+
+
+def test_a_stop_is_heard_between_two_updates(program: TrainingProgram, updates: list[int]) -> None:
+    with pytest.raises(MeasuringStoppedError):
+        timer(program, *[1.0] * 10, most=3).time_plain()
+    assert len(updates) == 3
+
+
+def test_what_was_captured_is_forgotten_and_warmed_up_again(
+    program: TrainingProgram, updates: list[int]
+) -> None:
+    forgotten: list[int] = []
+
+    class Capture:
+        def forget(self) -> None:
+            forgotten.append(len(updates))
+
+    program.capture = cast(CapturedUpdates, Capture())
+    times = timer(program, *[1.0] * 8, *[7.0] * 3, *[1.0] * 5)
+    assert times.time_plain() == 1.0
+    assert times.time_compiled() == (18.0, 1.0)
+    assert forgotten == [0, 8]
+
+
+def test_measuring_and_compiling_are_shown_and_end(program: TrainingProgram) -> None:
+    shown = ShownWork()
+    times = timer(program, *[1.0] * 12, reporter=shown)
+    times.time_plain()
+    times.time_compiled()
+    timing = "timing updates (compile or not)"
+    assert shown.names == [timing, timing, "compiling (to time it)", "timing compiled updates"]
+    assert shown.ended == shown.names
+    assert shown.counted["timing compiled updates"] == [1, 2, 3, 4, 5]
