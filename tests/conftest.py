@@ -30,7 +30,7 @@ _ONE_THREAD_FOLDERS = frozenset(
         "assembly",
         "bench",
         "console",
-        "crossval",
+        "crossvalidation",
         "inference",
         "pictures",
         "pipeline",
@@ -93,7 +93,7 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     A test there that looks at them is marked `pictures`.
     """
-    from drivetrain.run.reporting import finish
+    from drivetrain.run.summary import finish
 
     if request.node.get_closest_marker("pictures") is not None:
         return

@@ -9,7 +9,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from drivetrain.api import certify, crossval, evaluate, make_plan, predict, train
     from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
-    from drivetrain.crossval.job import CrossvalResult
+    from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.data.source import DataSplits
     from drivetrain.models.create import create_model
     from drivetrain.pipeline.cutting.marks import assign_stages, stage
@@ -24,7 +24,7 @@ _HOMES = {
     "Recipe": "drivetrain.recipe.schema",
     "RunFailedError": "drivetrain.core.errors",
     "RunResult": "drivetrain.run.train",
-    "CrossvalResult": "drivetrain.crossval.job",
+    "CrossvalResult": "drivetrain.crossvalidation.job",
     "TrainingTerminated": "drivetrain.stopped",
     "assign_stages": "drivetrain.pipeline.cutting.marks",
     "certify": "drivetrain.api",

@@ -12,8 +12,8 @@ from torch import nn
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
-from drivetrain.crossval.job import CrossvalResult, crossval_resolved
-from drivetrain.crossval.reporter import CrossvalReporter
+from drivetrain.crossvalidation.job import CrossvalResult, crossval_resolved
+from drivetrain.crossvalidation.reporter import CrossvalReporter
 from drivetrain.data.splits import split_user_data
 from drivetrain.inference.evaluate.evaluate import SPLITS, evaluate_run
 from drivetrain.inference.predict.inputs import InputNotes
@@ -34,7 +34,8 @@ from drivetrain.recipe.checks.folds import require_one_training
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.params import CompileWord
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.train import RunResult, train_resolved
+from drivetrain.run.start import train_resolved
+from drivetrain.run.train import RunResult
 from drivetrain.stopped import raise_if_signalled
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.verify.certificate import verify_resolved

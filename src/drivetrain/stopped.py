@@ -4,7 +4,7 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drivetrain.crossval.job import CrossvalResult
+    from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.run.train import RunResult
 
 __all__ = ["TrainingTerminated", "raise_if_signalled"]

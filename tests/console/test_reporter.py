@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.console.reporter import Reporter, VerbosityName
-from drivetrain.crossval.reporter import CrossvalReporter
+from drivetrain.crossvalidation.reporter import CrossvalReporter
 from tests.run.small_training import SMALL, TrainSmall
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

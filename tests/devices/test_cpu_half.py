@@ -99,7 +99,7 @@ REAL = """\
 import torch
 from torch.nn import functional
 functional.conv2d(torch.ones(8, 16, 32, 32), torch.ones(16, 16, 3, 3))
-from drivetrain.cluster import cpu_half
+from drivetrain.devices import cpu_half
 assert cpu_half._survives_here("float32")
 """
 

@@ -8,13 +8,8 @@ from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.devices.device import Device
-from drivetrain.optim.flat_parameters import FlatParameters
-from drivetrain.passes.gradient_sum import (
-    DEFAULT_BUFFER_BYTES,
-    GradientSum,
-    cut_into_buckets,
-    pays_to_overlap,
-)
+from drivetrain.optim.flat_parameters import FlatParameters, cut_into_buckets
+from drivetrain.passes.gradient_sum import DEFAULT_BUFFER_BYTES, GradientSum, pays_to_overlap
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 

@@ -43,7 +43,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Seen]:
 
         def capture_and_see(program: TrainingProgram, recipe: Any) -> None:
             original(program, recipe)
-            assert program.capture is not None
+            assert isinstance(program.capture, CapturedUpdates)
             seen.captures.append(program.capture)
 
         monkeypatch.setattr(capturing, "_obstacle", lambda _program, _recipe: "")

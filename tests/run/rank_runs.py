@@ -14,8 +14,8 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.reporting import finish
 from drivetrain.run.request import prepare_request
+from drivetrain.run.summary import finish
 from drivetrain.run.train import train_request
 from drivetrain.state.updates_file import load_history
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from drivetrain.crossval.job import crossval_resolved
-from drivetrain.crossval.reporter import CrossvalReporter
+from drivetrain.crossvalidation.job import crossval_resolved
+from drivetrain.crossvalidation.reporter import CrossvalReporter
 from drivetrain.inference.evaluate.evaluate import evaluate_run
 from drivetrain.inference.export.export import export_run
 from drivetrain.inference.predict.predict import predict_run

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from drivetrain.tasks.region_metrics import find_objects, partition_scores, region_scores
+from drivetrain.data.masks.masked_images import find_objects
+from drivetrain.tasks.region_metrics import partition_scores, region_scores
 
 
 def objects(*rows: str) -> NDArray[np.int64]:

@@ -37,11 +37,11 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.rank_groups import split_ranks
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.checks.all_rules import OF_VALIDATION
+from drivetrain.recipe.class_weights import class_weights_of, pixel_class_weights
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.schema import Recipe
-from drivetrain.tasks.class_weights import class_weights_of, pixel_class_weights
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from drivetrain.ranks.join import joined
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.launched_rank import launched_rank
 from drivetrain.ranks.rank_device import check_enough_devices
-from drivetrain.ranks.rank_place import RankPlace
+from drivetrain.ranks.rank_place import RankPlace, Start, how_to_start
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 
@@ -48,13 +48,16 @@ def measure_on_ranks(
     reporter: Reporter,
 ) -> Found:
     """Measures here, on ranks of this machine that are started for it, or as one that another started."""
-    if place is not None:
+    ranks = recipe.replicas * devices_per_replica
+    start = how_to_start(place, ranks=ranks)
+    if start is Start.AS_RANK:
+        assert place is not None
         with launched_rank(place):
             return _measure_as_rank(place, measure, recipe)
-    if recipe.replicas * devices_per_replica == 1:
+    if start is Start.ALONE:
         return measure(reporter=reporter, group=ALONE)
     check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica)
-    return _launch(measure, recipe, ranks=recipe.replicas * devices_per_replica)
+    return _launch(measure, recipe, ranks=ranks)
 
 
 def _launch(measure: Callable[..., Found], recipe: Recipe, *, ranks: int) -> Found:

@@ -1,5 +1,6 @@
 """What is known of the named data sets without opening them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +9,8 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
 TaskName = Literal["classification", "segmentation"]
+
+MEMBRANE = "membrane"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,3 +337,8 @@ def sample_counts(
         validation=min(validation, limit_validation_samples or validation),
         test=test,
     )
+
+
+def background_class(class_names: Sequence[str]) -> int:
+    """The class that lies between objects: membrane, where one is called so, else the first."""
+    return class_names.index(MEMBRANE) if MEMBRANE in class_names else 0

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from drivetrain.data.masks.masked_images import background_class
+from drivetrain.catalogue.data_sets import background_class
 
 __all__ = [
     "MAIN_METRICS",

@@ -11,7 +11,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
 if TYPE_CHECKING:
-    from drivetrain.data.source import TaskName
+    from drivetrain.catalogue.data_sets import TaskName
 
 _EXTERNAL_SYNTAX = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
         )
     resolved = continued_recipe(args, stored_recipe=_stored_recipe)
     require_crossval(resolved.recipe)
-    from drivetrain.crossval.job import crossval_resolved
-    from drivetrain.crossval.reporter import CrossvalReporter
+    from drivetrain.crossvalidation.job import crossval_resolved
+    from drivetrain.crossvalidation.reporter import CrossvalReporter
     from drivetrain.run.time_limit import process_began_s
 
     with CrossvalReporter(verbosity=resolved.recipe.verbosity) as reporter:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from drivetrain.ranks.environment import find_place
 from drivetrain.ranks.launched_rank import launched_rank
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.recipe.checks.folds import require_one_training
-from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.request import prepare_request
 from drivetrain.run.time_limit import process_began_s
@@ -32,36 +32,22 @@ def run(args: argparse.Namespace) -> int:
     resolve = partial(continued_recipe, stored_recipe=_stored_recipe)
     resolved = resolve_for_ranks(args, place, resolve=resolve)
     require_one_training(resolved.recipe)
-    return _train(resolved) if place is None else _train_as_rank(resolved, place)
+    with nullcontext() if place is None else launched_rank(place):
+        return _train(resolved, place)
 
 
-def _train(resolved: ResolvedRecipe) -> int:
-    with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
-        return _train_reporting(resolved, reporter)
+def _train(resolved: ResolvedRecipe, place: RankPlace | None) -> int:
+    is_quiet = place is not None and place.rank > 0
+    with Reporter(verbosity=resolved.recipe.verbosity, quiet=is_quiet) as reporter:
+        return _prepare_and_start(resolved, place, reporter)
 
 
-def _train_reporting(resolved: ResolvedRecipe, reporter: Reporter) -> int:
+def _prepare_and_start(resolved: ResolvedRecipe, place: RankPlace | None, reporter: Reporter) -> int:
     # Whatever is wrong with a request is said before torch is imported.
-    request = prepare_request(resolved, began_s=process_began_s(), reporter=reporter)
-    if rank_count(resolved.recipe) > 1:
-        from drivetrain.run.ranks import launch_training
+    prepared = [prepare_request(resolved, began_s=process_began_s(), reporter=reporter)]
+    from drivetrain.run.start import start_training
 
-        spec, began_s = request.data.spec, request.began_s
-        # Ranks open the data by themselves.
-        del request
-        return launch_training(resolved, spec=spec, began_s=began_s).exit_status
-    from drivetrain.run.train import train_request
-
-    return train_request(request, reporter=reporter).exit_status
-
-
-def _train_as_rank(resolved: ResolvedRecipe, place: RankPlace) -> int:
-    with launched_rank(place):
-        with Reporter(verbosity=resolved.recipe.verbosity, quiet=place.rank > 0) as reporter:
-            request = prepare_request(resolved, began_s=process_began_s(), reporter=reporter)
-        from drivetrain.run.ranks import train_as_rank
-
-        return train_as_rank(place, request).exit_status
+    return start_training(prepared.pop(), reporter=reporter, place=place).exit_status
 
 
 def _stored_recipe(path: Path) -> Path | None:

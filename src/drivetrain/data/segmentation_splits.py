@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from drivetrain.catalogue.data_sets import background_class
 from drivetrain.catalogue.models import is_external_model, model_info, nearest_image_size, output_margin_of
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.masks.masked_images import MaskedImages, background_class
+from drivetrain.data.masks.masked_images import MaskedImages
 from drivetrain.data.masks.masked_splits import MaskedSplits
 from drivetrain.data.resized_masked import ResizedMasked
 from drivetrain.data.source import DataSpec, DataSplits, Source

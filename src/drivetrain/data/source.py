@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.catalogue.data_sets import TaskName
 from drivetrain.core.errors import BadInputError
 
 ImageDtype = Literal["uint8", "float32"]
 Normalisation = Literal["unit", "standardise", "imagenet", "symmetric"]
-TaskName = Literal["classification", "segmentation"]
 CHUNK_BYTES = 16 * 2**20
 
 

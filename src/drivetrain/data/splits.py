@@ -28,10 +28,11 @@ from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.sources.cifar import open_cifar
 from drivetrain.data.sources.digits import open_digits
-from drivetrain.data.sources.image_folder import ImageRequest, open_image_folder
+from drivetrain.data.sources.image_folder import open_image_folder
 from drivetrain.data.sources.isbi2012 import open_isbi2012
 from drivetrain.data.sources.mnist import open_mnist
 from drivetrain.data.sources.pack import open_packed
+from drivetrain.data.sources.stored_images import ImageRequest
 from drivetrain.data.sources.synthetic import open_synthetic
 from drivetrain.data.sources.synthetic_em import open_synthetic_em
 from drivetrain.recipe.checks.folds import require_fold

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from drivetrain.optim.flat_parameters import Segment
+from drivetrain.optim.flat_parameters import Segment, cut_into_buckets
 from drivetrain.optim.rules import Optimiser
-from drivetrain.passes.gradient_sum import cut_into_buckets
 
 __all__ = ["MOST_CHUNK_BYTES", "Chunk", "cut_into_chunks", "segments_inside"]
 

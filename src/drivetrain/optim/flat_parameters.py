@@ -4,7 +4,7 @@ The model keeps its own parameters: each becomes a view into the flat tensor, fo
 channels_last order. Optimisers, clipping and checks then are a few operations on one long vector.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -102,3 +102,29 @@ def _places(parameters: list[tuple[str, nn.Parameter]]) -> dict[str, int]:
 
 def _aligned(elements: int) -> int:
     return -(-elements // _ALIGNMENT_ELEMENTS) * _ALIGNMENT_ELEMENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A part of the flat gradient that is summed at once, and the parameters that lie in it."""
+
+    start: int
+    end: int
+    names: tuple[str, ...]
+
+
+def cut_into_buckets(segments: Sequence[Segment], *, end: int, most: int) -> list[Bucket]:
+    """Buckets of up to `most` elements that cover everything up to `end`, in the order of their sums.
+
+    A parameter larger than that has a bucket of its own.
+    """
+    buckets: list[Bucket] = []
+    names: list[str] = []
+    start = end
+    for segment in reversed(segments):
+        if names and end - segment.start > most:
+            buckets.append(Bucket(start=start, end=end, names=tuple(names)))
+            names, end = [], start
+        names.insert(0, segment.name)
+        start = segment.start
+    return [*buckets, Bucket(start=start, end=end, names=tuple(names))]

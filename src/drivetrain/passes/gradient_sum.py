@@ -4,30 +4,20 @@ Buckets are cut once, at the borders of parameters, and always summed in the sam
 parameters first: their gradients are the first that a backward pass finishes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.devices.device import Device
-from drivetrain.optim.flat_parameters import FlatParameters, Segment
+from drivetrain.optim.flat_parameters import Bucket, FlatParameters, cut_into_buckets
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.ranks.wait_clock import WaitClock
 
-__all__ = ["DEFAULT_BUFFER_BYTES", "Bucket", "GradientSum", "cut_into_buckets", "pays_to_overlap"]
+__all__ = ["DEFAULT_BUFFER_BYTES", "GradientSum", "pays_to_overlap"]
 
 DEFAULT_BUFFER_BYTES = 8 * 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    """A part of the flat gradient that is summed at once, and the parameters that lie in it."""
-
-    start: int
-    end: int
-    names: tuple[str, ...]
 
 
 class GradientSum:
@@ -121,23 +111,6 @@ class GradientSum:
         self._waits.append(self._group.begin_sum(part))
         self.sums_issued += 1
         self.bytes_summed += part.nbytes
-
-
-def cut_into_buckets(segments: Sequence[Segment], *, end: int, most: int) -> list[Bucket]:
-    """Buckets of up to `most` elements that cover everything up to `end`, in the order of their sums.
-
-    A parameter larger than that has a bucket of its own.
-    """
-    buckets: list[Bucket] = []
-    names: list[str] = []
-    start = end
-    for segment in reversed(segments):
-        if names and end - segment.start > most:
-            buckets.append(Bucket(start=start, end=end, names=tuple(names)))
-            names, end = [], start
-        names.insert(0, segment.name)
-        start = segment.start
-    return [*buckets, Bucket(start=start, end=end, names=tuple(names))]
 
 
 def pays_to_overlap(device: Device, total_bytes: int) -> bool:

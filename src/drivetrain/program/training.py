@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +35,6 @@ from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.observer import Observer, Part, observed_part
 from drivetrain.tasks.task import Task
 
-if TYPE_CHECKING:
-    from drivetrain.program.capture import CapturedUpdates
-
 
 def _never() -> bool:
     return False
@@ -60,6 +57,27 @@ class GradientRules:
         if self.loss_scaling > 1:
             return "try a smaller --loss-scaling, --loss-scaling dynamic, or a lower --learning-rate"
         return "try a lower --learning-rate or --clip-norm 1"
+
+
+class Capture(Protocol):
+    """What runs updates in a program's place: recorded once, replayed from then on."""
+
+    @property
+    def status(self) -> str:
+        """Whether updates are captured, in words."""
+        ...
+
+    def run(self, update: int) -> None:
+        """One update, replayed where its kind has been recorded."""
+        ...
+
+    def forget(self) -> None:
+        """Records anew from now on, as what an update does has changed."""
+        ...
+
+    def release(self) -> None:
+        """Gives back the memory of all recordings."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +111,7 @@ class TrainingProgram:
     wants_stop: Callable[[], bool] = _never
     compiled: CompiledParts = field(default_factory=CompiledParts)
     move_weights: Compilable[[Tensor], None] = field(init=False)
-    capture: "CapturedUpdates | None" = None
+    capture: Capture | None = None
     capture_reason: str = "not asked for"
     _observer: Observer | None = None
     _rates: Tensor | None = None

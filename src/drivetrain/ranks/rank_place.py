@@ -1,11 +1,12 @@
 """Where a rank stands among all ranks, as a launcher tells it."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Literal
 
 from drivetrain.core.errors import BadInputError
 
-__all__ = ["LauncherName", "RankPlace"]
+__all__ = ["LauncherName", "RankPlace", "Start", "how_to_start"]
 
 LauncherName = Literal["torchrun", "slurm", "mpi", "drivetrain"]
 
@@ -62,3 +63,21 @@ _SPOKEN: dict[LauncherName, str] = {
     "mpi": "MPI",
     "drivetrain": "the launcher",
 }
+
+
+class Start(Enum):
+    """Who does the work of a command: this process, ranks that it launches, or it as one of many ranks."""
+
+    ALONE = auto()
+    LAUNCHES_RANKS = auto()
+    AS_RANK = auto()
+
+
+def how_to_start(place: RankPlace | None, *, ranks: int) -> Start:
+    """The one place where it is decided whether a command launches ranks.
+
+    `place` is what a launcher has told this process, if there is one; `ranks` is how many a recipe needs.
+    """
+    if place is not None:
+        return Start.AS_RANK
+    return Start.LAUNCHES_RANKS if ranks > 1 else Start.ALONE

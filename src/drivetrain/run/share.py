@@ -25,14 +25,14 @@ from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_o
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.compiling.kept_choice import choose_and_keep, chosen_before
+from drivetrain.run.events.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.loop.clocks import RunClock
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
-from drivetrain.run.reporting.finish import finish_run
-from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
-from drivetrain.run.reporting.time_spent import time_spent
 from drivetrain.run.request import Request
 from drivetrain.run.stopping import StopRequest
+from drivetrain.run.summary.finish import finish_run
+from drivetrain.run.summary.time_spent import time_spent
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.state.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
 from drivetrain.state.saver import restore_program, stored_state

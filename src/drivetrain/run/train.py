@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -13,86 +12,27 @@ from drivetrain.core.errors import RunFailedError
 from drivetrain.core.progress import showing_progress
 from drivetrain.data.bad_samples import refusing_bad_samples
 from drivetrain.data.feeds.held_once import hold_once
-from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.backend_settings import training_backends
 from drivetrain.devices.code_folder import using_code_folder
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.inference.model.restore import measured_cut
-from drivetrain.models.own_model import MakeModel
 from drivetrain.models.saved_state import require_plain_state
 from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
 from drivetrain.ranks.rank_device import choose_rank_device
 from drivetrain.ranks.rank_process import keep_log
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.ranks.threads import threads_of_rank
-from drivetrain.recipe.layout import rank_count
-from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.details import show_details
+from drivetrain.run.events.loggers import check_loggers
 from drivetrain.run.predict_after import predict_after_training
-from drivetrain.run.reporting.loggers import check_loggers
-from drivetrain.run.request import Job, Request, prepare_request
+from drivetrain.run.request import Request
 from drivetrain.run.share import RunPart, RunResult
 from drivetrain.run.stopping import StopRequest, listen_for_stop
-from drivetrain.store.directory import RunDirectory, make_directory
+from drivetrain.store.directory import make_directory
 from drivetrain.store.lock import hold_lock
 
-__all__ = ["RunResult", "architecture_of", "set_up_device", "train_request", "train_resolved"]
-
-
-def train_resolved(
-    resolved: ResolvedRecipe,
-    *,
-    reporter: Reporter,
-    data: DataSplits | None = None,
-    make_model: MakeModel | None = None,
-    stop: StopRequest | None = None,
-    job: Job | None = None,
-    sibling: RunDirectory | None = None,
-    on_prepared: Callable[[], None] | None = None,
-    began_s: float | None = None,
-) -> RunResult:
-    """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job.
-
-    `make_model` makes a model that was given in Python; `sibling` is another run of the job; `on_prepared` is
-    called once nothing is wrong with the request. The time of --max-time counts from `began_s` on, in seconds
-    since 1970, or from now.
-    """
-    own = _OwnModule(make_model)
-    request = prepare_request(
-        resolved,
-        data=data,
-        own_model=own.architecture,
-        sibling=sibling,
-        began_s=began_s,
-        reporter=reporter,
-    )
-    if on_prepared is not None:
-        on_prepared()
-    if rank_count(resolved.recipe) > 1:
-        from drivetrain.run.ranks import launch_training  # which itself needs this module
-
-        spec, began_s = request.data.spec, request.began_s
-        # Ranks open the data by themselves.
-        del request
-        return launch_training(
-            resolved, spec=spec, data=data, model=own.module, quiet=reporter.is_silent, began_s=began_s
-        )
-    request = replace(request, job=job)
-    return train_request(request, reporter=reporter, model=own.module, stop=stop)
-
-
-class _OwnModule:
-    """The module of a model that was given in Python, once the shape of the data is known."""
-
-    def __init__(self, make: MakeModel | None) -> None:
-        self._make = make
-        self.module: nn.Module | None = None
-
-    def architecture(self, spec: DataSpec) -> list[str] | None:
-        """Makes the module, and tells what makes it the same one again."""
-        self.module = None if self._make is None else self._make(spec)
-        return architecture_of(self.module)
+__all__ = ["RunResult", "architecture_of", "set_up_device", "train_request"]
 
 
 def train_request(

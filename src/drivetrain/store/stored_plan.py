@@ -5,7 +5,10 @@ from typing import Any
 
 from drivetrain.core.files import read_json
 
-__all__ = ["plan_problem", "stored_plan"]
+__all__ = ["VALIDATION_KEY", "plan_problem", "stored_plan"]
+
+VALIDATION_KEY = "validation"
+"""Where a plan keeps how often its run validates."""
 
 
 def stored_plan(path: Path) -> dict[str, Any]:

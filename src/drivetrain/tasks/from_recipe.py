@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from drivetrain.data.masks.masked_images import MEMBRANE
+from drivetrain.catalogue.data_sets import MEMBRANE
 from drivetrain.data.source import DataSpec
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.classification import ClassificationTask

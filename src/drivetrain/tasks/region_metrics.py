@@ -1,12 +1,13 @@
 """How well whole objects are told apart: foreground-restricted Rand and information scores."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RegionScores", "find_objects", "partition_scores", "region_scores"]
+from drivetrain.data.masks.masked_images import find_objects
+
+__all__ = ["RegionScores", "partition_scores", "region_scores"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,6 @@ def region_scores(
     if objects.any():
         objects = watershed(distance_transform_edt(objects == 0), objects)  # type: ignore[no-untyped-call]
     return partition_scores(objects, find_objects(truth, background=background))
-
-
-def find_objects(classes: NDArray[np.uint8], *, background: int = 0) -> NDArray[np.int64]:
-    """Every 4-connected part of one class by its number from 1 on; 0 is the background."""
-    from skimage.measure import label
-
-    objects: NDArray[Any] = label(classes, background=background, connectivity=1)  # type: ignore[no-untyped-call]
-    return objects.astype(np.int64)
 
 
 def partition_scores(predicted: NDArray[np.int64], truth: NDArray[np.int64]) -> RegionScores:

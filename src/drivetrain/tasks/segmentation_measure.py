@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drivetrain.data.masks.masked_images import background_class
+from drivetrain.catalogue.data_sets import background_class
 from drivetrain.tasks.region_metrics import RegionScores, region_scores
 from drivetrain.tasks.segmentation import SegmentationTask
 from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation

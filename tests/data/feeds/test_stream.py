@@ -162,7 +162,7 @@ raise SystemExit(7)
 
 def test_a_program_that_never_closes_its_feed_ends_all_the_same() -> None:
     command = [sys.executable, "-c", _LEAVES_WITHOUT_CLOSING]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=HANG_S, check=False)
+    ended = subprocess.run(command, cwd=Path(__file__).parents[3], timeout=HANG_S, check=False)
     assert ended.returncode == 7
 
 
@@ -184,7 +184,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_loader_workers_end_with_a_killed_training() -> None:
     command = [sys.executable, "-c", _IS_KILLED]
     # The output ends when the last process that inherited it is gone.
-    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as killed:
+    with subprocess.Popen(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE) as killed:
         assert killed.stdout is not None
         assert len(killed.stdout.readline().split()) == 2
         killed.wait()

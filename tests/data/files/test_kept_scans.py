@@ -21,9 +21,9 @@ from drivetrain.data.masks import scan as mask_scan
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_splits import MaskedSplits
 from drivetrain.data.masks.pages import OpenVolumes
-from drivetrain.data.sources import image_size
-from drivetrain.data.sources.image_folder import ImageRequest, open_image_folder
-from drivetrain.data.sources.image_size import common_size
+from drivetrain.data.sources import stored_images as image_size
+from drivetrain.data.sources.image_folder import open_image_folder
+from drivetrain.data.sources.stored_images import ImageRequest, common_size
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe
 from tests.core.test_progress import watched

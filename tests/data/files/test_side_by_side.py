@@ -18,7 +18,7 @@ from drivetrain.data.files.side_by_side import mapped
 from drivetrain.data.masks import scan as mask_scan
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.preprocess import Preprocess
-from drivetrain.data.sources import image_size
+from drivetrain.data.sources import stored_images as image_size
 from drivetrain.data.splits import open_data
 from drivetrain.inference.predict.inputs import InputNotes
 from drivetrain.inference.predict.mask_inputs import check_inputs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.train import train_resolved
+from drivetrain.run.start import train_resolved
 from tests.run.shown_work import ShownWork
 from tests.run.small_training import SMALL
 

@@ -16,7 +16,7 @@ from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.loop.validation_pace import ValidationPace, fixed_by_option, kept_rarer, rarer_in_words
-from drivetrain.run.train import train_resolved
+from drivetrain.run.start import train_resolved
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
 from drivetrain.tasks.task import Evaluation

@@ -7,14 +7,15 @@ from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.data.bad_samples import find_bad
 from drivetrain.data.commands.verify_masks import check_isbi2012, check_mask_folder
+from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.folder_files import first_names
 from drivetrain.data.source import BadSample, DataSplits
 from drivetrain.data.sources.cifar import open_cifar
-from drivetrain.data.sources.data_dir import existing_folder
 from drivetrain.data.sources.digits import open_digits
-from drivetrain.data.sources.image_folder import ImageRequest, find_images, open_images
+from drivetrain.data.sources.image_folder import find_images
 from drivetrain.data.sources.mnist import open_mnist
 from drivetrain.data.sources.pack import damaged_files, is_pack, open_packed
+from drivetrain.data.sources.stored_images import ImageRequest, open_images
 
 _ANY_SIZE = 8
 

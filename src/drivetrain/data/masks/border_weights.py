@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from drivetrain.core.progress import counted
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.masks.masked_images import MaskedImages, ObjectImages, ObjectPixels
-from drivetrain.tasks.region_metrics import find_objects as number_objects
+from drivetrain.data.masks.masked_images import find_objects as number_objects
 
 _TOP_CODE = 255
 _MOST_KEPT_BYTES = 256 * 2**20

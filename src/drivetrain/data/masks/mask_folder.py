@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.kept_scans import KeptScan
 from drivetrain.data.masks.advice import advise, advise_on_animations, advise_on_dark_images
 from drivetrain.data.masks.class_file import NamedClasses, read_class_file
@@ -20,7 +21,6 @@ from drivetrain.data.masks.pairs import FoundFiles, find_masked_files
 from drivetrain.data.masks.pixels import FoundValues
 from drivetrain.data.masks.scan import Look, MaskScan, Sample
 from drivetrain.data.source import DataSpec
-from drivetrain.data.sources.data_dir import existing_folder
 
 __all__ = ["open_mask_folder"]
 

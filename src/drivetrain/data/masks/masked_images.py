@@ -1,6 +1,5 @@
 """Images that come with a mask each: what segmentation sources are made of."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -8,8 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.progress import counted
-
-MEMBRANE = "membrane"
 
 
 @runtime_checkable
@@ -92,11 +89,6 @@ def cut_out(is_object: NDArray[np.bool_]) -> ObjectPixels | None:
     return ObjectPixels(box, is_object[box].copy())
 
 
-def background_class(class_names: Sequence[str]) -> int:
-    """The class that lies between objects: membrane, where one is called so, else the first."""
-    return class_names.index(MEMBRANE) if MEMBRANE in class_names else 0
-
-
 def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:
     """How many pixels of each class the masks hold."""
     counts = np.zeros(num_classes, dtype=np.int64)
@@ -104,3 +96,11 @@ def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]
     for index in counted(places, total=len(places), what="counting pixels of classes"):
         counts += np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
     return counts
+
+
+def find_objects(classes: NDArray[np.uint8], *, background: int = 0) -> NDArray[np.int64]:
+    """Every 4-connected part of one class by its number from 1 on; 0 is the background."""
+    from skimage.measure import label
+
+    objects: NDArray[Any] = label(classes, background=background, connectivity=1)  # type: ignore[no-untyped-call]
+    return objects.astype(np.int64)

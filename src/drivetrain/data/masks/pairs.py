@@ -8,10 +8,10 @@ from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.folder_files import first_names
+from drivetrain.data.files.near_folders import folder_above, folder_that_works, named
 from drivetrain.data.masks.image_listing import ImageFiles, list_images
 from drivetrain.data.masks.mask_names import find_owner, is_mask_name, owners_by_name
 from drivetrain.data.masks.pages import named_page
-from drivetrain.data.sources.near_folders import folder_above, folder_that_works, named
 
 __all__ = ["FoundFiles", "MaskedFile", "find_masked_files"]
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.data_dir import existing_folder
+from drivetrain.data.files.near_folders import way_out
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 from drivetrain.data.sources.cifar_pickle import read_cifar_pickle
-from drivetrain.data.sources.data_dir import existing_folder
-from drivetrain.data.sources.near_folders import way_out
 
 _SIDE, _CHANNELS = 32, 3
 _PIXELS = _SIDE * _SIDE * _CHANNELS

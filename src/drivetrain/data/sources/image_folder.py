@@ -1,15 +1,9 @@
 """`--dataset image-folder` and `--dataset imagenet`: class folders of image files, or a pack of them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from drivetrain.catalogue.data_sets import dataset_info
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.files.crop import Fit, RandomCrop
+from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.folder_files import (
     ClassFiles,
     class_folders,
@@ -17,11 +11,10 @@ from drivetrain.data.files.folder_files import (
     holds_images,
     list_classes,
 )
-from drivetrain.data.files.image_source import ImageSource, ImageStore
-from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.data.sources.data_dir import existing_folder
-from drivetrain.data.sources.image_size import choose_fit
-from drivetrain.data.sources.near_folders import folder_above, folder_that_works
+from drivetrain.data.files.near_folders import folder_above, folder_that_works
+from drivetrain.data.source import DataSplits
+from drivetrain.data.sources.pack import is_pack, read_pack
+from drivetrain.data.sources.stored_images import ImageRequest, StoredImages, open_images
 
 _TRAIN = "train"
 _VALIDATION = ("val", "validation")
@@ -29,88 +22,10 @@ _TEST = "test"
 _FEW = 5
 _PAIRS = {"images", "masks"}
 _RECIPE_OF_A_RUN = "recipe.yaml"
-# An image of ImageNet: boxes of 0.05 to 1 of its area that cover at least 0.1 of it.
-_IMAGENET_AREA, _IMAGENET_COVER = 0.05, 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredImages:
-    """The images of each split, wherever they lie."""
-
-    class_names: tuple[str, ...]
-    stores: Mapping[str, ImageStore]
-    labels: Mapping[str, NDArray[np.int64]]
-    warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageRequest:
-    """What a recipe asks of image files."""
-
-    dataset: str
-    image_size: int | None = None
-    channels: int | None = None
-    seed: int = 0
-    augment: bool | None = None
-    random_resized_crop: float | None = None
-    on_bad_sample: str = "error"
-
-    @property
-    def is_imagenet(self) -> bool:
-        return self.dataset == "imagenet"
-
-    def crop(self) -> RandomCrop | None:
-        """The random parts to train on, where training takes some."""
-        if self.augment is False:
-            return None
-        if self.random_resized_crop is not None:
-            return RandomCrop(seed=self.seed, smallest_area=self.random_resized_crop)
-        if self.is_imagenet:
-            return RandomCrop(seed=self.seed, smallest_area=_IMAGENET_AREA, smallest_cover=_IMAGENET_COVER)
-        return None
-
-
-def open_images(images: StoredImages, *, request: ImageRequest) -> DataSplits:
-    """The sources of images that were found, in the size and channels asked for."""
-    channels = 3 if request.channels is None else request.channels
-    if channels not in (1, 3):
-        raise BadInputError(
-            f"--channels {channels} is impossible: image files are read as --channels 3 or --channels 1."
-        )
-    fit, size_warnings = choose_fit(
-        images.stores[_TRAIN],
-        image_size=request.image_size,
-        is_imagenet=request.is_imagenet,
-        refuse_bad=request.on_bad_sample == "error",
-    )
-    sources = {
-        split: ImageSource(
-            store=store,
-            labels=images.labels[split],
-            fit=fit,
-            channels=channels,
-            crop=request.crop() if split == _TRAIN else None,
-        )
-        for split, store in images.stores.items()
-    }
-    return DataSplits(
-        train=sources[_TRAIN],
-        validation=sources.get("validation"),
-        test=sources.get(_TEST),
-        spec=_spec(images.class_names, fit=fit, channels=channels, request=request),
-        warnings=[
-            *images.warnings,
-            *size_warnings,
-            *_class_warnings(images),
-            *_count_warnings(images, request=request),
-        ],
-    )
 
 
 def open_image_folder(data_dir: str | None, *, request: ImageRequest) -> DataSplits:
     """Class folders, or the pack that lies in --data-dir instead of them."""
-    from drivetrain.data.sources.pack import is_pack, read_pack
-
     folder = existing_folder(data_dir, dataset=request.dataset, holding="a folder for each class")
     return open_images(read_pack(folder) if is_pack(folder) else find_images(folder), request=request)
 
@@ -216,40 +131,3 @@ def _split_folders(folder: Path) -> tuple[dict[str, Path], list[str]]:
     others = sorted(set(class_folders(folder)) - {path.name for path in found.values()})
     warning = f"{folder} also holds {first_names(others)}, which is none of train, val and test and left out."
     return found, [warning] if others else []
-
-
-def _spec(class_names: tuple[str, ...], *, fit: Fit, channels: int, request: ImageRequest) -> DataSpec:
-    normalised = request.is_imagenet and channels == 3
-    return DataSpec(
-        channels=channels,
-        height=fit.height,
-        width=fit.width,
-        num_classes=len(class_names),
-        class_names=class_names,
-        image_dtype="uint8",
-        normalisation="imagenet" if normalised else "unit",
-        short_side=fit.short_side,
-    )
-
-
-def _class_warnings(images: StoredImages) -> list[str]:
-    if len(images.class_names) != 1:
-        return []
-    return [f"All images are of a single class, {images.class_names[0]}, which leaves nothing to learn."]
-
-
-def _count_warnings(images: StoredImages, *, request: ImageRequest) -> list[str]:
-    if not request.is_imagenet:
-        return []
-    info = dataset_info(request.dataset)
-    train, validation = (
-        len(images.labels[split]) if split in images.labels else 0 for split in (_TRAIN, "validation")
-    )
-    found = (train, validation, len(images.class_names))
-    whole = (info.train_samples, info.validation_samples, info.num_classes)
-    if found == whole:
-        return []
-    return [
-        f"--data-dir holds {found[0]} training and {found[1]} validation images of {found[2]} classes; the "
-        f"whole data set has {whole[0]} and {whole[1]} of {whole[2]}."
-    ]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import dataset_info
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.near_folders import way_out
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
-from drivetrain.data.sources.near_folders import way_out
 
 _INFO = dataset_info("mnist")
 _FILES = {

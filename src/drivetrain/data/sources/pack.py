@@ -9,12 +9,12 @@ from pathlib import Path
 from PIL import Image
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.decode import image_of
+from drivetrain.data.files.near_folders import way_out
 from drivetrain.data.source import DataSplits
-from drivetrain.data.sources.data_dir import existing_folder
-from drivetrain.data.sources.image_folder import ImageRequest, StoredImages, open_images
-from drivetrain.data.sources.near_folders import way_out
 from drivetrain.data.sources.pack_format import INDEX, PackedFile, PackIndex, PackTable, described_file
+from drivetrain.data.sources.stored_images import ImageRequest, StoredImages, open_images
 
 __all__ = ["PackStore", "damaged_files", "is_pack", "open_packed", "read_index", "read_pack"]
 

@@ -1,8 +1,8 @@
 """The rules of what ends a training early, and of what its best validation is."""
 
+from drivetrain.recipe.class_weights import parse_class_weights
 from drivetrain.recipe.ending import check_best_by, parse_duration_s, parse_goal
 from drivetrain.recipe.given import Given
-from drivetrain.tasks.class_weights import parse_class_weights
 
 
 def check_ending(given: Given) -> None:

@@ -7,11 +7,10 @@ from drivetrain.assembly.training_parts import Assembly
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.files import write_json
 from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
-from drivetrain.run.loop.validation_pace import VALIDATION_KEY
 from drivetrain.run.request import Job, Request
 from drivetrain.run.stopping import StopRequest
 from drivetrain.run.time_limit import TimeLimit
-from drivetrain.store.stored_plan import stored_plan
+from drivetrain.store.stored_plan import VALIDATION_KEY, stored_plan
 
 __all__ = ["choose_and_keep", "chosen_before"]
 

@@ -21,15 +21,15 @@ from drivetrain.ranks.collective_timeout import Patience
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, EarlyEnd
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.compiling.compile_choice import CompileChoice
+from drivetrain.run.events.loggers import EventLog
+from drivetrain.run.events.loss_scale_report import scale_values
+from drivetrain.run.events.replica_efficiency import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.loop.clocks import RunClock
 from drivetrain.run.loop.pace import pace_updates
 from drivetrain.run.loop.profile import RunProfile
 from drivetrain.run.loop.sound_losses import require_sound
 from drivetrain.run.loop.validation_pace import PaceChoice, ValidationPace, fixed_by_option, keep_rarer
 from drivetrain.run.loop.watch import noted, watch_run
-from drivetrain.run.reporting.loggers import EventLog
-from drivetrain.run.reporting.loss_scale_report import scale_values
-from drivetrain.run.reporting.replica_efficiency import ReplicaTimes, SumSeconds, read_sums
 from drivetrain.run.stopping import StopRequest
 from drivetrain.run.time_limit import TimeLimit
 from drivetrain.state.checkpoint_writer import CheckpointWriter

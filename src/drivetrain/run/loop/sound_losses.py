@@ -4,7 +4,7 @@ import numpy as np
 
 from drivetrain.core.errors import RunFailedError
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run.reporting.loss_scale_report import check_scale
+from drivetrain.run.events.loss_scale_report import check_scale
 
 __all__ = ["require_sound"]
 

@@ -15,10 +15,9 @@ from drivetrain.plan.events import HostEvents, RarerEvaluation
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.stored_plan import stored_plan
+from drivetrain.store.stored_plan import VALIDATION_KEY, stored_plan
 
 __all__ = [
-    "VALIDATION_KEY",
     "PaceChoice",
     "ValidationPace",
     "decisive_option",
@@ -28,7 +27,6 @@ __all__ = [
     "rarer_in_words",
 ]
 
-VALIDATION_KEY = "validation"
 _LARGEST_SHARE = 0.2
 # Validations that take less than this in all are nothing to save.
 _WORTH_SAVING_S = 10.0

@@ -3,7 +3,7 @@
 import pytest
 
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.reporting.time_spent import suggest
+from drivetrain.run.summary.time_spent import suggest
 
 RECIPE = resolve_recipe(overrides={"dataset": "digits"}).recipe
 

@@ -12,8 +12,8 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.files.near_folders import folder_that_works
 from drivetrain.data.files.tiff_pages import write_pages
-from drivetrain.data.sources.near_folders import folder_that_works
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe
 from tests.data.folders import write_images

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.tasks.class_weights import class_weights_of, pixel_class_weights
+from drivetrain.recipe.class_weights import class_weights_of, pixel_class_weights
 
 COUNTS = np.array([300, 100, 0], dtype=np.int64)
 

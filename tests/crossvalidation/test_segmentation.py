@@ -11,9 +11,9 @@ import pytest
 
 import drivetrain
 from drivetrain.core.errors import BadInputError
-from drivetrain.crossval import pages as crossval_pages
+from drivetrain.crossvalidation import pages as crossval_pages
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
-from drivetrain.run.reporting import finish
+from drivetrain.run.summary import finish
 from tests.run.segments import SEGMENT
 from tests.run.small_training import final_files, signal_after
 from tests.run.stopping import result_of

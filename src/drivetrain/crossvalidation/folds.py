@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.crossval.parallel_folds import FoldOutcome
+from drivetrain.crossvalidation.parallel_folds import FoldOutcome
 from drivetrain.data.source import DataSplits
 from drivetrain.models.own_model import MakeModel
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import Job
 from drivetrain.run.share import RunResult
+from drivetrain.run.start import train_resolved
 from drivetrain.run.stopping import StopRequest
-from drivetrain.run.train import train_resolved
 from drivetrain.store.directory import RunDirectory
 
 __all__ = ["FoldRequest", "OpenFold", "train_fold"]

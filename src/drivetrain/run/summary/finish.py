@@ -12,14 +12,14 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run.events.loss_scale_report import scale_values, skipped_in_words
+from drivetrain.run.events.replica_efficiency import Scaling, scaling_of
 from drivetrain.run.loop.loop import RunLoop
-from drivetrain.run.reporting.data_bound import data_bound_of
-from drivetrain.run.reporting.loss_scale_report import scale_values, skipped_in_words
-from drivetrain.run.reporting.mask_pictures import draw_mask_predictions
-from drivetrain.run.reporting.pictures import draw_curves, draw_predictions
-from drivetrain.run.reporting.replica_efficiency import Scaling, scaling_of
-from drivetrain.run.reporting.report_page import write_readme
-from drivetrain.run.reporting.time_spent import suggest, time_spent
+from drivetrain.run.summary.data_bound import data_bound_of
+from drivetrain.run.summary.mask_pictures import draw_mask_predictions
+from drivetrain.run.summary.pictures import draw_curves, draw_predictions
+from drivetrain.run.summary.report_page import write_readme
+from drivetrain.run.summary.time_spent import suggest, time_spent
 from drivetrain.state.updates_file import save_history
 
 _WORTH_A_WORD = 0.005

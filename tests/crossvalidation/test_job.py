@@ -12,12 +12,12 @@ import pytest
 
 import drivetrain
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.crossval import folds as fold_request
-from drivetrain.crossval import job as crossval
+from drivetrain.crossvalidation import folds as fold_request
+from drivetrain.crossvalidation import job as crossval
 from drivetrain.program.training import TrainingProgram
 from drivetrain.run.compiling import kept_choice
 from drivetrain.run.compiling.compile_choice import CompileChoice
-from drivetrain.run.train import train_resolved
+from drivetrain.run.start import train_resolved
 from drivetrain.store.lock import hold_lock
 from tests.run.small_training import SMALL, final_files, signal_after
 from tests.run.stopping import result_of

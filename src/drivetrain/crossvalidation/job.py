@@ -9,12 +9,12 @@ from typing import Any
 
 from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.core.files import write_atomically, write_json
-from drivetrain.crossval.device_names import device_names
-from drivetrain.crossval.folds import FoldRequest, OpenFold, train_fold
-from drivetrain.crossval.pages import class_lines, result_line, table_lines, write_pages
-from drivetrain.crossval.parallel_folds import FoldOutcome, train_side_by_side
-from drivetrain.crossval.reporter import CrossvalReporter
-from drivetrain.crossval.results import FoldResult, Statistics, read_fold, summarise
+from drivetrain.crossvalidation.device_names import device_names
+from drivetrain.crossvalidation.folds import FoldRequest, OpenFold, train_fold
+from drivetrain.crossvalidation.pages import class_lines, result_line, table_lines, write_pages
+from drivetrain.crossvalidation.parallel_folds import FoldOutcome, train_side_by_side
+from drivetrain.crossvalidation.reporter import CrossvalReporter
+from drivetrain.crossvalidation.results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.models.own_model import MakeModel
 from drivetrain.ranks.threads import cores
 from drivetrain.recipe.batch import batch_of

@@ -14,11 +14,11 @@ from torch.utils.data import Dataset
 import drivetrain
 from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.program.training import TrainingProgram
+from drivetrain.run.events.replica_efficiency import ReplicaTimes
 from drivetrain.run.loop import pace
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.pace import pace_updates
-from drivetrain.run.reporting.data_bound import data_bound_of
-from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
+from drivetrain.run.summary.data_bound import data_bound_of
 from tests.slow_motion import SlowMotion
 
 

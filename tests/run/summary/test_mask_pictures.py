@@ -17,7 +17,7 @@ from drivetrain.devices.device import choose_device
 from drivetrain.passes.forward import choose_precision
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.reporting import mask_pictures
+from drivetrain.run.summary import mask_pictures
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation
 

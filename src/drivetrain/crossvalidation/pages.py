@@ -9,7 +9,7 @@ from drivetrain.catalogue.metrics import brief_metric, direction, is_of_classes,
 from drivetrain.console.figures import score_table
 from drivetrain.console.tables import text_table
 from drivetrain.core.files import write_atomically
-from drivetrain.crossval.results import FoldResult, Spread, Statistics, csv_text, table_rows
+from drivetrain.crossvalidation.results import FoldResult, Spread, Statistics, csv_text, table_rows
 from drivetrain.pictures.pyplot import load_pyplot
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.crossval_directory import CrossvalDirectory

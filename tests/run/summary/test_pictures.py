@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 import drivetrain
 from drivetrain.core.files import write_atomically
-from drivetrain.run.reporting import pictures
-from drivetrain.run.reporting.pictures import choose_shown, draw_curves
+from drivetrain.run.summary import pictures
+from drivetrain.run.summary.pictures import choose_shown, draw_curves
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import MetricsLog
 from drivetrain.tasks.classification_measure import Guesses

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from drivetrain.crossval.pages import class_lines, result_line, write_pages
-from drivetrain.crossval.results import FoldResult, summarise
+from drivetrain.crossvalidation.pages import class_lines, result_line, write_pages
+from drivetrain.crossvalidation.results import FoldResult, summarise
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.crossval_directory import CrossvalDirectory
 

@@ -15,10 +15,10 @@ import torch
 
 import drivetrain
 from drivetrain.core.errors import BadInputError
-from drivetrain.crossval.device_names import device_names
-from drivetrain.crossval.parallel_folds import FoldOutcome, train_side_by_side
+from drivetrain.crossvalidation.device_names import device_names
+from drivetrain.crossvalidation.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.run.stopping import StopRequest
-from tests.crossval import crossval_jobs
+from tests.crossvalidation import crossval_jobs
 from tests.deadlines import HANG_S, wait_until
 from tests.ranks.rank_functions import lives
 from tests.run.small_training import final_files

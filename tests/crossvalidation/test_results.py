@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivetrain.crossval.results import FoldResult, read_fold, summarise
+from drivetrain.crossvalidation.results import FoldResult, read_fold, summarise
 from drivetrain.store.directory import RunDirectory
 
 

@@ -1,1 +1,0 @@
-"""What a run tells: log lines, loggers, summary, pictures, README."""
