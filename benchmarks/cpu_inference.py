@@ -64,7 +64,7 @@ def build_channels_last() -> Forward:
 def build_ours(*, compiles: bool) -> Forward:
     import torch
 
-    from drivetrain.devices.allocator import keep_freed_memory
+    from drivetrain.devices.backend_settings import keep_freed_memory
     from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
     from drivetrain.inference.model.optimised import build_inference
     from drivetrain.passes.forward import Precision

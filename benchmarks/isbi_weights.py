@@ -19,8 +19,7 @@ from drivetrain.data.order import SampleOrder
 from drivetrain.data.source import DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.devices.backend_settings import training_backends
-from drivetrain.inference.model.evaluation import evaluate_model
-from drivetrain.inference.model.evaluator import build_evaluator
+from drivetrain.inference.model.evaluator import build_evaluator, evaluate_model
 from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run
 from drivetrain.passes.forward import choose_precision, in_precision
 from drivetrain.tasks.from_recipe import build_measure

@@ -72,7 +72,7 @@ def start(folder: str) -> dict[str, float]:
     import torch
 
     from drivetrain.data.feeds.resident_data import ResidentData
-    from drivetrain.data.preparation import build_preparation
+    from drivetrain.data.preprocess import build_preparation
     from drivetrain.data.splits import open_data
     from drivetrain.recipe.schema import Recipe
 

@@ -7,7 +7,7 @@ from drivetrain.core.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from drivetrain.api import certify, crossval, evaluate, make_plan, predict, train
+    from drivetrain.api import TrainingTerminated, certify, crossval, evaluate, make_plan, predict, train
     from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
     from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.data.source import DataSplits
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from drivetrain.pipeline.cutting.marks import assign_stages, stage
     from drivetrain.recipe.schema import Recipe
     from drivetrain.run.train import RunResult
-    from drivetrain.stopped import TrainingTerminated
 
 _HOMES = {
     "BadInputError": "drivetrain.core.errors",
@@ -25,7 +24,7 @@ _HOMES = {
     "RunFailedError": "drivetrain.core.errors",
     "RunResult": "drivetrain.run.train",
     "CrossvalResult": "drivetrain.crossvalidation.job",
-    "TrainingTerminated": "drivetrain.stopped",
+    "TrainingTerminated": "drivetrain.api",
     "assign_stages": "drivetrain.pipeline.cutting.marks",
     "certify": "drivetrain.api",
     "create_model": "drivetrain.models.create",

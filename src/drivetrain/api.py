@@ -1,12 +1,13 @@
 """What the command line does, as Python: a recipe or its options, and optionally your own model and data."""
 
+import signal
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import nn
 
@@ -19,6 +20,7 @@ from drivetrain.inference.evaluate.evaluate import SPLITS, evaluate_run
 from drivetrain.inference.predict.inputs import InputNotes
 from drivetrain.inference.predict.mask_settings import MaskFormat, MaskSettings
 from drivetrain.inference.predict.predict import predict_run
+from drivetrain.models.modules import take_over_buffers, unsaved_buffers
 from drivetrain.models.own_model import (
     GivenModel,
     OwnModel,
@@ -26,7 +28,6 @@ from drivetrain.models.own_model import (
     name_of_given,
     require_given_model,
 )
-from drivetrain.models.unsaved_buffers import take_over_buffers, unsaved_buffers
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
 from drivetrain.plan.training_plan import build_plan
 from drivetrain.recipe.aliases import require_target
@@ -36,13 +37,57 @@ from drivetrain.recipe.params import CompileWord
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.start import train_resolved
 from drivetrain.run.train import RunResult
-from drivetrain.stopped import raise_if_signalled
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 
+if TYPE_CHECKING:
+    from drivetrain.crossvalidation.job import CrossvalResult
+    from drivetrain.run.train import RunResult
+
+__all__ = [
+    "Dtype",
+    "TableFormat",
+    "TrainingTerminated",
+    "certify",
+    "crossval",
+    "evaluate",
+    "make_plan",
+    "predict",
+    "raise_if_signalled",
+    "train",
+]
+
 TableFormat = Literal["csv", "json", "both"]
 Dtype = Literal["float32", "float64", "both"]
+
+
+# What a training raises in Python when a signal has stopped it, so that its caller does not just go on.
+
+
+class TrainingTerminated(SystemExit):
+    """SIGTERM has stopped a training, after its checkpoint; `result` tells how far it came."""
+
+    def __init__(self, result: "RunResult | CrossvalResult") -> None:
+        super().__init__(result.exit_status)
+        self.result = result
+
+
+def raise_if_signalled(result: "RunResult | CrossvalResult") -> None:
+    """For what a signal has stopped; a training that ended by itself or by its own options is left alone."""
+    if result.exit_status == 128 + signal.SIGINT:
+        raise _interrupt(result)
+    if result.exit_status == 128 + signal.SIGTERM:
+        raise TrainingTerminated(result)
+
+
+def _interrupt(result: "RunResult | CrossvalResult") -> KeyboardInterrupt:
+    """Of no class of its own: Python ends a script by SIGINT for exactly this one."""
+    interrupt = KeyboardInterrupt(
+        f"the training in {result.directory} was interrupted; the same call continues it"
+    )
+    interrupt.result = result  # type: ignore[attr-defined]
+    return interrupt
 
 
 def train(

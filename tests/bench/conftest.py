@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain.bench import peak
+from drivetrain.bench import machine as peak
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from drivetrain.bench import clock, peak
+from drivetrain.bench import clock
+from drivetrain.bench import machine as peak
 from drivetrain.bench.clock import StepClock
 from drivetrain.bench.machine import describe_machine
 from drivetrain.devices.device import choose_device

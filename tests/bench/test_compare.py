@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from drivetrain.bench.compare import compare_files
-from drivetrain.bench.compare_picture import draw_comparison
+from drivetrain.bench.compare import compare_files, draw_comparison
 from drivetrain.core.errors import BadInputError
 
 

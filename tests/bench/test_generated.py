@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from drivetrain.bench.device_feed import DeviceFeed
 from drivetrain.bench.generated import GeneratedSource, generated_data, generated_spec
+from drivetrain.bench.train import DeviceFeed
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.recipe.load import resolve_recipe

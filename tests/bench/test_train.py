@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from drivetrain.assembly.training_parts import Assembly, assemble
-from drivetrain.bench.peak import DevicePeak
+from drivetrain.bench.machine import DevicePeak
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.subject import Subject, WantedData, prepare_subject
 from drivetrain.bench.train import measure_training

@@ -1,3 +1,5 @@
+"""None"""
+
 import importlib
 import subprocess
 import sys
@@ -9,11 +11,14 @@ from drivetrain.catalogue.models import (
     check_model_name,
     find_models,
     is_external_model,
+    missing_to_multiple,
     model_info,
     model_names,
     model_task,
     nearest_image_size,
+    nearest_sizes,
     output_margin_of,
+    padded_size,
 )
 from drivetrain.core.errors import BadInputError
 
@@ -134,3 +139,22 @@ def test_torch_is_not_imported() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "depth", "expected"), [(1, 4, 16), (16, 4, 16), (17, 4, 32), (33, 1, 34), (512, 8, 512)]
+)
+def test_padded_size(size: int, depth: int, expected: int) -> None:
+    assert padded_size(size, depth=depth) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(8, (0, 0)), (7, (0, 1)), (5, (1, 2)), (1, (3, 4))])
+def test_the_odd_pixel_is_added_after(size: int, expected: tuple[int, int]) -> None:
+    assert missing_to_multiple(size, multiple=8) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(388, (388, 404)), (389, (388, 404)), (403, (388, 404)), (5, (4, 20))]
+)
+def test_nearest_sizes(size: int, expected: tuple[int, int]) -> None:
+    assert nearest_sizes(size, smallest=4, step=16) == expected

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.bench import peak
+from drivetrain.bench import machine as peak
 from drivetrain.cli.main import main
 
 Capture = pytest.CaptureFixture[str]

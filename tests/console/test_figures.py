@@ -1,6 +1,10 @@
 """The scores of a segmentation as people read them."""
 
-from drivetrain.console.figures import plain_numbers, score_lines, score_table
+import math
+
+import pytest
+
+from drivetrain.console.figures import plain_numbers, rounded_speed, score_lines, score_table, speed_text
 
 TWO = {
     "loss": 0.5,
@@ -44,3 +48,26 @@ def test_runs_of_an_older_version_have_means_alone_and_classifiers_nothing() -> 
     assert score_lines({"loss": 0.5, "accuracy": 0.75}) == []
     assert score_table({"accuracy": 0.75}) == []
     assert plain_numbers({"loss": 0.5, "accuracy": 0.75}) == {"loss": 0.5, "accuracy": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (6966.4, "6966"),
+        (10.4, "10"),
+        (9.97, "10"),
+        (9.94, "9.9"),
+        (2.0, "2.0"),
+        (0.43, "0.43"),
+        (0.0345, "0.035"),
+        (0.0, "0"),
+        (math.nan, "nan"),
+    ],
+)
+def test_two_significant_digits_below_10(value: float, text: str) -> None:
+    assert speed_text(value) == text
+
+
+@pytest.mark.parametrize(("value", "kept"), [(6966.44, 6966.4), (9.8765, 9.88), (0.03456, 0.0346)])
+def test_what_files_keep_of_a_small_one(value: float, kept: float) -> None:
+    assert rounded_speed(value) == kept

@@ -16,7 +16,7 @@ from drivetrain.data.commands.pack import PackRequest, write_pack
 from drivetrain.data.feeds.resident_data import ResidentData
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_images import pixel_counts
-from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.sources.stored_images import common_size
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from drivetrain.data.dense_preprocess import DensePreprocess
-from drivetrain.data.preprocess import channels_last_view
+from drivetrain.data.preprocess import DensePreprocess, channels_last_view
 from tests.data.dense_samples import dense_spec, stored_pairs
 from tests.data.test_preprocess import bilinear_by_hand
 

@@ -1,8 +1,6 @@
 """From a recipe to what prepares its samples."""
 
-from drivetrain.data.dense_preprocess import DensePreprocess
-from drivetrain.data.preparation import build_preparation
-from drivetrain.data.preprocess import Preprocess
+from drivetrain.data.preprocess import DensePreprocess, Preprocess, build_preparation
 from drivetrain.data.source import DataSpec
 from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import dense_spec

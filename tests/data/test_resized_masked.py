@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedImages
-from drivetrain.data.resized_masked import ResizedMasked
+from drivetrain.data.segmentation_splits import ResizedMasked
 from tests.data.dense_samples import stored_pairs
 
 

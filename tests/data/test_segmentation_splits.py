@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.augment.dense_build import build_dense_augmentation
-from drivetrain.data.dense_preprocess import DensePreprocess
+from drivetrain.data.augment.from_recipe import build_dense_augmentation
 from drivetrain.data.feeds.feed import Feed, ResidentFeed, StreamFeed, make_feed
-from drivetrain.data.masks.masked_images import HeldMaskedImages
-from drivetrain.data.masks.masked_splits import MaskedSplits
+from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.order import SampleOrder
-from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import DensePreprocess, build_preparation
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data

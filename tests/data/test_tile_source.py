@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedImages
-from drivetrain.data.mirror import mirrored_places
 from drivetrain.data.source import AugmentingSource, Source, SubsetSource
-from drivetrain.data.tile_source import TileSource, UniformSource, masked_of
+from drivetrain.data.tile_source import TileSource, UniformSource, masked_of, mirrored_places
 
 SIZES = ((40, 60), (16, 16), (17, 90), (5, 9), (1, 3))
 

@@ -10,8 +10,15 @@ import torch
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.devices import cpu_half, half_products
-from drivetrain.devices.cpu_half import SAFE_ISA, HalfSupport, half_support, make_half_safe, usable_half_names
-from drivetrain.devices.half_probe import ISA_VARIABLE, Verdict
+from drivetrain.devices.cpu_half import (
+    ISA_VARIABLE,
+    SAFE_ISA,
+    HalfSupport,
+    Verdict,
+    half_support,
+    make_half_safe,
+    usable_half_names,
+)
 
 Answers = dict[str | None, dict[str, Verdict]]
 SOUND = {"bfloat16": Verdict.WORKS, "float16": Verdict.WORKS}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.devices.damaged_code import remove_blamed_code, remove_damaged_code
+from drivetrain.devices.compilation import remove_blamed_code, remove_damaged_code
 
 
 def _library(*, sections: int = 3) -> bytes:

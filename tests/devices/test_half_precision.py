@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from drivetrain.devices import half_precision
-from drivetrain.devices.half_precision import prepare_half_precision
+from drivetrain.devices import cpu_half as half_precision
+from drivetrain.devices.cpu_half import prepare_half_precision
 from drivetrain.recipe.schema import Recipe
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from drivetrain.core.cache_folder import cache_folder
-from drivetrain.devices import half_probe
-from drivetrain.devices.half_probe import Verdict, probe_half_types
+from drivetrain.devices import cpu_half as half_probe
+from drivetrain.devices.cpu_half import Verdict, probe_half_types
 
 # Dies of bfloat16 unless oneDNN is held to older instructions, as a machine does that forbids its units.
 TRAPPED = """\

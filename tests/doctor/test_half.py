@@ -1,7 +1,6 @@
 import pytest
 
-from drivetrain.devices.cpu_half import HalfSupport
-from drivetrain.devices.half_probe import ISA_VARIABLE, Verdict
+from drivetrain.devices.cpu_half import ISA_VARIABLE, HalfSupport, Verdict
 from drivetrain.devices.processor import Processor
 from drivetrain.doctor import half
 from drivetrain.doctor.finding import Finding

@@ -8,7 +8,7 @@ from torch import nn
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.create import create_model
-from drivetrain.models.edit import edit_model
+from drivetrain.models.from_recipe import edit_model
 
 MODULE = """\
 from torch import nn

@@ -2,10 +2,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from drivetrain.optim.adam import Adam
 from drivetrain.optim.optimiser import build_optimiser
-from drivetrain.optim.sgd import Sgd
-from drivetrain.program.gradients import add_l2_
+from drivetrain.optim.rules import Adam, Sgd
+from drivetrain.program.training import add_l2_
 from drivetrain.recipe.schema import OptimizerParams, Recipe
 
 

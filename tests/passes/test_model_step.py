@@ -11,8 +11,7 @@ from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import install_counter_dropout
-from drivetrain.passes.loss_head import LossHead, LossParts
-from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.model_step import LossHead, LossParts, ModelStep
 from drivetrain.tasks.classification import ClassificationTask
 from tests.devices.stand_in_compiler import CompilerError, compile_by
 

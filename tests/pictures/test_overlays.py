@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from drivetrain.pictures import overlays
-from drivetrain.pictures.mask_paint import (
+from drivetrain.pictures.overlays import (
     ERROR_COLOURS,
     class_colours,
     displayable,
+    overlay_sheet,
     paint_classes,
     paint_errors,
     tinted,
 )
-from drivetrain.pictures.overlays import overlay_sheet
 
 TRUTH = np.zeros((20, 30), np.uint8)
 TRUTH[5:15, 5:15] = 1

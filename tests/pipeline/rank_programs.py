@@ -26,7 +26,7 @@ from drivetrain.state.checkpoint_writer import CheckpointWriter
 from drivetrain.state.program_state import ProgramState, collect_state, share_parts
 from drivetrain.state.saver import copy_sound_state, restore_program, stored_state
 from drivetrain.store.checkpoint import newest_checkpoint
-from drivetrain.verify.starts import Starts
+from drivetrain.verify.measure import Starts
 from tests.pipeline.staged import KINDS, narrow_model
 
 Arrays = dict[str, NDArray[Any]]

@@ -22,18 +22,20 @@ from drivetrain.models.create import create_model
 from drivetrain.models.zoo import resnet
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.gradient_sum import GradientSum
-from drivetrain.passes.loss_head import LossHead
-from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.update_batches import UpdateBatches
 from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.settings import StageSettings
 from drivetrain.pipeline.cutting.stage_plan import StagePlan, plan_stages
-from drivetrain.pipeline.runtime.passes import PipelinePasses
-from drivetrain.pipeline.runtime.placed_stages import PlacedStages, build_passes, build_runners
+from drivetrain.pipeline.runtime.placed_stages import (
+    PipelinePasses,
+    PlacedStages,
+    build_passes,
+    build_runners,
+)
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
-from drivetrain.ranks.rank_groups import ALL_ALONE
-from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.replica_group import ALL_ALONE, ALONE, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.actions import Edge
 from drivetrain.tasks.classification import ClassificationTask

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.passes import PipelinePasses
+from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
 from drivetrain.schedules.checker import live_micro_batches
 from drivetrain.schedules.traffic import messages

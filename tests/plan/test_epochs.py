@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
-from drivetrain.recipe.batch import BatchArithmetic
+from drivetrain.recipe.layout import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drivetrain.assembly import program as build
 from drivetrain.optim.offloading import OffloadedOptimiser
-from drivetrain.pipeline.memory.live_bytes import LiveBytes
+from drivetrain.pipeline.memory.weight_memory import LiveBytes
 from drivetrain.program.training import TrainingProgram
 from tests.plan.staged_runs import assembled, planned
 

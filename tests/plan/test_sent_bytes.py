@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drivetrain.pipeline.runtime.channels import LocalChannel
-from drivetrain.pipeline.runtime.passes import PipelinePasses
+from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
 from drivetrain.program.training import TrainingProgram
 from tests.plan.staged_runs import MODELS, assembled, planned
 

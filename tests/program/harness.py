@@ -17,20 +17,17 @@ from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import install_counter_dropout
 from drivetrain.optim.flat_parameters import FlatParameters
-from drivetrain.optim.schedule import LearningRate
-from drivetrain.optim.schedule_curves import constant
-from drivetrain.optim.sgd import Sgd
+from drivetrain.optim.rules import Sgd
+from drivetrain.optim.schedule import LearningRate, constant
 from drivetrain.passes.forward import Precision
 from drivetrain.passes.gradient_sum import GradientSum
-from drivetrain.passes.loss_head import LossHead
-from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.update_batches import UpdateBatches
 from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
-from drivetrain.ranks.rank_groups import RankGroups
-from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.replica_group import ALONE, RankGroups, ReplicaGroup
 from drivetrain.tasks.classification import ClassificationTask
 
 CPU = torch.device("cpu")

@@ -9,9 +9,8 @@ from drivetrain.layers.float_watch import FloatWatch
 from drivetrain.models.half_weights import halve_weights, is_half
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.passes.forward import Precision, in_precision
-from drivetrain.passes.loss_head import LossHead
 from drivetrain.passes.loss_scale import DynamicLossScale
-from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.training import TrainingProgram

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 import drivetrain
 from drivetrain.devices.device import choose_device
 from drivetrain.program import capture_choice as capturing
-from drivetrain.program import cuda_graph
-from drivetrain.program.capture import CapturedUpdates
-from drivetrain.program.drawing import draws_of
+from drivetrain.program import capture_choice as cuda_graph
+from drivetrain.program.capture import CapturedUpdates, draws_of
 from drivetrain.program.training import TrainingProgram
 from tests.program.capture_cases import CASES, CLASSIFICATION
 from tests.program.tape import Tape

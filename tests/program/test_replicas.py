@@ -16,7 +16,7 @@ from drivetrain.models.create import create_model
 from drivetrain.program.training import GradientRules, TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
-from drivetrain.verify.starts import Starts
+from drivetrain.verify.measure import Starts
 from tests.program.harness import GivenFeed, SquaredError, make_program, worst_error
 
 Arrays = dict[str, NDArray[Any]]

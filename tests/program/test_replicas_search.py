@@ -16,7 +16,7 @@ from drivetrain.models.create import create_model
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.tasks.segmentation import SegmentationTask
-from drivetrain.verify.starts import Starts
+from drivetrain.verify.measure import Starts
 from tests.program.harness import GivenFeed, make_program, worst_error
 
 MODELS = ("cifar_resnet8", "unet_same")

@@ -4,8 +4,14 @@ import pickle
 
 import pytest
 
-from drivetrain.ranks.activity_note import ActivityNote, Doing, make_note_file, own_note, read_note
-from drivetrain.ranks.nameless_file import NamelessFile
+from drivetrain.ranks.activity_note import (
+    ActivityNote,
+    Doing,
+    NamelessFile,
+    make_note_file,
+    own_note,
+    read_note,
+)
 from drivetrain.ranks.rank_failure import RankFailure
 
 

@@ -4,9 +4,8 @@ import sys
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.ranks.environment import find_place, place_variables
+from drivetrain.ranks.environment import expand_counts, expand_hosts, find_place, place_variables
 from drivetrain.ranks.rank_place import RankPlace
-from drivetrain.ranks.slurm_names import expand_counts, expand_hosts
 
 TORCHRUN = {
     "RANK": "3",

@@ -4,13 +4,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.recipe.load import resolve_recipe
+from drivetrain.recipe.load import read_recipe_yaml, recipe_to_yaml, resolve_recipe
+from drivetrain.recipe.named import packaged_names
 from drivetrain.recipe.params import LrScheduleParams, LrWarmupParams, OptimizerParams
 from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.yaml_text import YamlDocument
+
+RECIPES = [
+    Recipe(),
+    Recipe(optimizer="adam", weight_decay=0.0, learning_rate=1e-5),
+    Recipe(optimizer="adamw", optimizer_params=OptimizerParams(beta1=0.1, epsilon=1e-12), seed=2**63 - 1),
+    Recipe(
+        lr_schedule="stepped",
+        lr_schedule_params=LrScheduleParams(boundaries=(1.0, 2.5), values=(0.3, 0.1 + 0.2, 1e-300)),
+        lr_warmup_params=LrWarmupParams(warmup_mode="mask", warmup_epochs=0.5),
+    ),
+    Recipe(
+        model_params={"a": "1e-4", "b": [1, 2.0, None, True, "yes"], "c": {"d": "010", "<<": "x"}},
+        output_dir="2024-01-02",
+        data_dir=" a: 'b' \u00fc \u2028 # c",
+        log_every=5,
+        logs_per_epoch="1",
+        checkpoints=False,
+    ),
+]
 
 
 def test_a_classifiers_model_or_data_take_the_plain_defaults() -> None:
@@ -244,6 +266,8 @@ VALUES = (
     | st.text(max_size=8)
     | st.lists(st.text(), max_size=2)
 )
+
+
 KEYS = st.sampled_from(list(Recipe.model_fields)) | st.text(max_size=6)
 
 
@@ -262,3 +286,102 @@ def test_line_breaks_in_what_was_typed_do_not_break_the_answer() -> None:
     with pytest.raises(BadInputError) as caught:
         resolve_recipe(overrides={"model": "a\rb\nc\x0bd"})
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_bare_command_is_the_demonstration() -> None:
+    bare, named = resolve_recipe(), resolve_recipe(config="synthetic_em")
+    assert bare.recipe == named.recipe
+    assert (bare.recipe.model, bare.recipe.dataset) == ("unet_same", "synthetic-em")
+    assert resolve_recipe(overrides={"seed": 7}).recipe == named.recipe.model_copy(update={"seed": 7})
+
+
+@pytest.mark.parametrize("asked", [{"dataset": "mask-folder"}, {"model": "unet_same"}])
+def test_a_segmentations_part_alone_takes_the_rest_from_it(asked: dict[str, str]) -> None:
+    recipe = resolve_recipe(overrides=asked).recipe
+    named = resolve_recipe(config="synthetic_em").recipe
+    assert recipe == named.model_copy(update=asked)
+
+
+def test_another_model_does_not_take_over_its_parameters() -> None:
+    recipe = resolve_recipe(overrides={"model": "unet", "dataset": "isbi2012"}).recipe
+    assert (recipe.model_params, recipe.model_width) == ({}, None)
+    assert recipe.learning_rate == resolve_recipe().recipe.learning_rate
+
+
+@pytest.mark.parametrize(
+    "asked", [{"dataset": "digits"}, {"model": "cifar_resnet8"}, {"dataset": "my.data:load"}]
+)
+def test_a_classifications_part_takes_the_plain_defaults(asked: dict[str, str]) -> None:
+    assert resolve_recipe(overrides=asked).recipe == Recipe.model_validate(asked)
+
+
+def test_a_named_recipe_and_a_file_stand_on_the_plain_defaults(tmp_path: Path) -> None:
+    assert resolve_recipe(config="digits").recipe.micro_batch_size == Recipe().micro_batch_size
+    (tmp_path / "mine.yaml").write_text("dataset: synthetic-em\nmodel: unet_same\n")
+    recipe = resolve_recipe(config_path=tmp_path / "mine.yaml").recipe
+    assert (recipe.micro_batch_size, recipe.model_width) == (Recipe().micro_batch_size, None)
+
+
+def test_a_folder_of_data_needs_a_kind() -> None:
+    """Else a person's images would lie there unused while generated ones are trained on."""
+    with pytest.raises(
+        BadInputError, match=r"^--data-dir mine .*--dataset mask-folder .*--dataset image-folder"
+    ):
+        resolve_recipe(overrides={"data_dir": "mine", "model_width": 8})
+    assert resolve_recipe(config="digits", overrides={"data_dir": "mine"}).recipe.dataset == "digits"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_round_trip_is_exact(tmp_path: Path, recipe: Recipe) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe_to_yaml(recipe), encoding="utf-8")
+    values = read_recipe_yaml(path)
+    assert list(values) == list(Recipe.model_fields)
+    assert Recipe.model_validate(values) == recipe
+    assert recipe_to_yaml(Recipe.model_validate(values)) == recipe_to_yaml(recipe)
+    assert resolve_recipe(base=values).recipe == recipe
+    assert resolve_recipe(config_path=path).recipe == recipe
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS
+
+
+PLAIN = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(folder=TEXTS, model_params=st.dictionaries(TEXTS, PLAIN, max_size=3), rate=st.floats(0, 1e300))
+def test_any_text_and_number_survives(folder: str, model_params: dict[str, Any], rate: float) -> None:
+    recipe = Recipe(output_dir=folder, model_params=model_params, learning_rate=rate)
+    document = YamlDocument(recipe_to_yaml(recipe), source="recipe.yaml")
+    assert document.root is not None
+    assert Recipe.model_validate(document.value(document.root)) == recipe
+
+
+def test_a_changed_value_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe_to_yaml(Recipe()).replace("seed: 0", "seed: 1"))
+    assert Recipe.model_validate(read_recipe_yaml(path)) == Recipe(seed=1) != Recipe()
+
+
+@pytest.mark.parametrize("name", packaged_names())
+def test_other_yaml_readers_understand_it(name: str) -> None:
+    recipe = resolve_recipe(config=name).recipe
+    assert Recipe.model_validate(yaml.safe_load(recipe_to_yaml(recipe))) == recipe
+
+
+def test_a_file_that_is_no_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("seed: 1\nfoo: 2\n")
+    with pytest.raises(BadInputError, match=":2: foo is not an option"):
+        read_recipe_yaml(path)
+    path.write_text("[]")
+    with pytest.raises(BadInputError, match="holds no recipe"):
+        read_recipe_yaml(path)

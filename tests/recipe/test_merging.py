@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.recipe.merging import Layer, Setting, layer_of, merge_layers
+from drivetrain.recipe.merging import Layer, Setting, layer_of, mean_the_same, merge_layers
 
 
 def _layer(origin: str = "x.yaml:1", **values: Any) -> Layer:
@@ -154,3 +154,21 @@ def test_one_key_in_two_spellings_is_refused_where_they_differ() -> None:
         layer_of([Setting("lr_warmup_params", spelt, "command line")])
     same = layer_of([Setting("lr_warmup_params", "{warmup-epochs: 1, warmup_epochs: 1}", "command line")])
     assert same.values == {"lr_warmup_params": {"warmup_epochs": 1}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "other", "same"),
+    [
+        ("learning_rate", "0.1", "1e-1", True),
+        ("learning_rate", "0.1", "0.2", False),
+        ("checkpoints", "no", False, True),
+        ("checkpoints", "no", True, False),
+        ("loss_scaling", "0", 0.0, True),
+        ("loss_scaling", "128", "dynamic", False),
+        ("model", "lenet", "lenet", True),
+        ("learning_rate", "x", "x", True),
+        ("learning_rate", "x", "0.1", False),
+    ],
+)
+def test_values_are_compared_as_the_field_takes_them(field: str, value: Any, other: Any, same: bool) -> None:
+    assert mean_the_same(field, value, other) is same

@@ -15,9 +15,9 @@ from drivetrain.state.program_state import (
     collect_state,
     in_one_piece,
     optimiser_states,
+    own_values,
     share_parts,
 )
-from drivetrain.state.share_state import own_values
 from tests.pipeline.rank_programs import Job, program_of
 
 _BY_PICKLE = ("all_gather_object", "broadcast_object_list", "gather_object")

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from drivetrain.core.files import read_json
 from drivetrain.devices.code_folder import CACHE_VARIABLE, code_key
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run.compiling import compile_choice, compile_gains
+from drivetrain.run.compiling import compile_choice
+from drivetrain.run.compiling import compile_choice as compile_gains
 from drivetrain.run.compiling.compile_timer import ProgramTimer
 from drivetrain.store.metrics_file import read_metrics
 from tests.devices.stand_in_compiler import CompilerError, compile_by

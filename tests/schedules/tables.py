@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+from drivetrain.schedules.actions import Action, Edge, Kind, Schedule, chain
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
-from drivetrain.schedules.dependencies import chain
 
 names = st.sampled_from(SCHEDULE_NAMES)
 micro_batch_counts = st.integers(1, 13)

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+from drivetrain.schedules.actions import Action, Edge, Kind, Schedule, chain
 from drivetrain.schedules.by_name import build_schedule
 from drivetrain.schedules.checker import ScheduleError, check_schedule, live_micro_batches
-from drivetrain.schedules.dependencies import chain
 from drivetrain.schedules.traffic import messages
 from tests.schedules.tables import action, altered, mappings, names
 

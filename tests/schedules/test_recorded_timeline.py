@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from drivetrain.schedules.actions import Action, Kind
+from drivetrain.schedules.actions import Action, Kind, chain
 from drivetrain.schedules.by_name import build_schedule
-from drivetrain.schedules.dependencies import chain
 from drivetrain.schedules.observer import Observer, Part, all_of, observed, observed_part
 from drivetrain.schedules.recorded_timeline import (
     TimedSpan,

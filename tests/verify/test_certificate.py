@@ -19,8 +19,7 @@ from drivetrain.verify import measurer
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.layouts import parse_cuts
-from drivetrain.verify.measure import RankPart, measure_rank
-from drivetrain.verify.starts import Starts
+from drivetrain.verify.measure import RankPart, Starts, measure_rank
 from drivetrain.verify.subject import Subject, prepare_subject
 from drivetrain.verify.table import closing_line, print_certificate
 from tests.run.shown_work import ShownWork

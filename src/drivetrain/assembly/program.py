@@ -6,20 +6,23 @@ that vector; 6. the passes of an update are made, of the model in one piece or o
 device can, whole updates are captured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from drivetrain.assembly.compilable_parts import compilable_parts
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.data.feeds.feed import Feed
+from drivetrain.data.feeds.resident import ResidentFeed
+from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.source import DataSpec
+from drivetrain.devices.compilation import Compilable, CompiledParts
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
@@ -33,9 +36,8 @@ from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import Optimiser, build_optimiser
 from drivetrain.passes.forward import Forward, choose_precision, in_precision
 from drivetrain.passes.gradient_sum import GradientSum, pays_to_overlap
-from drivetrain.passes.loss_head import LossHead
 from drivetrain.passes.loss_scale import DynamicLossScale
-from drivetrain.passes.model_step import ModelStep
+from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.update_batches import UpdateBatches
 from drivetrain.passes.whole_model import Passes, PlainPasses
 from drivetrain.pipeline.cutting.settings import has_own_precisions
@@ -54,9 +56,35 @@ from drivetrain.program.capture_choice import capture_updates
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
 from drivetrain.program.training import GradientRules, TrainingProgram
-from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
+from drivetrain.ranks.replica_group import ALL_ALONE, RankGroups
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.from_recipe import build_task
+
+__all__ = ["build_program", "compilable_parts", "place_model", "probe_output"]
+
+
+# What of a training program can be compiled.
+
+
+def compilable_parts(
+    program: TrainingProgram, runners: Mapping[int, StageRunner] | None = None
+) -> CompiledParts:
+    """Model with loss, augmentation and optimiser; of a model that is cut, its stages alone."""
+    return CompiledParts(_stages(runners) if runners else _whole(program))
+
+
+def _stages(runners: Mapping[int, StageRunner]) -> Iterator[Compilable[..., Any]]:
+    return (runner.call for runner in runners.values() if isinstance(runner.call, Compilable))
+
+
+def _whole(program: TrainingProgram) -> Iterator[Compilable[..., Any]]:
+    if isinstance(program.passes, PlainPasses) and isinstance(program.passes.step, ModelStep):
+        yield program.passes.step.compilable
+    if isinstance(program.feed, ResidentFeed | StreamFeed):
+        yield program.feed.prepare
+    # Its copies go beside the computation, on streams of their own.
+    if not isinstance(program.optimiser, OffloadedOptimiser):
+        yield program.move_weights
 
 
 def build_program(

@@ -1,19 +1,17 @@
 """The samples of a training on their way: their order, what chance does to them, and the feed."""
 
 from drivetrain.data.augment.chain import AnyAugmentation
-from drivetrain.data.augment.dense_build import build_dense_augmentation
-from drivetrain.data.augment.from_recipe import build_augmentation
+from drivetrain.data.augment.from_recipe import build_augmentation, build_dense_augmentation
 from drivetrain.data.bad_samples import bad_indices
-from drivetrain.data.dense_preprocess import DensePreprocess
 from drivetrain.data.feeds.feed import Feed, make_feed
-from drivetrain.data.feeds.slot_feed import SlotFeed
+from drivetrain.data.feeds.micro_batch import SlotFeed
 from drivetrain.data.order import SampleOrder
-from drivetrain.data.preprocess import Preparation
+from drivetrain.data.preprocess import DensePreprocess, Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.devices.device import Device
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.plan.training_plan import TrainingPlan
-from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
+from drivetrain.ranks.replica_group import ALL_ALONE, RankGroups
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["augmentation_of", "sample_order", "training_feed"]

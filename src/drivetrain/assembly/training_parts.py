@@ -10,23 +10,18 @@ from torch import nn
 
 from drivetrain.assembly.program import build_program, probe_output
 from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
-from drivetrain.catalogue.sizes import padded_size
-from drivetrain.data.advice import refuse_late_labels
-from drivetrain.data.hold_out_advice import options_to_hold_out
+from drivetrain.catalogue.models import padded_size
+from drivetrain.data.advice import options_to_hold_out, refuse_late_labels
 from drivetrain.data.labels import labels_of
 from drivetrain.data.masks.masked_images import pixel_counts
-from drivetrain.data.preparation import build_preparation
-from drivetrain.data.preprocess import Preparation
+from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.data.tile_source import masked_of
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
-from drivetrain.layers.batch_norm import check_normalised_values
-from drivetrain.layers.norm_options import idle_norm_options, norm_options
+from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
 from drivetrain.models.from_recipe import is_own_model, prepare_model
-from drivetrain.models.moving_buffers import moving_buffers
-from drivetrain.models.requirements import require_tensor_in_training
-from drivetrain.models.saved_state import require_plain_state
+from drivetrain.models.requirements import moving_buffers, require_plain_state, require_tensor_in_training
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.pipeline.cutting.marks import marked_stages
@@ -34,8 +29,7 @@ from drivetrain.pipeline.cutting.stage_plan import plan_stages
 from drivetrain.pipeline.memory.outline import RunOutline, outline_run
 from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.rank_groups import split_ranks
-from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup, split_ranks
 from drivetrain.recipe.checks.all_rules import OF_VALIDATION
 from drivetrain.recipe.class_weights import class_weights_of, pixel_class_weights
 from drivetrain.recipe.fields import default_values

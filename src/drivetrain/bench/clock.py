@@ -1,13 +1,15 @@
-"""The times of single steps, taken without making an accelerator wait."""
+"""The times of single steps, taken without making an accelerator wait, and how far a measurement has come."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
 
 import torch
 
+from drivetrain.console.reporter import Reporter
 from drivetrain.devices.device import Device
 
-__all__ = ["StepClock"]
+__all__ = ["StepClock", "counting"]
 
 
 class StepClock:
@@ -41,3 +43,19 @@ class StepClock:
             first = self._events[0]
             moments = [0.0, *(first.elapsed_time(event) / 1e3 for event in self._events[1:])]
         return [later - earlier for earlier, later in pairwise(moments)]
+
+
+# How far a measurement has come, one call a step.
+
+
+def counting(reporter: Reporter, *, done: int, what: str) -> Callable[[], None]:
+    """Shows `what` is under way, one step further at each call."""
+    calls = done
+
+    def show() -> None:
+        nonlocal calls
+        calls += 1
+        if reporter.progress_due():
+            reporter.progress(calls, what)
+
+    return show

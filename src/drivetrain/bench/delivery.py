@@ -8,13 +8,11 @@ from typing import Any
 
 import torch
 
-from drivetrain.bench.delivery_stages import stage_speeds
-from drivetrain.bench.delivery_subject import Delivery, prepare_delivery
+from drivetrain.bench.clock import counting
+from drivetrain.bench.delivery_subject import Delivery, prepare_delivery, stage_speeds
 from drivetrain.bench.machine import describe_machine
-from drivetrain.bench.progress import counting
-from drivetrain.bench.repetition import Repetition
+from drivetrain.bench.repetition import Repetition, spread_notes
 from drivetrain.bench.result import FIGURES, BenchResult, Entry, median_of, plain_number
-from drivetrain.bench.spread import spread_notes
 from drivetrain.bench.subject import asked_values
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.progress import showing_progress

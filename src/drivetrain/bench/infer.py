@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drivetrain.bench.clock import StepClock
-from drivetrain.bench.machine import describe_machine
-from drivetrain.bench.peak import measure_peak
-from drivetrain.bench.progress import counting
+from drivetrain.bench.clock import StepClock, counting
+from drivetrain.bench.machine import describe_machine, measure_peak
 from drivetrain.bench.ready_model import (
     InferSettings,
     OpenedModel,
@@ -19,9 +17,8 @@ from drivetrain.bench.ready_model import (
     make_ready,
     open_model,
 )
-from drivetrain.bench.repetition import Repetition
+from drivetrain.bench.repetition import Repetition, spread_notes
 from drivetrain.bench.result import BenchResult, Entry, one_median, percentiles
-from drivetrain.bench.spread import spread_notes
 from drivetrain.bench.subject import asked_values
 from drivetrain.console.reporter import Reporter
 from drivetrain.data.preprocess import Preparation

@@ -13,12 +13,11 @@ from drivetrain.bench.generated import generated_spec, noise_images
 from drivetrain.bench.repetition import Repetition
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.factories import describe_failure
-from drivetrain.data.preparation import build_preparation
-from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.preprocess import Preparation, build_preparation, channels_last_view
 from drivetrain.devices.device import Device
+from drivetrain.inference.model.fold_batch_norm import fold_where_same
 from drivetrain.inference.model.optimised import build_inference
 from drivetrain.inference.model.restore import find_checkpoint, open_trained_run
-from drivetrain.inference.model.safe_folding import fold_where_same
 from drivetrain.models.from_recipe import is_own_model, rebuild_model
 from drivetrain.passes.forward import Forward, Precision, choose_precision
 from drivetrain.recipe.load import ResolvedRecipe

@@ -1,12 +1,15 @@
-"""How often something is measured; nothing here needs torch."""
+"""How often something is measured, and where repeats disagree; nothing here needs torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drivetrain.bench.result import Entry
 from drivetrain.core.errors import BadInputError
 
-__all__ = ["Repetition"]
+__all__ = ["Repetition", "spread_notes"]
 
 _MOST_STEPS = 1_000_000
+_MOST_TIMES = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +38,24 @@ class Repetition:
     def total(self) -> int:
         """All steps, those of the warm-up included."""
         return self.warmup_steps + self.repeats * self.steps
+
+
+# Says where the repeats of a measurement disagree; nothing here needs torch.
+
+
+def spread_notes(entries: Sequence[Entry], repetition: Repetition) -> list[str]:
+    """A sentence for each entry whose slowest repeat took much longer than its fastest."""
+    notes = []
+    for entry in entries:
+        speeds = [float(repeat["images_per_second"]) for repeat in entry.repeats]
+        if not speeds or max(speeds) <= _MOST_TIMES * min(speeds):
+            continue
+        times = max(speeds) / min(speeds)
+        is_cold = repetition.warmup_steps == 0 and speeds[0] == min(speeds)
+        cause = (
+            "the first one had no warm-up (--warmup-steps 3 gives it one)"
+            if is_cold
+            else "something else uses the machine, or a repeat is too short (--steps)"
+        )
+        notes.append(f"the repeats of {entry.name} differ by {times:.1f} times: {cause}")
+    return notes

@@ -12,11 +12,11 @@ from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.plan.training_plan import plan_training
-from drivetrain.recipe.batch import batch_of
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.fields import default_values, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
+from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 

@@ -1,23 +1,24 @@
 """Measures the training of a recipe, as one of its ranks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from drivetrain.assembly.training_parts import Assembly, assemble
 from drivetrain.bench.clock import StepClock
-from drivetrain.bench.device_feed import DeviceFeed
-from drivetrain.bench.machine import describe_machine
-from drivetrain.bench.peak import measure_peak
+from drivetrain.bench.machine import describe_machine, measure_peak
 from drivetrain.bench.subject import Subject
 from drivetrain.bench.train_result import TrainMeasurement
 from drivetrain.console.reporter import Reporter
 from drivetrain.data.feeds.held_once import hold_once
-from drivetrain.data.feeds.slot_feed import SlotFeed
-from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.feeds.micro_batch import MicroBatch, Parcel, SlotFeed
+from drivetrain.data.order import SampleOrder, replica_slots
+from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.plan.training_plan import TrainingPlan, plan_training
@@ -30,7 +31,53 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
 from drivetrain.run.train import set_up_device
 
-__all__ = ["check_stages", "measure_training"]
+__all__ = ["DeviceFeed", "check_stages", "measure_training"]
+
+
+# A feed whose batches lie on the device ready for the model: training without any work on data.
+
+
+class DeviceFeed:
+    """The first samples of a source, prepared once without chance; every micro-batch shows the same ones."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        order: SampleOrder,
+        preprocess: Preparation,
+        micro_batch_size: int,
+        device: torch.device,
+        replica: int = 0,
+        replicas: int = 1,
+    ) -> None:
+        self.data_seconds = 0.0
+        self.transfer_seconds = 0.0
+        stored = source.fetch(np.arange(micro_batch_size, dtype=np.int64) % len(source))
+        images, labels = (torch.from_numpy(part).to(device) for part in stored)
+        images, labels = preprocess.both(channels_last_view(images), labels)
+        slots = replica_slots(
+            global_batch=order.global_batch, replica=replica, replicas=replicas, micro=micro_batch_size
+        )
+        self._batches = [
+            MicroBatch(images, labels, None, own) for own in torch.from_numpy(slots.copy()).to(device)
+        ]
+
+    def micro_batches(self, update: int) -> Iterator[MicroBatch]:  # noqa: ARG002
+        """As many as any update has; they are the same in all of them."""
+        return iter(self._batches)
+
+    def collect(self, update: int) -> Parcel:  # noqa: ARG002
+        """Nothing has to be brought: the batches lie where they are used."""
+        return Parcel.of(())
+
+    def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:  # noqa: ARG002
+        """The same micro-batches again."""
+        return iter(self._batches)
+
+    def close(self) -> None:
+        """Lets go of the device's memory."""
+        self._batches = []
 
 
 def check_stages(recipe: Recipe, spec: DataSpec) -> None:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from drivetrain.bench.peak import DevicePeak
+from drivetrain.bench.machine import DevicePeak
+from drivetrain.bench.repetition import spread_notes
 from drivetrain.bench.result import BenchResult, Entry, one_median, percentiles
-from drivetrain.bench.spread import spread_notes
 from drivetrain.bench.subject import Subject
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.layout import stage_count

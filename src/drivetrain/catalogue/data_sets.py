@@ -4,13 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from drivetrain.catalogue.class_names import CIFAR10, CIFAR100, TEN_DIGITS
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
+TEN_DIGITS = tuple(str(digit) for digit in range(10))
+_CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100 = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
+    lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+    pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal
+    shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank
+    telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+CIFAR10 = tuple(_CIFAR10.split())
+CIFAR100 = tuple(_CIFAR100.split())
 TaskName = Literal["classification", "segmentation"]
-
 MEMBRANE = "membrane"
+
+
+# Names of the classes of the named data sets, for when their files do not say.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +66,13 @@ class SampleCounts:
 
 
 _AUGMENTED_BY_DEFAULT = ("cifar10", "imagenet")
+
+
 _OWN_FILES, _OWN_LICENCE = "your own files", "your own"
+
+
 _MEMBRANE_AND_CELL = ("membrane", "cell")
+
 
 _DATASETS = (
     DatasetInfo(
@@ -239,6 +258,8 @@ _DATASETS = (
         task="segmentation",
     ),
 )
+
+
 _ALIASES = {"gc-imagenet": "imagenet"}
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from drivetrain.catalogue.sizes import nearest_sizes
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
@@ -14,6 +13,27 @@ if TYPE_CHECKING:
     from drivetrain.catalogue.data_sets import TaskName
 
 _EXTERNAL_SYNTAX = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+# Which image sizes a model can take, and what becomes of the others.
+
+
+def padded_size(size: int, *, depth: int) -> int:
+    """The side an image is padded to by a network that halves it `depth` times."""
+    before, after = missing_to_multiple(size, multiple=2**depth)
+    return before + size + after
+
+
+def missing_to_multiple(size: int, *, multiple: int) -> tuple[int, int]:
+    """Pixels before and after one dimension that make it a multiple, the odd one after."""
+    missing = -size % multiple
+    return missing // 2, missing - missing // 2
+
+
+def nearest_sizes(size: int, *, smallest: int, step: int) -> tuple[int, int]:
+    """The largest of smallest, smallest + step, ... that is below `size`, and the one after it."""
+    below = smallest + (size - smallest) // step * step
+    return below, below + step
 
 
 @dataclass(frozen=True)
@@ -133,6 +153,7 @@ _FAMILIES = (
         task="segmentation",
     ),
 )
+
 
 _MODELS = {info.name: info for family in _FAMILIES for info in family.models()}
 

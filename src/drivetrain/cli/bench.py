@@ -244,7 +244,7 @@ def _compare(args: argparse.Namespace) -> int:
     from drivetrain.bench.compare import compare_files
 
     comparison = compare_files(args.files)
-    from drivetrain.bench.compare_picture import draw_comparison
+    from drivetrain.bench.compare import draw_comparison
     from drivetrain.console.tables import text_table
     from drivetrain.core.files import write_json
 

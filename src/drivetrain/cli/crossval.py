@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     require_crossval(resolved.recipe)
     from drivetrain.crossvalidation.job import crossval_resolved
     from drivetrain.crossvalidation.reporter import CrossvalReporter
-    from drivetrain.run.time_limit import process_began_s
+    from drivetrain.run.stopping import process_began_s
 
     with CrossvalReporter(verbosity=resolved.recipe.verbosity) as reporter:
         return crossval_resolved(resolved, reporter=reporter, began_s=process_began_s()).exit_status

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.catalogue.metrics import brief_metric
-from drivetrain.console.fitted_table import Column, fits, fitted_table, without_folders
-from drivetrain.console.speed_text import speed_text
+from drivetrain.console.figures import speed_text
+from drivetrain.console.tables import Column, fits, fitted_table, without_folders
 from drivetrain.core.errors import BadInputError
 from drivetrain.store.directory import DEFAULT_PARENT, open_run
 from drivetrain.store.listing import (

@@ -16,7 +16,7 @@ from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.recipe.checks.folds import require_one_training
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.request import prepare_request
-from drivetrain.run.time_limit import process_began_s
+from drivetrain.run.stopping import process_began_s
 from drivetrain.store.directory import RunDirectory, check_writable
 
 

@@ -1,17 +1,19 @@
-"""The scores of a segmentation as people read them: each class, foreground first, then the means."""
+"""Figures as people read them: scores of each class, foreground first, and images per second."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from drivetrain.catalogue.metrics import ClassScores, class_scores, is_of_classes
 from drivetrain.console.tables import text_table
 
-__all__ = ["plain_numbers", "score_lines", "score_table", "table_lines"]
+__all__ = ["plain_numbers", "rounded_speed", "score_lines", "score_table", "speed_text", "table_lines"]
 
 _MOST_CLASSES_IN_A_LINE = 6
 _LOWEST_NAMED = 3
 _OF_A_VALIDATION = ("soft Dice", "IoU")
 _MEAN, _FOREGROUND_MEAN = "mean over classes", "mean over foreground classes"
+_WHOLE_FROM = 10.0
 
 
 def score_lines(metrics: Mapping[str, Any]) -> list[str]:
@@ -77,3 +79,20 @@ def _column(scores: ClassScores) -> dict[str, float]:
 
 def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+# Images per second, as people read them.
+
+
+def speed_text(images_per_second: float) -> str:
+    """A whole number from 10 on, two significant digits below."""
+    if not 0.0 < images_per_second < _WHOLE_FROM - 0.05:
+        return f"{images_per_second:.0f}"
+    return f"{images_per_second:.{1 - math.floor(math.log10(images_per_second))}f}"
+
+
+def rounded_speed(images_per_second: float) -> float:
+    """For files: a tenth is enough, unless that is most of it."""
+    if images_per_second >= _WHOLE_FROM or not math.isfinite(images_per_second):
+        return round(images_per_second, 1)
+    return float(f"{images_per_second:.3g}")

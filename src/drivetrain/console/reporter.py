@@ -14,15 +14,36 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from drivetrain.console.heartbeat import Heartbeat
 from drivetrain.console.progress_line import Work, clock_time, line_on_screen, plain_line
 
-VerbosityName = Literal["quiet", "normal", "verbose"]
+__all__ = ["Heartbeat", "Reporter", "VerbosityName", "WarningsOnly"]
 
+VerbosityName = Literal["quiet", "normal", "verbose"]
 _BAR_PERIOD_S = 0.1
 _LINE_PERIOD_S = 5.0
 # Between two lines of work that does not tell how far it has come, and between two looks whether it does.
 _SILENCE_S, _LOOK_S = 30.0, 0.5
+
+
+# Calls something again and again from a thread, until it is stopped.
+
+
+class Heartbeat:
+    """`beat` is called every `period_s`; `stop` waits for a call that is under way."""
+
+    def __init__(self, beat: Callable[[], None], *, period_s: float) -> None:
+        self._beat, self._period_s = beat, period_s
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ends.wait(self._period_s):
+            self._beat()
 
 
 class Reporter:

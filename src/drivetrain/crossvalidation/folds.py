@@ -1,12 +1,21 @@
-"""One fold of a cross-validation, for whichever process trains it."""
+"""Folds of a cross-validation, trained in this process or side by side in processes of their own."""
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pickle import PicklingError
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.crossvalidation.parallel_folds import FoldOutcome
+from drivetrain.core.errors import BadInputError, DrivetrainError
+from drivetrain.core.process_exit import skip_last_collection
 from drivetrain.data.source import DataSplits
 from drivetrain.models.own_model import MakeModel
+from drivetrain.ranks.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import Job
@@ -15,9 +24,119 @@ from drivetrain.run.start import train_resolved
 from drivetrain.run.stopping import StopRequest
 from drivetrain.store.directory import RunDirectory
 
-__all__ = ["FoldRequest", "OpenFold", "train_fold"]
+__all__ = ["FoldOutcome", "FoldRequest", "OpenFold", "train_fold", "train_side_by_side"]
 
+_LOOK_S = 0.2
 OpenFold = Callable[[Recipe], DataSplits]
+
+
+# Folds that train side by side, each in a process of its own.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldOutcome:
+    """How a fold's process ended; `error` is what stood in its way."""
+
+    status: str
+    exit_status: int = 0
+    error: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fold:
+    process: BaseProcess
+    answers: "Connection[FoldOutcome, FoldOutcome]"
+    slot: int
+    is_told: bool = False
+
+
+def train_side_by_side(
+    folds: Sequence[int],
+    *,
+    at_once: int,
+    train: Callable[[int, int], Callable[[], FoldOutcome]],
+    may_begin: Callable[[], bool],
+    stop: StopRequest,
+    on_look: Callable[[Sequence[int]], None] = lambda _: None,
+    on_end: Callable[[int, FoldOutcome], None],
+) -> dict[int, FoldOutcome]:
+    """Trains at most `at_once` folds at a time, each in a slot from 0 on; a failure starts no more.
+
+    train(fold, slot) gives what a process shall do, which travels by pickle. The first fold begins alone, and
+    others once `may_begin` says so: what is wrong with all of them is then found by one. `on_look` hears
+    a few times a second which folds are running.
+    """
+    waiting = list(folds)
+    running: dict[int, _Fold] = {}
+    ended: dict[int, FoldOutcome] = {}
+    while running or (waiting and not _is_over(stop, ended)):
+        while _has_room(running, at_once) and waiting and not _is_over(stop, ended):
+            if running and not may_begin():
+                break
+            slot = min(set(range(at_once)) - {entry.slot for entry in running.values()})
+            fold = waiting.pop(0)
+            running[fold] = _start(train(fold, slot), slot=slot)
+        wait([entry.process.sentinel for entry in running.values()], timeout=_LOOK_S)
+        on_look(tuple(running))
+        if stop.made:
+            _pass_on(running, signal.SIGTERM)
+        for fold in [number for number, entry in running.items() if not entry.process.is_alive()]:
+            ended[fold] = _outcome(running.pop(fold))
+            on_end(fold, ended[fold])
+    return ended
+
+
+def _has_room(running: Mapping[int, _Fold], at_once: int) -> bool:
+    return len(running) < at_once
+
+
+def _is_over(stop: StopRequest, ended: Mapping[int, FoldOutcome]) -> bool:
+    return stop.made or any(outcome.status == "failed" for outcome in ended.values())
+
+
+def _start(train: Callable[[], FoldOutcome], *, slot: int) -> _Fold:
+    context = get_context("spawn")
+    answers, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(train, theirs, os.getpid()))
+    try:
+        process.start()
+    except (PicklingError, AttributeError, TypeError) as error:
+        raise BadInputError(
+            f"--parallel-folds sends data and model to other processes, which is impossible here ({error}); "
+            "leave it out, or define them at the top of a module."
+        ) from error
+    theirs.close()
+    return _Fold(process=process, answers=answers, slot=slot)
+
+
+def _run(
+    train: Callable[[], FoldOutcome], answers: "Connection[FoldOutcome, FoldOutcome]", parent: int
+) -> None:
+    # Of its own session: the terminal's signals reach the job, which passes them on once.
+    os.setsid()
+    die_with_parent_thread(parent)
+    watch_parent(parent)
+    try:
+        answers.send(train())
+    except DrivetrainError as error:
+        answers.send(FoldOutcome(status="failed", exit_status=error.exit_status, error=str(error)))
+    skip_last_collection()
+
+
+def _outcome(entry: _Fold) -> FoldOutcome:
+    entry.process.join()
+    with suppress(EOFError):
+        return entry.answers.recv()
+    code = entry.process.exitcode or 0
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    return FoldOutcome(status="failed", exit_status=1, error=f"its process {how}")
+
+
+def _pass_on(running: Mapping[int, _Fold], number: int) -> None:
+    for entry in running.values():
+        if not entry.is_told and entry.process.pid is not None:
+            entry.is_told = True
+            os.kill(entry.process.pid, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.core.files import write_atomically, write_json
-from drivetrain.crossvalidation.device_names import device_names
-from drivetrain.crossvalidation.folds import FoldRequest, OpenFold, train_fold
+from drivetrain.crossvalidation.folds import (
+    FoldOutcome,
+    FoldRequest,
+    OpenFold,
+    train_fold,
+    train_side_by_side,
+)
 from drivetrain.crossvalidation.pages import class_lines, result_line, table_lines, write_pages
-from drivetrain.crossvalidation.parallel_folds import FoldOutcome, train_side_by_side
 from drivetrain.crossvalidation.reporter import CrossvalReporter
 from drivetrain.crossvalidation.results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.models.own_model import MakeModel
 from drivetrain.ranks.threads import cores
-from drivetrain.recipe.batch import batch_of
 from drivetrain.recipe.checks.folds import require_crossval
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, parse_duration_s
 from drivetrain.recipe.fields import plain_values
-from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.layout import batch_of, rank_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import job_of
@@ -37,10 +42,21 @@ from drivetrain.store.crossval_directory import (
 from drivetrain.store.lock import hold_lock
 from drivetrain.store.metrics_file import newest_update, read_metrics
 
-__all__ = ["CrossvalResult", "crossval_resolved"]
+__all__ = ["CrossvalResult", "crossval_resolved", "device_names"]
 
 # What may change in a finished fold so that there is more, or less, to train.
 _LENGTH_FIELDS = ("num_epochs", "max_updates", "stop_at", "patience")
+
+
+# The devices that `--device` leaves open, for processes that each take their own.
+
+
+def device_names(name: str) -> list[str]:
+    """Every accelerator where `auto` or only its kind is asked for, else the one device meant."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None or name not in ("auto", accelerator.type):
+        return [name]
+    return [f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

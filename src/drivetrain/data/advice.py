@@ -1,4 +1,4 @@
-"""What to say of labels that leave something to be desired."""
+"""What to tell users about their labels and about how to hold out validation samples."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,12 +7,15 @@ from drivetrain.catalogue.data_sets import held_out_count
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.folder_files import first_names
 from drivetrain.data.labels import known_labels_of
-from drivetrain.data.source import DataSplits
+from drivetrain.data.source import DataSplits, Source, SubsetSource
+from drivetrain.recipe.layout import batch_of
+from drivetrain.recipe.schema import Recipe
 
-__all__ = ["refuse_late_labels", "unvalidated_classes"]
+__all__ = ["options_to_hold_out", "refuse_late_labels", "unvalidated_classes"]
 
 _FRACTIONS = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 _MOST_FOLDS = 5
+_FRACTION = 0.2
 
 
 def refuse_late_labels(data: DataSplits, *, outputs: int) -> None:
@@ -63,3 +66,19 @@ def _options_that_cover(labels: NDArray[np.int64], *, above: float) -> list[str]
 def _has_all_on_both_sides(labels: NDArray[np.int64], *, fraction: float) -> bool:
     count = held_out_count(len(labels), fraction=fraction)
     return set(labels[:count].tolist()) == set(labels[count:].tolist())
+
+
+# How to come by validation samples where a data set has none, in options that work for the data at hand.
+
+
+def options_to_hold_out(recipe: Recipe, train: Source) -> str | None:
+    """The options that hold some of the training samples out; None where a single one cannot be divided."""
+    samples = len(train)
+    if recipe.limit_train_samples is not None and isinstance(train, SubsetSource):
+        # The limit comes after the division.
+        samples = len(train.source)
+    if samples < 2:
+        return None
+    left = min(samples - held_out_count(samples, fraction=_FRACTION), recipe.limit_train_samples or samples)
+    is_too_few = recipe.remainder == "trim" and left < batch_of(recipe).global_batch
+    return f"--validation-fraction {_FRACTION}" + (" --remainder pad" if is_too_few else "")

@@ -1,21 +1,33 @@
-"""From a source's images to what a model sees; one definition for host and device."""
+"""From stored samples to what a model and its loss see; one definition for host and device."""
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, pad
 
-from drivetrain.data.reduction import sum_per_image
+from drivetrain.catalogue.models import output_margin_of
 from drivetrain.data.source import DataSpec
+from drivetrain.recipe.schema import Recipe
 
 UINT8_SCALE = 1 / 255
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
 # In levels of 255; an image in which a single value differs by one level deviates far more.
 _LEAST_DEVIATION = 1e-4
+SampleMode = Literal["bilinear", "nearest"]
+
+
+# Sums over images whose bits depend neither on the batch around an image nor on the number of threads.
+
+
+def sum_per_image(images: Tensor) -> Tensor:
+    """The sum over channels, height and width of each image, for channels-last memory."""
+    # Row by row first: one long sum per image would be cut among threads where there is only one image.
+    rows = images.permute(0, 2, 3, 1).flatten(2)
+    return rows.sum(2).sum(1)
 
 
 class Preparation(Protocol):
@@ -128,3 +140,135 @@ def _imagenet_row(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     )
     offset, scale = -mean / deviation, UINT8_SCALE / deviation
     return offset.to(device, torch.float32), scale.to(device, torch.float32)
+
+
+# The range of pixels that segmentation models see, in one place for training and prediction.
+
+
+def normalise_dense(images: Tensor, spec: DataSpec) -> Tensor:
+    """uint8 as float32 in [-1, 1] ("symmetric") or [0, 1] ("unit"); floating images stay as they are."""
+    if spec.image_dtype != "uint8":
+        return images.to(torch.float32)
+    assert spec.normalisation in ("symmetric", "unit"), "of whole images, not of pixels"
+    pixels = images.to(torch.float32)
+    return pixels / 127.5 - 1 if spec.normalisation == "symmetric" else pixels / 255
+
+
+# How labels are resampled along with their images.
+
+
+class DenseSampler(Protocol):
+    """Resamples float32 planes (samples, planes, height, width), those of images as those of labels."""
+
+    def __call__(self, planes: Tensor, mode: SampleMode) -> Tensor: ...
+
+
+def sample_labels(labels: Tensor, *, num_classes: int, sample: DenseSampler) -> Tensor:
+    """Labels (samples, height, width, label channels) in uint8, resampled.
+
+    Of two classes the share of class 1 is sampled, and one half or more of it is class 1; of more classes
+    the nearest pixel counts. Codes of border weights, in a second channel, are sampled and rounded.
+    """
+    planes = labels.permute(0, 3, 1, 2).to(torch.float32)
+    if num_classes > 2:
+        classes = sample(planes[:, :1], "nearest")
+    else:
+        classes = sample(planes[:, :1], "bilinear") >= 0.5
+    parts = [classes.to(torch.uint8)]
+    if planes.shape[1] > 1:
+        parts.append(sample(planes[:, 1:], "bilinear").round().clamp(0, 255).to(torch.uint8))
+    return torch.cat(parts, dim=1).permute(0, 2, 3, 1).contiguous()
+
+
+# From stored images and masks to what a segmentation model and its loss see.
+
+
+@dataclass(frozen=True, slots=True)
+class DensePreprocess:
+    """Normalised, bilinear to `image_size`, then `margin` zeros on each side: the model's input canvas.
+
+    Labels go the same way: of two classes bilinear and 1 from one half on, of more the nearest pixel's; the
+    padding is class 0. Tiles come with their margin from the source and are neither scaled nor padded.
+    """
+
+    spec: DataSpec
+    image_size: int | None = None
+    margin: int = 0
+
+    @property
+    def channels(self) -> int:
+        return self.spec.channels
+
+    @property
+    def height(self) -> int:
+        """Height of the canvas."""
+        return self.output_size[0] + 2 * self.margin
+
+    @property
+    def width(self) -> int:
+        """Width of the canvas."""
+        return self.output_size[1] + 2 * self.margin
+
+    @property
+    def output_size(self) -> tuple[int, int]:
+        """Height and width of the model's output."""
+        if self.spec.tile is not None:
+            return self.spec.tile, self.spec.tile
+        return self.image_size or self.spec.height, self.image_size or self.spec.width
+
+    @property
+    def label_size(self) -> tuple[int, int]:
+        """Height and width of finished labels."""
+        return self.output_size
+
+    @property
+    def padding(self) -> int:
+        """How many pixels of zeros are on each side of the image on the canvas."""
+        return 0 if self.spec.tile is not None else self.margin
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images (samples, channels, height, width), channels last in memory, on the canvas."""
+        pixels = normalise_dense(images, self.spec)
+        if self._is_scaled(pixels.shape[2:]):
+            pixels = self._scale(pixels, "bilinear")
+        return self._padded(pixels) if self.padding else pixels
+
+    def labels(self, labels: Tensor) -> Tensor:
+        """Labels (samples, height, width, label channels) in uint8, on the canvas."""
+        if self._is_scaled(labels.shape[1:3]):
+            labels = sample_labels(labels, num_classes=self.spec.num_classes, sample=self._scale)
+        border = self.padding
+        return pad(labels, (0, 0, border, border, border, border)) if border else labels
+
+    def finished_labels(self, labels: Tensor) -> Tensor:
+        """Labels on the canvas without its margin: in the size of the model's output."""
+        if not self.margin:
+            return labels
+        inside = slice(self.margin, -self.margin)
+        return labels[:, inside, inside].contiguous()
+
+    def both(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Stored images and labels, ready for model and loss."""
+        return self(images), self.finished_labels(self.labels(labels))
+
+    def _is_scaled(self, size: torch.Size) -> bool:
+        return self.spec.tile is None and tuple(size) != self.output_size
+
+    def _scale(self, planes: Tensor, mode: SampleMode) -> Tensor:
+        if mode == "nearest":
+            return interpolate(planes, size=self.output_size, mode="nearest-exact")
+        return interpolate(planes, size=self.output_size, mode="bilinear", align_corners=False)
+
+    def _padded(self, pixels: Tensor) -> Tensor:
+        border = self.padding
+        return pad(pixels, (border,) * 4).contiguous(memory_format=torch.channels_last)
+
+
+# From a recipe to what prepares its samples for model and loss.
+
+
+def build_preparation(recipe: Recipe, spec: DataSpec) -> Preparation:
+    """What a recipe's samples go through, in training and in everything after it."""
+    if spec.task == "segmentation":
+        return DensePreprocess(spec, image_size=recipe.image_size, margin=output_margin_of(recipe.model))
+    return Preprocess(spec, recipe.image_size)

@@ -16,14 +16,12 @@ from drivetrain.catalogue.data_sets import (
 )
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.randomness import draw_permutation, stream_key
-from drivetrain.data.advice import unvalidated_classes
+from drivetrain.data.advice import options_to_hold_out, unvalidated_classes
 from drivetrain.data.bad_samples import settle_bad_samples
-from drivetrain.data.divided_files import warn_of_divided_files
-from drivetrain.data.fold_schemes import fold_indices, system_a_split
-from drivetrain.data.folds import take_fold
-from drivetrain.data.hold_out_advice import options_to_hold_out
+from drivetrain.data.folds import fold_indices, system_a_split, take_fold
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.masks.mask_folder import open_mask_folder
+from drivetrain.data.masks.pages import file_of
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.sources.cifar import open_cifar
@@ -35,12 +33,38 @@ from drivetrain.data.sources.pack import open_packed
 from drivetrain.data.sources.stored_images import ImageRequest
 from drivetrain.data.sources.synthetic import open_synthetic
 from drivetrain.data.sources.synthetic_em import open_synthetic_em
+from drivetrain.data.tile_source import masked_of
 from drivetrain.recipe.checks.folds import require_fold
 from drivetrain.recipe.schema import Recipe
+
+__all__ = ["open_data", "split_user_data", "warn_of_divided_files"]
 
 # The systems that published on these data trained on the first images and validated on the last.
 _HELD_OUT_IN_ORDER = "isbi2012"
 _TAKE_VAL_FOLDERS = ("image-folder", "imagenet")
+
+
+# Volumes with pages on both sides: trained on and validated on.
+
+
+def warn_of_divided_files(splits: DataSplits) -> list[str]:
+    """What to say of image files with masks whose pages were divided; mostly nothing."""
+    if splits.validation is None:
+        return []
+    divided = sorted(_volumes(splits.train) & _volumes(splits.validation))
+    if not divided:
+        return []
+    return [
+        f"Pages of {divided[0]} are trained on and others of it validated on; neighbouring pages look alike, "
+        "so new images may come out worse than the validation says. Whole files in train/ and val/ of "
+        "--data-dir are kept apart."
+    ]
+
+
+def _volumes(source: Source) -> set[str]:
+    masked = masked_of(source)
+    files = (file_of(masked.name(index)) for index in range(len(masked)))
+    return {file for file in files if file is not None}
 
 
 def open_data(recipe: Recipe) -> DataSplits:
@@ -95,7 +119,7 @@ def _open_arranged(recipe: Recipe) -> DataSplits:
 
 
 def _open_external(recipe: Recipe) -> DataSplits:
-    from drivetrain.data.sources.external import open_external
+    from drivetrain.data.sources.arrays import open_external
 
     _require_no_size(recipe)
     return open_external(

@@ -9,12 +9,24 @@ from numpy.typing import NDArray
 from drivetrain.data.draws import draw_per_sample
 from drivetrain.data.files.decode import naming_bad_sample
 from drivetrain.data.masks.masked_images import MaskedImages
-from drivetrain.data.mirror import mirrored_places
 from drivetrain.data.source import Source, SubsetSource
 
-__all__ = ["SubsetMasked", "TileSource", "UniformSource", "masked_of"]
+__all__ = ["SubsetMasked", "TileSource", "UniformSource", "masked_of", "mirrored_places"]
 
 Pair = tuple[NDArray[Any], NDArray[np.uint8]]
+
+
+# What lies beyond the border of an image: the image itself, mirrored.
+
+
+def mirrored_places(start: int, stop: int, *, length: int) -> NDArray[np.int64]:
+    """The pixels at start..stop-1 of a line of `length` that is mirrored at both ends, over and over.
+
+    The pixel at an end is seen twice (... 1 0 | 0 1 2 | 2 1 ...), so that a line of one pixel has a mirror
+    image too.
+    """
+    places = np.arange(start, stop, dtype=np.int64) % (2 * length)
+    return np.minimum(places, 2 * length - 1 - places)
 
 
 def _no_indices() -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Makes 16-bit products safe on a CPU.
+"""Makes 16-bit products safe on a CPU: a child process finds out which types the processor really computes.
 
 Some virtual machines advertise matrix units (AMX) and forbid them: products in bfloat16 then end the process
 by an illegal instruction. Where a child process dies of that, oneDNN is held to older instructions before its
@@ -6,24 +6,150 @@ first use here; processes started from here inherit it.
 """
 
 import faulthandler
+import hashlib
 import os
+import platform
 import signal
+import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
 from drivetrain.core.errors import BadInputError
-from drivetrain.devices.half_probe import HALF_TYPES, ISA_VARIABLE, Verdict, probe_half_types
+from drivetrain.devices.processor import boot_id, read_processor
+from drivetrain.recipe.schema import Recipe
 
-__all__ = ["SAFE_ISA", "HalfSupport", "chosen_isa", "half_support", "make_half_safe", "usable_half_names"]
+__all__ = [
+    "HALF_TYPES",
+    "ISA_VARIABLE",
+    "SAFE_ISA",
+    "HalfSupport",
+    "Verdict",
+    "chosen_isa",
+    "half_support",
+    "make_half_safe",
+    "prepare_half_precision",
+    "probe_half_types",
+    "usable_half_names",
+]
 
+HALF_TYPES = ("bfloat16", "float16")
+# oneDNN reads it at its first use in a process.
+ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
+_PROGRAM = Path(__file__).with_name("half_products.py")
+# The child imports torch, which a busy machine takes minutes for.
+_TIMEOUT_S = 600.0
+_WINDOWS_ILLEGAL_INSTRUCTION = 0xC000001D
+_DEATHS = (-signal.SIGILL, -signal.SIGSEGV, _WINDOWS_ILLEGAL_INSTRUCTION)
 # The newest instructions for bfloat16 that use no matrix units.
 SAFE_ISA = "AVX512_CORE_BF16"
-
 _OLD_ISA_VARIABLE = "DNNL_MAX_CPU_ISA"
 _CHECK_TIMEOUT_S = 60.0
 _LOOK_S = 0.005
+
+
+# Asks a child process which 16-bit types this processor computes in, and remembers the answer.
+#
+# An answer holds until the machine is started again, since a virtual machine may come back on another host.
+
+
+class Verdict(StrEnum):
+    """What became of products in a 16-bit type."""
+
+    WORKS = "works"
+    REFUSED = "refused"
+    DIES = "dies"
+    UNKNOWN = "unknown"
+
+
+Verdicts = Mapping[str, Verdict]
+
+
+@cache
+def probe_half_types(isa: str | None = None) -> Verdicts:
+    """The verdict on each type in processes that oneDNN is held to `isa` in; seconds, or a file's reading."""
+    marks = _marks(isa)
+    verdicts = _recall(marks)
+    if verdicts is None:
+        verdicts = _ask(isa)
+        if Verdict.UNKNOWN not in verdicts.values():
+            _remember(marks, verdicts)
+    return verdicts
+
+
+def _ask(isa: str | None) -> dict[str, Verdict]:
+    """One process serves all types, unless it dies of one."""
+    verdicts: dict[str, Verdict] = {}
+    while left := [kind for kind in HALF_TYPES if kind not in verdicts]:
+        told, ending = _run_program(left, isa)
+        verdicts |= told
+        missing = [kind for kind in left if kind not in told]
+        if missing:
+            verdicts[missing[0]] = ending
+    return verdicts
+
+
+def _run_program(kinds: list[str], isa: str | None) -> tuple[dict[str, Verdict], Verdict]:
+    """What the program told, and what its end says about the first type it did not tell of."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if isa is not None:
+        variables[ISA_VARIABLE] = isa
+    command = [sys.executable, "-P", str(_PROGRAM), *kinds]
+    try:
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}, Verdict.UNKNOWN
+    lines = (line.split() for line in done.stdout.splitlines())
+    told = {line[0]: Verdict(line[1]) for line in lines if len(line) == 2 and line[0] in kinds}
+    return told, Verdict.DIES if done.returncode in _DEATHS else Verdict.UNKNOWN
+
+
+def _marks(isa: str | None) -> dict[str, str]:
+    """All that an answer may depend on."""
+    processor = read_processor()
+    try:
+        torch_version = version("torch")
+    except PackageNotFoundError:
+        torch_version = ""
+    return {
+        "processor": processor.name,
+        "microcode": processor.microcode,
+        "features": hashlib.sha256(" ".join(sorted(processor.features)).encode()).hexdigest(),
+        "kernel": platform.release(),
+        "boot": boot_id(),
+        "torch": torch_version,
+        "program": hashlib.sha256(_PROGRAM.read_bytes()).hexdigest(),
+        "isa": isa or "",
+    }
+
+
+def _file_of(marks: Mapping[str, str]) -> Path | None:
+    folder = cache_folder()
+    # Not the boot: the answer of the last one is overwritten.
+    address = "\n".join(value for name, value in marks.items() if name != "boot")
+    digest = hashlib.sha256(address.encode()).hexdigest()[:16]
+    return None if folder is None else folder / f"cpu-half-{digest}.json"
+
+
+def _recall(marks: Mapping[str, str]) -> dict[str, Verdict] | None:
+    try:
+        verdicts = read_answer(_file_of(marks), "verdicts", marks=marks)
+        return {kind: Verdict(verdicts[kind]) for kind in HALF_TYPES}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(marks: Mapping[str, str], verdicts: Verdicts) -> None:
+    keep_answer(_file_of(marks), "verdicts", marks=marks, answer=verdicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,3 +243,31 @@ def _wait_for(child: int) -> int | None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
+
+
+# Half precision on a CPU, made safe before anything is computed.
+
+
+def prepare_half_precision(recipe: Recipe, *, device: str | None = None) -> None:
+    """Does what `choose_precision` would do later, when data and plans may have computed already.
+
+    For this process and those it starts; `device` stands in for the recipe's. A type that does not run at all
+    is left to `choose_precision`, which refuses it.
+    """
+    if not _asks_for_half(recipe) or not _is_cpu(device or recipe.device):
+        return
+    if recipe.half_type in usable_half_names():
+        make_half_safe(recipe.half_type)
+
+
+def _asks_for_half(recipe: Recipe) -> bool:
+    of_stages = (str(option.get("precision", "")) for option in recipe.stage_options)
+    return any(precision.startswith("16.") for precision in (recipe.precision, *of_stages))
+
+
+def _is_cpu(device: str) -> bool:
+    if device != "auto":
+        return device.partition(":")[0] == "cpu"
+    import torch
+
+    return not torch.accelerator.is_available()

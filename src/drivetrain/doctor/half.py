@@ -1,7 +1,14 @@
 """Which vector units the processor has, and whether 16-bit products run on them."""
 
-from drivetrain.devices.cpu_half import SAFE_ISA, HalfSupport, chosen_isa, half_support
-from drivetrain.devices.half_probe import HALF_TYPES, ISA_VARIABLE, Verdict
+from drivetrain.devices.cpu_half import (
+    HALF_TYPES,
+    ISA_VARIABLE,
+    SAFE_ISA,
+    HalfSupport,
+    Verdict,
+    chosen_isa,
+    half_support,
+)
 from drivetrain.devices.processor import read_processor
 from drivetrain.doctor.finding import Finding, note, ok
 

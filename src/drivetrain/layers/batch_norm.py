@@ -15,16 +15,18 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
-from drivetrain.layers.reporting_instance_norm import ReportingInstanceNorm
+from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm, ReportingInstanceNorm
 from drivetrain.models.modules import replace_modules
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.recipe.schema import Recipe
 
 __all__ = [
     "OWNED_BATCH_NORMS",
     "BatchNormOwner",
     "check_normalised_values",
+    "idle_norm_options",
     "install_batch_norm_owner",
+    "norm_options",
 ]
 
 OWNED_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -309,3 +311,32 @@ def _kept_share(name: str, module: _NormBase, asked: float | None) -> float:
             f"--model's batch norm {name} has momentum None; --bn-momentum 0.97 would set one."
         )
     return 1.0 - module.momentum
+
+
+# Options about batch norm that a model has no use for.
+
+
+def idle_norm_options(recipe: Recipe, model: nn.Module) -> list[str]:
+    """Says which options about batch norm have no effect on a model, which must still have its own layers."""
+    norms = [module for module in model.modules() if type(module) in OWNED_BATCH_NORMS]
+    if not norms:
+        return [
+            f"{option} has no effect: --model {recipe.model} has no batch norm that trains."
+            for option in norm_options(recipe)
+        ]
+    if recipe.bn_momentum is None or any(module.running_mean is not None for module in norms):
+        return []
+    return [
+        f"--bn-momentum {recipe.bn_momentum} has no effect: no batch norm of --model {recipe.model} has "
+        "running statistics."
+    ]
+
+
+def norm_options(recipe: Recipe) -> list[str]:
+    """The options about batch norm that were asked for, as they are written."""
+    asked = {
+        f"--bn-momentum {recipe.bn_momentum}": recipe.bn_momentum is not None,
+        "--stable-norm True": recipe.stable_norm,
+        f"--dbn-replica-group-size {recipe.dbn_replica_group_size}": recipe.dbn_replica_group_size > 1,
+    }
+    return [option for option, is_asked in asked.items() if is_asked]

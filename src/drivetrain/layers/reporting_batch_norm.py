@@ -1,16 +1,152 @@
-"""The batch norm of a model in training: it normalises, and reports its statistics to their owner."""
+"""Batch and instance norms of a model in training, of one replica or a group; they report to their owner."""
 
 from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _NormBase
 
-from drivetrain.layers.group_batch_norm import Moments, group_moments, normalise
-from drivetrain.models.half_weights import widened, widened_like
+from drivetrain.models.half_weights import is_half, widened, widened_like
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
-__all__ = ["ReportingBatchNorm"]
+__all__ = ["Moments", "ReportingBatchNorm", "ReportingInstanceNorm", "group_moments", "normalise"]
+
+
+# Batch norm over the samples of several replicas: the arithmetic and its two small sums per layer.
+#
+# Every member of the group takes part in every sum, so all members run the same micro-batches in the same
+# order; a micro-batch may hold other numbers of samples on other members, and padding counts as samples.
+
+
+class Moments(NamedTuple):
+    """How many values per channel are normalised together, their mean, and their biased variance."""
+
+    values: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+@torch.no_grad()
+def group_moments(
+    inputs: Tensor, *, group: ReplicaGroup, stable: bool, wide_dtype: torch.dtype = torch.float64
+) -> Moments:
+    """The moments of `inputs` of all members, in the wide type: one sum over the group, two if `stable`.
+
+    Torch's own kernel adds up channels_last values one after the other, which costs digits on large images
+    with large means; `stable` takes the mean first, then the deviations from it, and adds up in pairs.
+    """
+    moments = _moments_in_two_passes if stable else _moments_in_one_pass
+    return moments(inputs, group=group, wide_dtype=wide_dtype)
+
+
+def normalise(
+    inputs: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *,
+    moments: Moments,
+    group: ReplicaGroup,
+    eps: float,
+) -> Tensor:
+    """Batch norm by the group's moments; its gradient knows that they depend on everybody's inputs.
+
+    The gradients of weight and bias are those of this member's samples, to be summed with all others.
+    """
+    outputs: Tensor = _Normalise.apply(inputs, weight, bias, moments, group, eps)  # type: ignore[no-untyped-call]
+    return outputs
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        moments: Moments,
+        group: ReplicaGroup,
+        eps: float,
+    ) -> Tensor:
+        kind = _statistics_dtype(inputs)
+        mean, variance = moments.mean.to(kind), moments.variance.to(kind)
+        scale, shift = (None if part is None else part.to(kind) for part in (weight, bias))
+        ctx.save_for_backward(inputs, scale, mean, variance)
+        ctx.values, ctx.group, ctx.eps = moments.values, group, eps
+        return torch.batch_norm(inputs, scale, shift, mean, variance, False, 0.0, eps, False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, output_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, scale, mean, variance = ctx.saved_tensors
+        inputs, output_gradient = inputs.to(mean.dtype), output_gradient.to(mean.dtype)
+        scale = torch.ones_like(mean) if scale is None else scale
+        # Nothing saved, as in evaluation; CUDA wants to be given that.
+        nothing = mean.new_empty(0)
+        fixed = (mean, variance, nothing, nothing, False, ctx.eps)
+        input_gradient, scale_gradient, bias_gradient = torch.ops.aten.native_batch_norm_backward(
+            output_gradient, inputs, scale, *fixed, [True, True, True]
+        )
+        wants_input, wants_scale, wants_bias, *_ = ctx.needs_input_grad
+        if wants_input:
+            by_mean, by_deviation = _through_moments(ctx, bias_gradient, scale_gradient)
+            factor = scale * (variance + ctx.eps).rsqrt()
+            parts = (inputs, factor * by_deviation, factor * by_mean, mean, variance)
+            input_gradient.add_(torch.batch_norm(*parts, False, 0.0, ctx.eps, False))
+        return (
+            input_gradient if wants_input else None,
+            scale_gradient if wants_scale else None,
+            bias_gradient if wants_bias else None,
+            *(None, None, None),
+        )
+
+
+def _through_moments(ctx: Any, bias_gradient: Tensor, scale_gradient: Tensor) -> tuple[Tensor, ...]:
+    """How the loss of all members moves with the mean, and with the deviation; per value."""
+    sums = torch.cat([bias_gradient, scale_gradient]).to(ctx.values.dtype)
+    ctx.group.sum_(sums)
+    by_value: Tensor = sums / -ctx.values
+    return by_value.to(bias_gradient.dtype).chunk(2)
+
+
+def _moments_in_one_pass(inputs: Tensor, *, group: ReplicaGroup, wide_dtype: torch.dtype) -> Moments:
+    mean, variance = (own.to(wide_dtype) for own in _own_moments(inputs))
+    sums = torch.cat([mean.new_ones(1), mean, variance.addcmul(mean, mean)]).mul_(_values_per_channel(inputs))
+    group.sum_(sums)
+    values = sums[0]
+    mean, mean_square = (sums[1:] / values).chunk(2)
+    return Moments(values, mean, mean_square.addcmul(mean, mean, value=-1.0).clamp_(min=0.0))
+
+
+def _moments_in_two_passes(inputs: Tensor, *, group: ReplicaGroup, wide_dtype: torch.dtype) -> Moments:
+    samples = inputs.to(_statistics_dtype(inputs))
+    axes = [axis for axis in range(inputs.dim()) if axis != 1]
+    own_sum = samples.sum(axes).to(wide_dtype)
+    sums = torch.cat([own_sum.new_full((1,), _values_per_channel(inputs)), own_sum])
+    group.sum_(sums)
+    values, mean = sums[0], sums[1:] / sums[0]
+    per_channel = [-1 if axis == 1 else 1 for axis in range(inputs.dim())]
+    squares = (samples - mean.to(samples.dtype).view(per_channel)).square_().sum(axes).to(wide_dtype)
+    group.sum_(squares)
+    return Moments(values, mean, squares / values)
+
+
+def _own_moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """This member's mean and biased variance, by the kernel that plain batch norm uses."""
+    if not is_half(inputs.dtype):
+        return torch.batch_norm_update_stats(inputs, None, None, 0.0)
+    # Statistics come in the type of the running ones, and in half precision where there are none.
+    unused = torch.zeros(inputs.shape[1], dtype=torch.float32, device=inputs.device)
+    return torch.batch_norm_update_stats(inputs, unused, unused.clone(), 0.0)
+
+
+def _values_per_channel(inputs: Tensor) -> int:
+    return inputs.numel() // inputs.shape[1]
+
+
+def _statistics_dtype(inputs: Tensor) -> torch.dtype:
+    return torch.float32 if is_half(inputs.dtype) else inputs.dtype
 
 
 class ReportingBatchNorm(nn.Module):
@@ -112,3 +248,29 @@ class ReportingBatchNorm(nn.Module):
     def extra_repr(self) -> str:
         channels = self.running_mean.numel() if self.tracks_statistics else "no running statistics"
         return f"{channels}, eps={self.eps}, kept_share={self.kept_share}"
+
+
+# The instance norm of a model in training whose running statistics have an owner.
+
+
+class ReportingInstanceNorm(ReportingBatchNorm):
+    """Stands in for a torch instance norm that tracks statistics.
+
+    It normalises every image by itself and reports the mean over the images of their means and biased
+    variances.
+    """
+
+    def __init__(self, original: _NormBase) -> None:
+        # Torch never moves the statistics of an instance norm without a momentum.
+        moved = 0.0 if original.momentum is None else original.momentum
+        super().__init__(original, kept_share=1.0 - moved, wide_dtype=torch.float64)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            return self._evaluated(inputs)
+        with torch.no_grad():
+            samples = widened(inputs.detach())
+            variance, mean = torch.var_mean(samples, dim=tuple(range(2, inputs.dim())), correction=0)
+            self._report(mean.mean(0), (variance.mean(0) + self.eps).rsqrt())
+        weight, bias = self._scale_and_shift()
+        return nn.functional.instance_norm(inputs, None, None, weight, bias, True, 0.0, self.eps)

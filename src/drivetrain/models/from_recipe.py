@@ -1,20 +1,58 @@
 """The model a recipe describes, in one fixed order: build, edit, take over weights, freeze."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from drivetrain.catalogue.models import check_image_size, is_external_model, model_info
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure, import_factory
+from drivetrain.core.randomness import stream_key
 from drivetrain.data.source import DataSpec
-from drivetrain.models.create import build_model, takes_parameter
-from drivetrain.models.edit import edit_model
+from drivetrain.models.create import build_model, in_working_form, takes_parameter
 from drivetrain.models.freeze import freeze_parameters
 from drivetrain.models.initial_weights import load_initial_weights
 from drivetrain.models.lazy_layers import complete_lazy_layers
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["input_shape_of", "is_own_model", "outline_model", "prepare_model", "rebuild_model"]
+__all__ = ["edit_model", "input_shape_of", "is_own_model", "outline_model", "prepare_model", "rebuild_model"]
+
+_OPTION = "--model-edit"
+
+
+# Applies `--model-edit`: a user's own changes to a model after it is built.
+
+
+def edit_model(model: nn.Module, names: Sequence[str], *, seed: int = 0) -> nn.Module:
+    """The model after each function, in order; a function returns the new model, or edits it and None.
+
+    What a function draws from torch's generator follows from the seed and its own name.
+    """
+    for name in names:
+        with torch.random.fork_rng(devices=[]):
+            model = _apply(model, name, seed=seed)
+    return in_working_form(model) if names else model
+
+
+def _apply(model: nn.Module, name: str, *, seed: int) -> nn.Module:
+    edit = import_factory(name, option=_OPTION)
+    # Seeded after the import, which may draw and happens only once.
+    torch.default_generator.manual_seed(stream_key(seed, "edit", name))
+    try:
+        edited = edit(model)
+    except BadInputError:
+        raise
+    except Exception as error:
+        raise BadInputError(f"{_OPTION} {name} failed: {describe_failure(error)}") from error
+    if edited is None:
+        return model
+    if not isinstance(edited, nn.Module):
+        raise BadInputError(
+            f"{_OPTION} {name} returned a {type(edited).__name__}; return the model, or nothing."
+        )
+    return edited
 
 
 def prepare_model(

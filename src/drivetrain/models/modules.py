@@ -1,11 +1,14 @@
-"""Changing a model from outside: its layers are replaced, its file is not touched."""
+"""Reading and changing a model from outside: replaced layers, buffers that it does not save."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import accumulate
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+__all__ = ["in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
 
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
@@ -47,3 +50,20 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
     finally:
         for module, flag in before.items():
             module.training = flag
+
+
+# Buffers that a model does not save (`persistent=False`): a training may move them all the same.
+
+
+def unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """A model's buffers that are not in its `state_dict()`, by name."""
+    saved = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name not in saved}
+
+
+@torch.no_grad()
+def take_over_buffers(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
+    """Gives a model's unsaved buffers the values of their names and shapes; others stay as they are."""
+    for name, buffer in unsaved_buffers(model).items():
+        if name in stored and stored[name].shape == buffer.shape:
+            buffer.copy_(stored[name])

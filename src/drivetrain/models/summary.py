@@ -1,17 +1,20 @@
 """What a model consists of: its layers in the order they run, their sizes, and what they cost."""
 
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
-from drivetrain.models.flops import FlopCounter
 
 __all__ = [
+    "FlopCounter",
     "LayerRow",
     "ModelTotals",
     "copy_to",
@@ -22,6 +25,57 @@ __all__ = [
 
 # The meta device first imports torch's compiler, 1.5 to 2.5 seconds; up to here a real pass is faster.
 _MAX_REAL_FLOPS = 20e9
+
+
+# Counts the multiply-adds of a forward pass by listening to the functions it calls.
+
+
+def _convolution_flops(_inputs: Tensor, weight: Tensor, outputs: Tensor) -> int:
+    return 2 * outputs.numel() * weight[0].numel()
+
+
+def _transposed_flops(inputs: Tensor, weight: Tensor, _outputs: Tensor) -> int:
+    return 2 * inputs.numel() * weight[0].numel()
+
+
+def _linear_flops(_inputs: Tensor, weight: Tensor, outputs: Tensor) -> int:
+    return 2 * outputs.numel() * weight.shape[-1]
+
+
+_FLOPS_OF: Mapping[Callable[..., Any], Callable[[Tensor, Tensor, Tensor], int]] = {
+    functional.conv1d: _convolution_flops,
+    functional.conv2d: _convolution_flops,
+    functional.conv3d: _convolution_flops,
+    functional.conv_transpose1d: _transposed_flops,
+    functional.conv_transpose2d: _transposed_flops,
+    functional.conv_transpose3d: _transposed_flops,
+    functional.linear: _linear_flops,
+}
+
+
+class FlopCounter(TorchFunctionMode):
+    """Adds 2 x multiply-adds of every convolution and linear layer called while it is entered.
+
+    It sees functions, not modules, so that a model which calls `torch.nn.functional` itself is counted too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        named = dict(kwargs or {})
+        outputs = func(*args, **named)
+        if func in _FLOPS_OF:
+            inputs, weight = (*args, *(named[word] for word in ("input", "weight") if word in named))[:2]
+            self.flops += _FLOPS_OF[func](inputs, weight, outputs)
+        return outputs
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,9 @@ from torch import Tensor
 
 from drivetrain.core.randomness import stream_key
 from drivetrain.models.half_weights import is_half
-from drivetrain.optim.adam import Adam
 from drivetrain.optim.flat_parameters import Segment
-from drivetrain.optim.lars import Lars
 from drivetrain.optim.rounded import RoundedOptimiser
-from drivetrain.optim.rules import BuildOptimiser, Optimiser
-from drivetrain.optim.sgd import Sgd
+from drivetrain.optim.rules import Adam, BuildOptimiser, Lars, Optimiser, Sgd
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["BuildOptimiser", "Optimiser", "build_optimiser"]

@@ -1,13 +1,16 @@
-"""What every optimiser is: a rule that moves one flat vector of weights."""
+"""SGD, Adam and LARS, each a rule that moves one flat vector of weights."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from drivetrain.optim.flat_parameters import Segment
 
-__all__ = ["BuildOptimiser", "Optimiser"]
+__all__ = ["Adam", "BuildOptimiser", "Lars", "Optimiser", "Sgd"]
+
+_EPSILON_FOR_ZERO = 1e-7
 
 
 class Optimiser(Protocol):
@@ -26,3 +29,111 @@ class BuildOptimiser(Protocol):
 
     def __call__(self, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:
         """For weights laid out like `values`, in which `segments` lie."""
+
+
+# Stochastic gradient descent with momentum and decoupled weight decay.
+#
+# weight -= rate * decay * weight; velocity = momentum * velocity - rate * gradient; weight += velocity.
+# The rate is inside the velocity, so a change of rate acts on new gradients only.
+
+
+class Sgd:
+    """Momentum 0 keeps no state."""
+
+    def __init__(self, values: Tensor, *, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.states: dict[str, Tensor] = {"velocity": torch.zeros_like(values)} if momentum else {}
+
+    @torch.no_grad()
+    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:  # noqa: ARG002
+        if self.weight_decay:
+            values.mul_(1.0 - rate * self.weight_decay)
+        if not self.momentum:
+            values.addcmul_(gradients, rate.to(values.dtype), value=-1.0)
+            return
+        velocity = self.states["velocity"]
+        velocity.mul_(self.momentum).addcmul_(gradients, rate.to(values.dtype), value=-1.0)
+        values.add_(velocity)
+
+
+# Adam, and AdamW where a decoupled weight decay is given.
+
+
+class Adam:
+    """Bias-corrected first and second moments; the decay shrinks weights by rate x decay."""
+
+    def __init__(
+        self, values: Tensor, *, beta1: float, beta2: float, epsilon: float, weight_decay: float = 0.0
+    ) -> None:
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.weight_decay = weight_decay
+        self.states: dict[str, Tensor] = {
+            "mean": torch.zeros_like(values),
+            "square": torch.zeros_like(values),
+        }
+
+    @torch.no_grad()
+    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
+        mean, square = self.states["mean"], self.states["square"]
+        count = update.to(rate.dtype) + 1.0
+        mean_correction = 1.0 - torch.pow(self.beta1, count)
+        square_correction = 1.0 - torch.pow(self.beta2, count)
+        if self.weight_decay:
+            values.mul_(1.0 - rate * self.weight_decay)
+        mean.lerp_(gradients, 1.0 - self.beta1)
+        square.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
+        divisor = (square / square_correction).sqrt_().add_(self.epsilon)
+        values.addcmul_(mean / divisor, (rate / mean_correction).to(values.dtype), value=-1.0)
+
+
+# Layer-wise adaptive rates (LARS), for large batches.
+#
+# Each parameter has a trust = eeta * |w| / (|g| + decay * |w| + epsilon), or 1 where a norm is 0. Then
+# velocity = momentum * velocity - rate * trust * (g + decay * w); w += velocity. Biases and the scales and
+# shifts of normalisation layers, which are the parameters of fewer than two dimensions, have trust 1 and
+# no decay.
+
+
+class Lars:
+    """One trust for each parameter of two or more dimensions; nothing is fetched from the device."""
+
+    def __init__(
+        self,
+        values: Tensor,
+        *,
+        segments: Sequence[Segment],
+        momentum: float,
+        weight_decay: float,
+        eeta: float,
+        epsilon: float,
+    ) -> None:
+        self.momentum, self.weight_decay, self.eeta = momentum, weight_decay, eeta
+        self.epsilon = epsilon or _EPSILON_FOR_ZERO
+        self.states: dict[str, Tensor] = {"velocity": torch.zeros_like(values)}
+        self._adapted = [segment for segment in segments if len(segment.shape) > 1]
+
+    @torch.no_grad()
+    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:  # noqa: ARG002
+        change = gradients.clone()
+        if self._adapted:
+            self._adapt_(self._parts(change), weights=self._parts(values))
+        velocity = self.states["velocity"]
+        velocity.mul_(self.momentum).addcmul_(change, rate.to(values.dtype), value=-1.0)
+        values.add_(velocity)
+
+    def _adapt_(self, changes: list[Tensor], *, weights: list[Tensor]) -> None:
+        """Gradients become decayed gradients times their trust, in place."""
+        trusts = self._trusts(
+            torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(changes))
+        )
+        torch._foreach_add_(changes, weights, alpha=self.weight_decay)
+        torch._foreach_mul_(changes, list(trusts.unbind()))
+
+    def _trusts(self, weight_norms: Tensor, gradient_norms: Tensor) -> Tensor:
+        longest = gradient_norms + self.weight_decay * weight_norms + self.epsilon
+        is_known = (weight_norms > 0) & (gradient_norms > 0)
+        return torch.where(is_known, self.eeta * weight_norms / longest, 1.0)
+
+    def _parts(self, flat: Tensor) -> list[Tensor]:
+        return [flat[segment.start : segment.start + segment.numel] for segment in self._adapted]

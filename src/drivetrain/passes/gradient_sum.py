@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from drivetrain.core.errors import BadInputError
 from drivetrain.devices.device import Device
 from drivetrain.optim.flat_parameters import Bucket, FlatParameters, cut_into_buckets
-from drivetrain.ranks.replica_group import ReplicaGroup
-from drivetrain.ranks.wait_clock import WaitClock
+from drivetrain.ranks.replica_group import ReplicaGroup, WaitClock
 
 __all__ = ["DEFAULT_BUFFER_BYTES", "GradientSum", "pays_to_overlap"]
 

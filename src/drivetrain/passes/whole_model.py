@@ -1,7 +1,7 @@
 """The forward and backward passes of one update, over a model in one piece."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,14 +12,47 @@ from drivetrain.core.randomness import stream_key
 from drivetrain.devices.device import Device
 from drivetrain.layers.context import UpdateContext
 from drivetrain.optim.flat_parameters import FlatParameters
-from drivetrain.passes.first_gradients import written_at_once
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import Step
 from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
 from drivetrain.schedules.actions import Action, Kind
 from drivetrain.schedules.observer import Observer, observed
 
-__all__ = ["Passes", "PlainPasses", "added_up"]
+__all__ = ["Passes", "PlainPasses", "added_up", "written_at_once"]
+
+
+# The first gradients of an update, written into the flat gradient instead of added to zeros.
+#
+# A backward pass adds each gradient to what it finds, one operation for each parameter. One that finds
+# nothing leaves its own tensors there; a single operation then copies all of them to where later ones are
+# added.
+
+
+@contextmanager
+def written_at_once(parameters: FlatParameters) -> Iterator[None]:
+    """Around the first backward pass of an update; after it the flat gradient is that of this pass alone."""
+    for owner in parameters.owners:
+        owner.grad = None
+    try:
+        yield
+        _write(parameters)
+    finally:
+        for owner, place in zip(parameters.owners, parameters.gradient_places, strict=True):
+            owner.grad = place
+
+
+@torch.no_grad()
+def _write(parameters: FlatParameters) -> None:
+    places: list[Tensor] = []
+    found: list[Tensor] = []
+    for owner, place in zip(parameters.owners, parameters.gradient_places, strict=True):
+        if owner.grad is None:
+            place.zero_()
+        else:
+            places.append(place)
+            found.append(owner.grad.to_dense() if owner.grad.is_sparse else owner.grad)
+    if found:
+        torch._foreach_copy_(places, found)
 
 
 class Passes(Protocol):

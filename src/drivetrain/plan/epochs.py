@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.recipe.batch import BatchArithmetic
+from drivetrain.recipe.layout import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
 MOST_UPDATES = 20_000_000

@@ -12,8 +12,7 @@ from drivetrain.catalogue.data_sets import (
 )
 from drivetrain.catalogue.models import is_external_model, model_info
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.fold_schemes import held_out_size
-from drivetrain.data.folds import fold_size
+from drivetrain.data.folds import fold_size, held_out_size
 from drivetrain.recipe.messages import DEFAULT
 from drivetrain.recipe.schema import Recipe
 

@@ -1,16 +1,19 @@
-"""The stages of a plan, their schedule and their memory as tables for a person."""
+"""The stages of a plan for a person: tables of schedule and memory, and an update as a timeline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drivetrain.plan.timeline import draw_timeline
+from drivetrain.schedules.by_name import build_schedule
+from drivetrain.schedules.simulator import Simulation, Span, backward_costs, simulate
 
-__all__ = ["print_memory", "print_stages", "with_unit"]
+__all__ = ["draw_timeline", "print_memory", "print_stages", "with_unit"]
 
+_IDLE, _MORE = ".", "-"
+_LEAST_COLUMNS = 20
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _MEMORY_COLUMNS = {
     "parameters": "parameters",
@@ -26,6 +29,52 @@ _SAVERS = {
     "optimizer_state_offloading": "--optimizer-state-offloading",
     "mask_free_dropout": "dropout without masks",
 }
+
+
+# An update of a pipeline as a picture: a row per device, one column per moment.
+
+
+def draw_timeline(
+    schedule_name: str,
+    *,
+    micro_batches: int,
+    device_of: Sequence[int],
+    flops: Sequence[int],
+    recomputes: Sequence[bool],
+    width: int,
+) -> list[str]:
+    """Lines such as `0: F0F1....B0--`: forward, backward, or its input and weight parts, and idle time.
+
+    Of many micro-batches twice as many as stages are shown, enough for the pattern to appear.
+    """
+    stages = len(device_of)
+    shown = min(micro_batches, 2 * stages)
+    table = build_schedule(schedule_name, micro_batches=shown, device_of=device_of)
+    costs = [max(cost, 1) for cost in flops]
+    simulated = simulate(table, forward_s=costs, backward_s=backward_costs(costs, recomputes=recomputes))
+    label = len(str(table.devices - 1)) + 2
+    columns = max(width - label, _LEAST_COLUMNS)
+    rows = [f"{device}: ".rjust(label) + _row(simulated, device, columns) for device in range(table.devices)]
+    return [f"the first {shown} of {micro_batches} micro-batches:", *rows] if shown < micro_batches else rows
+
+
+def _row(simulated: Simulation, device: int, columns: int) -> str:
+    scale = columns / simulated.seconds_per_update
+    row = [_IDLE] * columns
+    for span in simulated.timeline:
+        if span.device == device:
+            start = min(round(span.start_s * scale), columns - 1)
+            end = max(round(span.end_s * scale), start + 1)
+            row[start:end] = _word(span, end - start)
+    return "".join(row).rstrip(_IDLE)
+
+
+def _word(span: Span, length: int) -> list[str]:
+    """The action's letter and micro-batch as far as there is room."""
+    text = f"{span.action.kind.value}{span.action.micro_batch}"
+    if len(text) > length:
+        text = span.action.kind.value
+    return list(text.ljust(length, _MORE)[:length])
 
 
 def print_stages(plan: Mapping[str, Any], *, console: Console) -> None:

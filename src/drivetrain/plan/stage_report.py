@@ -17,8 +17,7 @@ from drivetrain.plan.precision import compute_type, is_cpu
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.checker import live_micro_batches
-from drivetrain.schedules.costs import COST_RULE, backward_costs
-from drivetrain.schedules.simulator import simulate
+from drivetrain.schedules.simulator import COST_RULE, backward_costs, simulate
 from drivetrain.schedules.traffic import messages
 
 __all__ = ["report_run", "stage_flops"]

@@ -11,8 +11,7 @@ from drivetrain.plan.epochs import EpochPlan, plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.plan.precision import precision_in_words
-from drivetrain.recipe.batch import BatchArithmetic, batch_of
-from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
+from drivetrain.recipe.layout import BatchArithmetic, batch_of, devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.divisibility import check_accumulation
@@ -223,7 +222,7 @@ def _outlined_model(
     recipe: Recipe, shape: InputShape, batch: BatchArithmetic
 ) -> tuple["ModelTotals", "RunOutline | None", Sequence[str]]:
     """A model's totals, and how it will be cut where it is or must save memory."""
-    from drivetrain.layers.norm_options import idle_norm_options
+    from drivetrain.layers.batch_norm import idle_norm_options
     from drivetrain.models.from_recipe import outline_model
     from drivetrain.models.summary import summarise_model
 

@@ -4,23 +4,125 @@ The host sets the update's number, hands over what the feed has for it, and says
 reads only tensors whose places never change, so a replay computes what the update itself would.
 """
 
-from collections.abc import Callable
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import torch
+from torch import nn
+
 from drivetrain.data.feeds.micro_batch import Parcel, ParcelFeed
+from drivetrain.devices.device import Device
 from drivetrain.passes.whole_model import PlainPasses
-from drivetrain.program.counters import changed, counters_of
-from drivetrain.program.drawing import draws_of
-from drivetrain.program.run_ahead import RunAhead
 from drivetrain.program.training import TrainingProgram
 
-__all__ = ["CapturedUpdates", "Recorder"]
+__all__ = ["CapturedUpdates", "Drawn", "Recorder", "RunAhead", "changed", "counters_of", "draws_of"]
 
+_Plain = int | float | str
+_Counters = dict[str, _Plain]
+# Long enough for anything that keeps the host busy, short enough to hear a request to stop.
+_AHEAD_S = 0.5
+_FEWEST_UPDATES, _MOST_UPDATES = 4, 512
 # The first may compile and try kernels, the second finds all of that done but may still compile for itself.
 _WARM_UPS = 2
 # Epochs end with an update of another size, and bad samples make a few more; each recording takes memory.
 _MOST_KINDS = 4
+
+
+# Plain numbers and words that the modules of a model keep: what a replayed update would not change.
+
+
+def counters_of(model: nn.Module) -> _Counters:
+    """Every plain attribute of every module, by its full name."""
+    return {
+        f"{name}.{key}" if name else key: value
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, _Plain)
+    }
+
+
+def changed(before: _Counters, after: _Counters) -> str:
+    """The first attribute that differs; empty where all are as they were."""
+    return next((name for name, value in after.items() if before.get(name) != value), "")
+
+
+# Whether a computation draws random numbers from generators that have a state.
+
+
+@dataclass(slots=True)
+class Drawn:
+    """Whose generators were drawn from: the device's, and those of the host, by name."""
+
+    by_device: bool = False
+    by_host: str = ""
+
+
+@contextmanager
+def draws_of(device: Device) -> Iterator[Drawn]:
+    """What the block drew, known at its end; torch's own generators must have been set inside, and are read
+    as they are after that.
+    """
+    drawn = Drawn()
+    before = _host_states()
+    yield drawn
+    after = _host_states()
+    names = [name for name, state in after.items() if state != before[name]]
+    drawn.by_host = ", ".join(names + (["torch"] if _has_drawn(torch.default_generator) else []))
+    drawn.by_device = not device.is_cpu and _offset(device.torch_device) > 0
+
+
+def _host_states() -> dict[str, object]:
+    legacy = np.random.get_state(legacy=False)
+    return {"random": random.getstate(), "numpy.random": repr(legacy)}
+
+
+def _has_drawn(generator: torch.Generator) -> bool:
+    untouched = torch.Generator().manual_seed(generator.initial_seed())
+    return not torch.equal(untouched.get_state(), generator.get_state())
+
+
+def _offset(device: torch.device) -> int:
+    module = torch.get_device_module(device)
+    generators = getattr(module, "default_generators", ())
+    index = device.index or 0
+    return int(generators[index].get_offset()) if index < len(generators) else 0
+
+
+# How far the host may be ahead of an accelerator.
+
+
+class RunAhead:
+    """Lets the host go on until it is about half a second of updates ahead, then waits for the device."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._pending: deque[torch.Event] = deque()
+        self._allowed = _FEWEST_UPDATES
+        self._last_s = time.perf_counter()
+
+    def wait(self) -> None:
+        """To be called after every update that the device was given."""
+        if self._device.is_cpu:
+            return
+        given = torch.Event(self._device.torch_device)
+        given.record()
+        self._pending.append(given)
+        while len(self._pending) > self._allowed:
+            self._pending.popleft().synchronize()
+            self._allow()
+
+    def _allow(self) -> None:
+        now_s = time.perf_counter()
+        seconds, self._last_s = now_s - self._last_s, now_s
+        # One more at most: a pause between updates must not look like updates that take no time.
+        most = min(_MOST_UPDATES, self._allowed + 1)
+        self._allowed = max(_FEWEST_UPDATES, min(most, int(_AHEAD_S / max(seconds, 1e-6))))
 
 
 class Recorder(Protocol):

@@ -27,13 +27,41 @@ from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
 from drivetrain.passes.whole_model import Passes, PlainPasses
 from drivetrain.pipeline.runtime.placed_stages import PlacedStages
 from drivetrain.program.averaging import WeightAverage
-from drivetrain.program.gradients import add_l2_, are_finite, clip_norm_
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
-from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.ranks.replica_group import ALL_ALONE, ALONE, RankGroups, ReplicaGroup
 from drivetrain.schedules.observer import Observer, Part, observed_part
 from drivetrain.tasks.task import Task
+
+# What happens to the summed gradient before the optimiser sees it.
+
+
+@torch.no_grad()
+def add_l2_(gradients: Tensor, values: Tensor, *, factor: float) -> None:
+    """Adds the gradient of factor/2 x the weights' squared length."""
+    gradients.add_(values, alpha=factor)
+
+
+@torch.no_grad()
+def are_finite(values: Tensor) -> Tensor:
+    """Whether all numbers of a vector are finite, without a second vector on the way."""
+    if not values.numel():
+        return torch.ones((), dtype=torch.bool, device=values.device)
+    return torch.isfinite(torch.stack(torch.aminmax(values))).all()
+
+
+@torch.no_grad()
+def clip_norm_(gradients: Tensor, *, longest: float, parts: ReplicaGroup = ALONE) -> None:
+    """Shortens the whole gradient, of which `parts` hold a part each, to at most `longest`.
+
+    Nothing is fetched from the device.
+    """
+    norm = torch.linalg.vector_norm(gradients)
+    if parts.size > 1:
+        square = norm.double().square_() if gradients.device.type == "cpu" else norm.square()
+        parts.sum_(square)
+        norm = square.sqrt().to(gradients.dtype)
+    gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))
 
 
 def _never() -> bool:

@@ -3,11 +3,43 @@
 import mmap
 import os
 import struct
+import tempfile
 from enum import IntEnum
+from multiprocessing.reduction import DupFd
+from typing import IO, Any
 
-from drivetrain.ranks.nameless_file import NamelessFile
+__all__ = ["ActivityNote", "Doing", "NamelessFile", "make_note_file", "own_note", "read_note", "take_up_note"]
 
-__all__ = ["ActivityNote", "Doing", "make_note_file", "own_note", "read_note", "take_up_note"]
+
+# A file without a name, which is gone with the last process that has it, however that one ends.
+
+
+class NamelessFile:
+    """Made by one process and handed, as an argument, to one that it spawns; both see the same content."""
+
+    def __init__(self, file: IO[bytes] | None = None) -> None:
+        self._file = file or tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def read(self) -> bytes:
+        """The whole content; where the other process writes next stays as it is."""
+        return os.pread(self.fileno(), os.fstat(self.fileno()).st_size, 0)
+
+    def clear(self) -> None:
+        """Drops the content."""
+        os.ftruncate(self.fileno(), 0)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (DupFd(self.fileno()),)
+
+
+def _rebuilt(duplicate: Any) -> NamelessFile:
+    return NamelessFile(os.fdopen(duplicate.detach(), "r+b", buffering=0))
 
 
 class Doing(IntEnum):
@@ -39,11 +71,21 @@ _PHRASES = {
     Doing.VALIDATION: "during the validation after update {update}",
     Doing.CHECKPOINT: "during the checkpoint after update {update}",
 }
+
+
 _PASSES = (Doing.FORWARD, Doing.BACKWARD, Doing.INPUT, Doing.WEIGHT)
+
+
 # The update; the action in one word, so that nobody sees a half of it; stages held; length of the place.
 _HEAD = struct.Struct("=QQQQ")
+
+
 _ACTION_BITS, _STAGE_BITS = 8, 24
+
+
 _MICRO_BATCH_SHIFT = _ACTION_BITS + _STAGE_BITS
+
+
 _SIZE = mmap.PAGESIZE
 
 

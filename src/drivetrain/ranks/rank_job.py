@@ -14,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from drivetrain.ranks.activity_note import make_note_file, read_note
-from drivetrain.ranks.nameless_file import NamelessFile
+from drivetrain.ranks.activity_note import NamelessFile, make_note_file, read_note
 from drivetrain.ranks.rank_failure import RankFailure
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.ranks.rank_process import CLEAN_STATUSES, FORWARDED, STACK_SIGNAL, RankStart, run_rank

@@ -17,12 +17,10 @@ from typing import Any
 
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.process_exit import skip_last_collection
-from drivetrain.ranks.activity_note import take_up_note
+from drivetrain.ranks.activity_note import NamelessFile, take_up_note
 from drivetrain.ranks.environment import place_variables
-from drivetrain.ranks.failing_layer import failing_layer
-from drivetrain.ranks.nameless_file import NamelessFile
 from drivetrain.ranks.parent_watch import die_with_parent_thread, watch_parent
-from drivetrain.ranks.rank_failure import RankFailure, is_consequence
+from drivetrain.ranks.rank_failure import RankFailure, failing_layer, is_consequence
 from drivetrain.ranks.rank_place import RankPlace
 
 __all__ = [

@@ -1,5 +1,7 @@
-"""The replicas of a training, as one of them sees them: who it is, and what all do together."""
+"""The replicas of a training as one of them sees them: its place, what all do together, how long it waits."""
 
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -10,9 +12,59 @@ import torch.distributed as dist
 from torch import Tensor
 
 from drivetrain.ranks.host import host_key
-from drivetrain.ranks.wait_clock import WaitClock
 
-__all__ = ["ALONE", "ReplicaGroup"]
+__all__ = ["ALL_ALONE", "ALONE", "RankGroups", "ReplicaGroup", "WaitClock", "split_ranks"]
+
+# Events that have come to pass are read now and then, so that a long execution does not pile them up.
+_MOST_PENDING = 256
+
+
+# How long collectives were waited for, without making anybody wait for the answer.
+
+
+class WaitClock:
+    """Adds up the seconds of waits: of this process on a CPU, of the device's stream on an accelerator."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._pending: deque[tuple[torch.Event, torch.Event]] = deque()
+        self._is_complete = True
+
+    def timed(self, wait: Callable[[], object], *, device: torch.device) -> Callable[[], object]:
+        """The same wait, counted."""
+        return lambda: self._on_host(wait) if device.type == "cpu" else self._on_stream(wait, device)
+
+    def read(self) -> float | None:
+        """Seconds so far; None where the device cannot tell. On an accelerator, what was waited for must
+        have come: it is asked after the device was synchronised."""
+        while self._pending:
+            self._read_oldest()
+        return self._seconds if self._is_complete else None
+
+    def _on_host(self, wait: Callable[[], object]) -> None:
+        started = time.perf_counter()
+        wait()
+        self._seconds += time.perf_counter() - started
+
+    def _on_stream(self, wait: Callable[[], object], device: torch.device) -> None:
+        """A wait of the stream alone: the time between two marks in it, read once both have passed."""
+        try:
+            begun, ended = (torch.Event(device, enable_timing=True) for _ in range(2))
+            begun.record()
+        except RuntimeError:
+            # A device whose marks have no times.
+            self._is_complete = False
+            wait()
+            return
+        wait()
+        ended.record()
+        self._pending.append((begun, ended))
+        while len(self._pending) > _MOST_PENDING and self._pending[0][1].query():
+            self._read_oldest()
+
+    def _read_oldest(self) -> None:
+        begun, ended = self._pending.popleft()
+        self._seconds += begun.elapsed_time(ended) / 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +184,31 @@ def _nothing() -> None:
 
 
 ALONE = ReplicaGroup()
+
+
+# Who works with whom: all ranks, the ranks of one replica, and those that hold the same stages.
+#
+# Rank = replica x devices per replica + device.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankGroups:
+    """`replicas` are the ranks with the same stages, one of each replica; `devices` those of one replica."""
+
+    world: ReplicaGroup = ALONE
+    replicas: ReplicaGroup = ALONE
+    devices: ReplicaGroup = ALONE
+
+
+ALL_ALONE = RankGroups()
+
+
+def split_ranks(world: ReplicaGroup, *, devices_per_replica: int) -> RankGroups:
+    """The groups of this rank; a collective, as new groups are made."""
+    if world.size == 1 or devices_per_replica == 1:
+        return RankGroups(world=world, replicas=world)
+    return RankGroups(
+        world=world,
+        replicas=world.every(devices_per_replica),
+        devices=world.parts_of(devices_per_replica),
+    )

@@ -1,20 +1,25 @@
-"""What a Python user gave, on its way to other processes: it travels by pickle."""
+"""What a Python user gave, on its way to other processes: whether it can be pickled, and tensors of its own
+there.
+"""
 
 import copyreg
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
+import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 from drivetrain.core.errors import BadInputError
 
-__all__ = ["require_sendable"]
+__all__ = ["ByValue", "require_sendable"]
 
 _HOOKS = "_load_state_dict_pre_hooks"
+T = TypeVar("T")
+_PICKLE_PROTOCOL = 5
 
 
 def require_sendable(given: Any, *, what: str) -> None:
@@ -70,3 +75,23 @@ def _put_together(kind: type[nn.Module], names: list[str], state: dict[str, Any]
     for name in names:
         parametrize._inject_property(module, name)
     return module
+
+
+# What travels to another process with tensors of its own, where multiprocessing would share their memory.
+
+
+class ByValue(Generic[T]):
+    """Holds a value; whoever unpickles it gets a copy that nobody else can change."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Callable[[bytes], "ByValue[Any]"], tuple[bytes]]:
+        content = io.BytesIO()
+        torch.save(self.value, content, pickle_protocol=_PICKLE_PROTOCOL)
+        return _unpacked, (content.getvalue(),)
+
+
+def _unpacked(content: bytes) -> ByValue[Any]:
+    # The bytes come from the process that started this one.
+    return ByValue(torch.load(io.BytesIO(content), weights_only=False))

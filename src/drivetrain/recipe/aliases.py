@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
-from drivetrain.core.wording import did_you_mean
+from drivetrain.core.wording import did_you_mean, shown
 from drivetrain.recipe.fields import option_name
 from drivetrain.recipe.schema import Recipe
 

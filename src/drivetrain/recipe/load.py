@@ -1,28 +1,85 @@
-"""From what the user wrote, in YAML and on the command line, to one checked recipe that knows its origins."""
+"""From what the user wrote, in YAML and on the command line, to one checked recipe, and back to YAML."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
+from yaml.nodes import MappingNode
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.checks.all_rules import check_recipe
 from drivetrain.recipe.checks.pipeline import derive_memory
 from drivetrain.recipe.checks.replicas import derive_replicas
-from drivetrain.recipe.default_recipe import default_layers
-from drivetrain.recipe.fields import default_values
+from drivetrain.recipe.fields import default_values, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.merging import Layer, Setting, layer_of, merge_layers
 from drivetrain.recipe.messages import COMMAND_LINE, RUN_DIRECTORY, explain_validation_error
 from drivetrain.recipe.named import file_layers, packaged_layers
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.written import read_recipe_yaml, recipe_to_yaml
+from drivetrain.recipe.yaml_text import PlainDumper, read_yaml_file
 
-__all__ = ["ResolvedRecipe", "read_recipe_yaml", "recipe_to_yaml", "resolve_recipe"]
+__all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_yaml", "resolve_recipe"]
 
+_EMBEDDED = "synthetic_em"
 _FOR_ONE_CALL = frozenset({"overwrite", "training"})
+
+
+# What a command means that names no recipe: the embedded default, or the plain values of the schema.
+#
+# A bare `train` runs the recipe `synthetic_em`; a segmentation's model or data alone take the rest from it.
+# A classification's model or data take the defaults of the schema, which are those of the recipe `digits`.
+
+
+def default_layers(asked: Sequence[Layer]) -> list[Layer]:
+    """The layers under what was asked for, where no recipe was named."""
+    from drivetrain.catalogue.data_sets import dataset_task
+    from drivetrain.catalogue.models import model_task
+
+    model, dataset = (_last_word(asked, field) for field in ("model", "dataset"))
+    data_dir = _last_word(asked, "data_dir")
+    if dataset is None and data_dir is not None:
+        raise BadInputError(
+            f"--data-dir {data_dir} says where data are, but not of which kind; --dataset mask-folder reads "
+            "images with masks, --dataset image-folder a folder of images per class."
+        )
+    if model is None and dataset is None:
+        return packaged_layers(_EMBEDDED)
+    tasks = {
+        None if model is None else model_task(model),
+        None if dataset is None else dataset_task(dataset),
+    }
+    return packaged_layers(_EMBEDDED) if "segmentation" in tasks else []
+
+
+def _last_word(layers: Sequence[Layer], field: str) -> str | None:
+    words = [str(layer.values[field]) for layer in layers if field in layer.values]
+    return words[-1] if words else None
+
+
+# A recipe as a YAML file, for the run directory: every field, and exactly the same when read back.
+
+
+def recipe_to_yaml(recipe: Recipe) -> str:
+    """Every field in the schema's order."""
+    return yaml.dump(
+        plain_values(recipe), Dumper=PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=None
+    )
+
+
+def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
+    """The values of a written recipe by field name."""
+    document = read_yaml_file(Path(path), source=str(path))
+    if not isinstance(document.root, MappingNode):
+        raise BadInputError(f"{path} holds no recipe.")
+    settings = [
+        Setting(entry.key, document.value(entry.node), f"{path}:{entry.line}")
+        for entry in document.entries(document.root)
+    ]
+    return dict(layer_of(settings).values)
 
 
 @dataclass(frozen=True, slots=True)

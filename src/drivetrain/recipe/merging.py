@@ -5,26 +5,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
+from drivetrain.core.wording import shown
 from drivetrain.recipe.aliases import Target, require_target
 from drivetrain.recipe.fields import default_values, is_optional, kind_of, option_name, params_model
 from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
 from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
 from drivetrain.recipe.precision_file import is_path, read_precision_list, refuse_bare_list
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.spellings import mean_the_same
 from drivetrain.recipe.yaml_text import YamlDocument
+
+__all__ = [
+    "BATCH_GROUP",
+    "COUNT_GROUP",
+    "LOG_GROUP",
+    "Layer",
+    "Setting",
+    "layer_of",
+    "mean_the_same",
+    "members_set",
+    "merge_layers",
+]
 
 BATCH_GROUP = ("gradient_accumulation_count", "global_batch_size")
 LOG_GROUP = ("logs_per_epoch", "log_every", "steps_per_execution")
 COUNT_GROUP = ("replicas", "devices")
-
 _OPEN = {"none", "null"}
 _TRUE = {"true", "t", "1", "yes", "y", "on"}
 _FALSE = {"false", "f", "0", "no", "n", "off"}
+
+
+# Two spellings of one option in one place: allowed where both say the same.
+
+
+def mean_the_same(field: str, value: Any, other: Any) -> bool:
+    """Whether a field makes the same of two values, such as the texts 0.1 and 1e-1."""
+    if value == other:
+        return True
+    try:
+        values = [getattr(Recipe.model_validate({field: given}), field) for given in (value, other)]
+    except ValidationError:
+        return False
+    return bool(values[0] == values[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
-from drivetrain.core.wording import did_you_mean, nearest_name
+from drivetrain.core.wording import did_you_mean, nearest_name, shown
 from drivetrain.recipe.fields import (
     bare_type,
     choices_of,

@@ -7,8 +7,7 @@ from pathlib import Path
 from yaml.nodes import MappingNode
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
-from drivetrain.core.wording import did_you_mean
+from drivetrain.core.wording import did_you_mean, shown
 from drivetrain.recipe.aliases import target_of
 from drivetrain.recipe.merging import Layer, Setting, layer_of
 from drivetrain.recipe.yaml_text import YamlDocument, YamlEntry, read_yaml_file

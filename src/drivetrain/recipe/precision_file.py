@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
-from drivetrain.core.wording import did_you_mean
+from drivetrain.core.wording import did_you_mean, shown
 from drivetrain.recipe.params import PrecisionList
 from drivetrain.recipe.yaml_text import read_yaml_file
 

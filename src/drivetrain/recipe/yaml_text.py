@@ -13,7 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
+from drivetrain.core.wording import shown
 
 _LARGEST_FILE_BYTES = 1 << 20
 _MOST_NODES = 20_000

@@ -16,16 +16,15 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
-from drivetrain.models.unsaved_buffers import take_over_buffers, unsaved_buffers
+from drivetrain.models.modules import take_over_buffers, unsaved_buffers
 from drivetrain.pipeline.cutting.stage_plan import check_cut
-from drivetrain.ranks.by_value import ByValue
 from drivetrain.ranks.environment import find_place
 from drivetrain.ranks.join import joined
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.rank_device import check_enough_devices
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.ranks.replica_group import ReplicaGroup
-from drivetrain.ranks.sendable import require_sendable
+from drivetrain.ranks.sendable import ByValue, require_sendable
 from drivetrain.recipe.fields import plain_values, written_value
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -198,7 +197,7 @@ def _run_job(packed: ByValue[_Job]) -> int:
     if place.restart and claimed.exists():
         # What failed has begun afresh already, and goes on from there.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
-    # What torch.load gives (2.11 to 2.13) cannot give its memory up, as `foreign_weights.py` asks it to.
+    # What torch.load gives (2.11 to 2.13) cannot give its memory up, as `program_state.py` asks it to.
     job = replace(job, model=copy.deepcopy(job.model))
     request = prepare_request(
         resolved, data=job.data, own_model=lambda _: architecture_of(job.model), began_s=job.began_s

@@ -15,10 +15,10 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
 from drivetrain.core.progress import showing_progress
-from drivetrain.data.hold_out_advice import options_to_hold_out
+from drivetrain.data.advice import options_to_hold_out
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.splits import open_data
-from drivetrain.devices.half_precision import prepare_half_precision
+from drivetrain.devices.cpu_half import prepare_half_precision
 from drivetrain.inference.predict.inputs import expand_inputs
 from drivetrain.inference.predict.prediction_note import changed_file
 from drivetrain.plan.training_plan import TrainingPlan, plan_training
@@ -28,7 +28,14 @@ from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.checkpoint_paths import checkpoint_paths
-from drivetrain.store.data_files import DataFiles, files_of, require_same_files, require_same_set
+from drivetrain.store.data_files import (
+    DataFiles,
+    OwnData,
+    files_of,
+    own_data_of,
+    require_same_files,
+    require_same_set,
+)
 from drivetrain.store.directory import (
     RunDirectory,
     check_writable,
@@ -37,7 +44,6 @@ from drivetrain.store.directory import (
     foreign_entries,
 )
 from drivetrain.store.identity import check_same_identity, identity_of
-from drivetrain.store.own_data import OwnData, own_data_of
 
 _MOST_THREADS_PER_CORE = 8
 

@@ -14,15 +14,14 @@ from drivetrain.console.figures import plain_numbers, score_lines
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import write_atomically, write_json
-from drivetrain.devices.allocator import give_back_freed_memory
+from drivetrain.devices.backend_settings import give_back_freed_memory
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.models.half_weights import widen_weights
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.plan.events import RarerEvaluation
 from drivetrain.plan.training_plan import InputShape, plan_to_json
-from drivetrain.recipe.batch import BatchArithmetic
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
-from drivetrain.recipe.layout import stage_count
+from drivetrain.recipe.layout import BatchArithmetic, stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.run.compiling.kept_choice import choose_and_keep, chosen_before
 from drivetrain.run.events.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
@@ -30,21 +29,24 @@ from drivetrain.run.loop.clocks import RunClock
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
 from drivetrain.run.request import Request
-from drivetrain.run.stopping import StopRequest
+from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.run.summary.finish import finish_run
 from drivetrain.run.summary.time_spent import time_spent
-from drivetrain.run.time_limit import TimeLimit
-from drivetrain.state.program_state import ProgramState, in_one_piece, share_parts, with_whole_model
+from drivetrain.state.program_state import (
+    ProgramState,
+    in_one_piece,
+    share_parts,
+    share_program,
+    with_whole_model,
+)
 from drivetrain.state.saver import restore_program, stored_state
-from drivetrain.state.share_state import share_program
 from drivetrain.state.updates_file import DamagedHistoryError, read_history
 from drivetrain.store.best import Best, best_metric
 from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint
 from drivetrain.store.checkpoint_paths import sweep_partial
-from drivetrain.store.data_files import write_files
+from drivetrain.store.data_files import write_files, write_own_data
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import MetricsLog, damaged_events, read_metrics
-from drivetrain.store.own_data import write_own_data
 from drivetrain.store.stored_plan import plan_problem, stored_plan
 
 # What an event tells beside what was measured.

@@ -1,38 +1,114 @@
-"""A run from its request to its result."""
+"""One process trains: from a checked request to its result, predictions after it included."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from drivetrain.assembly.training_parts import Assembly, assemble
 from drivetrain.console.reporter import Reporter
+from drivetrain.console.tables import text_table
 from drivetrain.core.errors import RunFailedError
 from drivetrain.core.progress import showing_progress
 from drivetrain.data.bad_samples import refusing_bad_samples
 from drivetrain.data.feeds.held_once import hold_once
+from drivetrain.data.preprocess import Preparation
 from drivetrain.devices.backend_settings import training_backends
 from drivetrain.devices.code_folder import using_code_folder
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.inference.model.restore import measured_cut
-from drivetrain.models.saved_state import require_plain_state
+from drivetrain.inference.predict.inputs import InputNotes, expand_inputs
+from drivetrain.inference.predict.predict import predict_run
+from drivetrain.models.requirements import require_plain_state
+from drivetrain.models.summary import LayerRow, describe_layers
 from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
 from drivetrain.ranks.rank_device import choose_rank_device
 from drivetrain.ranks.rank_process import keep_log
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.ranks.threads import threads_of_rank
+from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
+from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.details import show_details
 from drivetrain.run.events.loggers import check_loggers
-from drivetrain.run.predict_after import predict_after_training
 from drivetrain.run.request import Request
 from drivetrain.run.share import RunPart, RunResult
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.directory import make_directory
 from drivetrain.store.lock import hold_lock
 
-__all__ = ["RunResult", "architecture_of", "set_up_device", "train_request"]
+__all__ = [
+    "RunResult",
+    "architecture_of",
+    "layer_lines",
+    "predict_after_training",
+    "recipe_lines",
+    "set_up_device",
+    "show_details",
+    "train_request",
+]
+
+
+# What --verbosity verbose says before a run starts: what was asked for and where, and the model's layers.
+
+
+def show_details(
+    resolved: ResolvedRecipe, *, model: nn.Module, preprocess: Preparation, reporter: Reporter
+) -> None:
+    """Nothing unless the reporter is verbose."""
+    if not reporter.is_verbose:
+        return
+    for line in [*recipe_lines(resolved), *layer_lines(model, preprocess)]:
+        reporter.detail(line)
+
+
+def recipe_lines(resolved: ResolvedRecipe) -> list[str]:
+    """The values that are not the defaults, each with its origin."""
+    return [
+        f"{option_name(name)} {written_value(value)}  ({resolved.origins.get(name, 'derived')})"
+        for name, value in plain_values(resolved.recipe).items()
+        if value != default_values()[name]
+    ]
+
+
+def layer_lines(model: nn.Module, preprocess: Preparation) -> list[str]:
+    """The model's steps in execution order, as a table."""
+    rows = describe_layers(model, channels=preprocess.channels, image_size=preprocess.height)
+    cells = [("layer", "kind", "output", "parameters", "FLOPs"), *map(_cells, rows)]
+    return text_table(cells)
+
+
+def _cells(row: LayerRow) -> tuple[str, ...]:
+    shape = " x ".join(map(str, row.output_shape))
+    return (row.name, row.kind, shape, str(row.parameters), str(row.flops))
+
+
+# Train, then predict, in one call: `--predict-after`.
+
+
+def predict_after_training(
+    recipe: Recipe, result: RunResult, *, reporter: Reporter, model: nn.Module | None
+) -> RunResult:
+    """Predicts what the recipe names with the newest checkpoint, into the run's predictions/.
+
+    Where files had to be left out, the result's exit status says so, as that of `predict` does.
+    """
+    if not recipe.predict_after or result.status != "finished":
+        return result
+    notes = InputNotes()
+    output = result.directory / "predictions"
+    rows = predict_run(
+        result.directory,
+        expand_inputs(recipe.predict_after),
+        output=output,
+        reporter=reporter,
+        device=recipe.device,
+        model=model,
+        notes=notes,
+    )
+    reporter.say(f"predicted: {len(rows)} images in {output}")
+    return replace(result, exit_status=RunFailedError.exit_status) if notes.left_out else result
 
 
 def train_request(

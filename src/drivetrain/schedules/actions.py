@@ -1,9 +1,10 @@
-"""The words of a pipeline schedule: what a device does, when, and what travels between stages."""
+"""The words of a pipeline schedule: actions, values that travel, and what each action waits for."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Action", "Edge", "Kind", "Schedule"]
+__all__ = ["Action", "Dependencies", "Edge", "Kind", "Schedule", "ScheduleError", "chain", "outcome", "walk"]
 
 
 class Kind(Enum):
@@ -56,3 +57,76 @@ class Schedule:
     @property
     def devices(self) -> int:
         return len(self.table)
+
+
+# What an action waits for, and a table carried out in thought by all its devices.
+
+
+class ScheduleError(ValueError):
+    """A table that cannot be carried out; the sentence names the device and the action."""
+
+
+def chain(stages: int) -> tuple[Edge, ...]:
+    """The edges of a model without skips: every stage feeds the next."""
+    return tuple(Edge(f"stage_{stage}", stage, stage + 1) for stage in range(stages - 1))
+
+
+def outcome(action: Action) -> Action:
+    """What others wait for: a whole backward gives the input's gradient, as INPUT does."""
+    if action.kind is Kind.BACKWARD:
+        return Action(Kind.INPUT, action.stage, action.micro_batch)
+    return action
+
+
+class Dependencies:
+    """The edges of a model, sorted by who reads and who feeds; for all who order actions."""
+
+    def __init__(self, edges: Sequence[Edge], *, stages: int) -> None:
+        self._sources: list[list[Edge]] = [[] for _ in range(stages)]
+        self._readers: list[list[Edge]] = [[] for _ in range(stages)]
+        for edge in edges:
+            if not 0 <= edge.producer < edge.consumer < stages:
+                raise ScheduleError(f"{edge} does not lead from a stage to a later one of {stages} stages.")
+            self._sources[edge.consumer].append(edge)
+            self._readers[edge.producer].append(edge)
+
+    def sources(self, stage: int) -> Sequence[Edge]:
+        """The edges that end at a stage, in the order given."""
+        return self._sources[stage]
+
+    def readers(self, stage: int) -> Sequence[Edge]:
+        """The edges that begin at a stage, in the order given."""
+        return self._readers[stage]
+
+    def needs(self, action: Action) -> tuple[Action, ...]:
+        """The outcomes that must exist before an action can start."""
+        stage, micro_batch = action.stage, action.micro_batch
+        if action.kind is Kind.FORWARD:
+            return tuple(Action(Kind.FORWARD, edge.producer, micro_batch) for edge in self._sources[stage])
+        if action.kind is Kind.WEIGHT:
+            return (Action(Kind.INPUT, stage, micro_batch),)
+        gradients = (Action(Kind.INPUT, edge.consumer, micro_batch) for edge in self._readers[stage])
+        return (Action(Kind.FORWARD, stage, micro_batch), *gradients)
+
+
+def walk(
+    schedule: Schedule,
+    *,
+    is_ready: Callable[[int, int], bool],
+    perform: Callable[[int, int], None],
+) -> tuple[int, ...]:
+    """Let every device go as far as it can; the number of actions each carried out.
+
+    Both functions take a device and an index into its row. Readiness only ever grows, so that the end
+    reached is the same whatever the speed of the devices.
+    """
+    position = [0] * schedule.devices
+    moved = True
+    while moved:
+        moved = False
+        for device, row in enumerate(schedule.table):
+            while position[device] < len(row) and is_ready(device, position[device]):
+                perform(device, position[device])
+                position[device] += 1
+                moved = True
+    return tuple(position)

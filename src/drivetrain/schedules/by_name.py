@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 from drivetrain.schedules.actions import Schedule
-from drivetrain.schedules.fixed_order import sequential_table
-from drivetrain.schedules.gpipe import gpipe_table
-from drivetrain.schedules.grouped import grouped_table
+from drivetrain.schedules.fixed_order import gpipe_table, grouped_table, sequential_table
 from drivetrain.schedules.legs import Table, join_legs, spread
 from drivetrain.schedules.one_forward_one_backward import interleaved_table
 from drivetrain.schedules.zero_bubble import zero_bubble_table

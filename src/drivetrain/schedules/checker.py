@@ -12,8 +12,17 @@ every receive meets the message it was posted for.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
-from drivetrain.schedules.dependencies import Dependencies, ScheduleError, chain, outcome, walk
+from drivetrain.schedules.actions import (
+    Action,
+    Dependencies,
+    Edge,
+    Kind,
+    Schedule,
+    ScheduleError,
+    chain,
+    outcome,
+    walk,
+)
 from drivetrain.schedules.traffic import Message, Traffic, messages
 
 __all__ = ["PostedReceives", "ScheduleError", "check_schedule", "live_micro_batches"]

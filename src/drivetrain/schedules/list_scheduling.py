@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from drivetrain.schedules.actions import Action, Kind
-from drivetrain.schedules.dependencies import Dependencies, chain, outcome
+from drivetrain.schedules.actions import Action, Dependencies, Kind, chain, outcome
 from drivetrain.schedules.legs import Legs, Table
 
 __all__ = ["list_table"]

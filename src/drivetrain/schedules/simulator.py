@@ -4,12 +4,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
+from drivetrain.schedules.actions import (
+    Action,
+    Dependencies,
+    Edge,
+    Kind,
+    Schedule,
+    ScheduleError,
+    chain,
+    outcome,
+    walk,
+)
 from drivetrain.schedules.checker import live_micro_batches
-from drivetrain.schedules.dependencies import Dependencies, ScheduleError, chain, outcome, walk
 from drivetrain.schedules.traffic import Message, messages
 
-__all__ = ["Simulation", "Span", "simulate"]
+__all__ = ["COST_RULE", "Simulation", "Span", "backward_costs", "simulate"]
+
+COST_RULE = (
+    "a stage takes as long as its FLOPs, its backward pass twice as long and three times where it "
+    "recomputes, and messages take no time"
+)
 
 
 class Span(NamedTuple):
@@ -138,3 +152,11 @@ class _Clock:
         self._timeline.append(Span(device, action, start_s, self._free_s[device]))
         for message in self._traffic.after(device, index):
             self._post.send(message, at_s=self._free_s[device])
+
+
+# What stages are taken to cost before anything is measured; nothing here needs torch.
+
+
+def backward_costs(forward: Sequence[int], *, recomputes: Sequence[bool]) -> list[int]:
+    """The cost of each stage's backward pass: gradients of inputs, of weights, and the forward pass again."""
+    return [(3 if again else 2) * cost for cost, again in zip(forward, recomputes, strict=True)]

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
-from drivetrain.schedules.dependencies import Dependencies
+from drivetrain.schedules.actions import Action, Dependencies, Edge, Kind, Schedule
 
 __all__ = ["Message", "Traffic", "messages"]
 

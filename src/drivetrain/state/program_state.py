@@ -1,31 +1,119 @@
 """The state of a training program by name, whatever the ranks it lies on: what a checkpoint holds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from drivetrain.devices.device import choose_device
 from drivetrain.models.half_weights import widen_weights
-from drivetrain.models.unsaved_buffers import take_over_buffers, unsaved_buffers
+from drivetrain.models.modules import take_over_buffers, unsaved_buffers
 from drivetrain.passes.forward import Precision
 from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
-from drivetrain.state.foreign_weights import bring_back, let_go
-from drivetrain.state.share_state import own_buffers, own_values, share_program
 from drivetrain.state.tensor_exchange import gather_tensors, hand_out_tensors
 
 __all__ = [
     "ProgramState",
+    "bring_back",
     "collect_state",
     "in_one_piece",
+    "let_go",
     "load_average",
     "load_state",
     "optimiser_states",
+    "own_buffers",
+    "own_values",
     "share_parts",
+    "share_program",
     "with_whole_model",
 ]
+
+
+# Weights of stages that other ranks run: their memory is given up while the training goes on.
+#
+# A rank builds the whole model, so that its stages are those of all others. Shapes and names stay.
+
+
+def let_go(program: TrainingProgram) -> None:
+    """Frees the weights that are trained elsewhere; nobody may read them until `bring_back`."""
+    for weight in _foreign(program):
+        weight.untyped_storage().resize_(0)
+
+
+def bring_back(program: TrainingProgram) -> None:
+    """Gives them memory again, for values to come."""
+    for weight in _foreign(program):
+        if not weight.untyped_storage().nbytes():
+            weight.untyped_storage().resize_(_extent_bytes(weight))
+
+
+def _foreign(program: TrainingProgram) -> Iterator[nn.Parameter]:
+    """Weights of which nothing that lives here shares the memory."""
+    if program.stages is None or program.groups.devices.size == 1:
+        return
+    own_names = program.stages.parameter_names
+    named = list(program.model.named_parameters(remove_duplicate=False))
+    own = {id(weight) for name, weight in named if name in own_names}
+    kept = chain((weight for _, weight in named if id(weight) in own), program.model.buffers())
+    held = {tensor.untyped_storage()._cdata for tensor in kept}
+    for _, weight in program.model.named_parameters():
+        if id(weight) not in own and weight.untyped_storage()._cdata not in held:
+            yield weight
+
+
+def _extent_bytes(weight: nn.Parameter) -> int:
+    """The memory from a tensor's storage's beginning to its last element."""
+    steps = zip(weight.shape, weight.stride(), strict=True)
+    last = int(weight.storage_offset()) + sum((size - 1) * stride for size, stride in steps)
+    return (last + 1) * weight.itemsize if weight.numel() else 0
+
+
+# Everything that one replica knows of a training and the others must know too.
+
+
+@torch.no_grad()
+def share_program(program: TrainingProgram, group: ReplicaGroup) -> None:
+    """All replicas get the first one's weights, statistics, optimiser state and records, bit for bit."""
+    if group.size == 1:
+        return
+    for tensor in _tensors(program):
+        if tensor.is_contiguous():
+            group.broadcast_(tensor)
+        else:
+            whole = tensor.contiguous()
+            group.broadcast_(whole)
+            tensor.copy_(whole)
+
+
+def own_values(program: TrainingProgram) -> dict[str, Tensor]:
+    """What of the model's state lives on this rank, as it lies there."""
+    values: dict[str, Tensor] = program.model.state_dict()
+    if program.stages is None:
+        return values
+    names = program.stages.state_names
+    return {name: value for name, value in values.items() if name in names}
+
+
+def own_buffers(program: TrainingProgram) -> dict[str, Tensor]:
+    """The buffers on this rank that the model does not save."""
+    buffers = unsaved_buffers(program.model)
+    if program.stages is None:
+        return buffers
+    names = program.stages.buffer_names
+    return {name: buffer for name, buffer in buffers.items() if name in names}
+
+
+def _tensors(program: TrainingProgram) -> list[Tensor]:
+    flat = [program.parameters.values, *program.batch_norms.statistics, *program.optimiser.states.values()]
+    averages = [] if program.average is None else program.average.averages
+    scale = [] if program.loss_scale is None else list(program.loss_scale.states.values())
+    trained = {name for name, _ in program.parameters.named_views(program.parameters.values)}
+    others = [value for name, value in own_values(program).items() if name not in trained]
+    buffers = own_buffers(program).values()
+    return [*flat, *averages, *scale, *others, *buffers, *program.records.columns.values()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

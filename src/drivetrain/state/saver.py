@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.models.unsaved_buffers import take_over_buffers
+from drivetrain.models.modules import take_over_buffers
 from drivetrain.program.training import TrainingProgram
 from drivetrain.state.program_state import (
     ProgramState,

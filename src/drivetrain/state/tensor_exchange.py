@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.pipeline.runtime.rank_channel import ValueSpec, from_wire, to_wire, wire_shape
+from drivetrain.pipeline.runtime.channels import ValueSpec, from_wire, to_wire, wire_shape
 from drivetrain.ranks.replica_group import ReplicaGroup
 
 __all__ = ["gather_tensors", "hand_out_tensors"]

@@ -1,31 +1,96 @@
-"""data_files.json: which of a user's files a run trains on, and which it validates on.
+"""Which data a run was trained and validated on: names of a user's files, or fingerprints of data given in
+Python.
 
 Where a folder changes, the border between both moves: a run that goes on, or is evaluated, would measure what
 it was trained on.
 """
 
+import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
+
+import numpy as np
 
 from drivetrain.catalogue.data_sets import is_folder_of_files
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json, write_json
-from drivetrain.data.source import DataSplits
+from drivetrain.data.files.image_source import ImageSource, ImageStore
+from drivetrain.data.source import DataSplits, Source, SubsetSource
+from drivetrain.data.tile_source import TileSource, UniformSource
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.sample_names import split_names
 
 __all__ = [
     "DataFiles",
+    "OwnData",
     "files_of",
+    "fingerprint",
+    "own_data_of",
     "require_same_files",
     "require_same_set",
+    "split_names",
     "stored_files",
+    "stored_own_data",
+    "warn_of_other_data",
     "warn_of_seen",
     "write_files",
+    "write_own_data",
 ]
 
 _REMEDY = "put them back, name another --output-dir, or --overwrite to start afresh."
+_HASHED_SAMPLES = 256
+
+
+# What the samples of a user's files are called, whatever folder they lie in as a whole.
+
+
+def split_names(splits: DataSplits, *, data_dir: str) -> dict[str, list[str]]:
+    """By split the name of every sample, in order; equal names are the same sample.
+
+    A folder and a pack of it give the same names.
+    """
+    sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    own = {split: source for split, source in sources.items() if source is not None}
+    return {
+        split: _placed(_names_in_source(source, data_dir), place=_place(source, split, splits.train))
+        for split, source in own.items()
+    }
+
+
+def _placed(names: list[str], *, place: str) -> list[str]:
+    return [place + name for name in names] if place else names
+
+
+def _place(source: Source, split: str, train: Source) -> str:
+    """Class folders of a split of their own may hold the same names as those of training."""
+    store = _store(source)
+    return "" if store is None or store is _store(train) else f"{split}: "
+
+
+def _store(source: Source) -> ImageStore | None:
+    if isinstance(source, SubsetSource):
+        return _store(source.source)
+    return source.store if isinstance(source, ImageSource) else None
+
+
+def _names_in_source(source: Source, data_dir: str) -> list[str]:
+    if isinstance(source, SubsetSource):
+        names = _names_in_source(source.source, data_dir)
+        return [names[index] for index in source.indices.tolist()]
+    if isinstance(source, ImageSource):
+        return [source.store.short_name(index) for index in range(len(source))]
+    assert isinstance(source, UniformSource | TileSource), "not a source of files"
+    return _seen_from(data_dir, [source.name(index) for index in range(len(source))])
+
+
+def _seen_from(data_dir: str, paths: list[str]) -> list[str]:
+    @cache
+    def folder_from_there(folder: str) -> str:
+        return os.path.relpath(folder, data_dir)
+
+    split = (os.path.split(path) for path in paths)
+    return [os.path.normpath(os.path.join(folder_from_there(folder), file)) for folder, file in split]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +205,81 @@ def _difference(then: DataFiles, now: DataFiles) -> str:
     gone, new = sorted(then.all - now.all), sorted(now.all - then.all)
     parts = ([f"{gone[0]} is gone"] if gone else []) + ([f"{new[0]} is new"] if new else [])
     return " and ".join(parts) or "they are divided into training and validation otherwise"
+
+
+# own_data.json: fingerprints of a user's own data as a run divided them, by which they are known again.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnData:
+    """What tells the data of a run apart; older runs noted nothing of their validation samples."""
+
+    train: str
+    train_samples: int
+    validation: str | None = None
+    validation_samples: int | None = None
+
+    def has_train(self, source: Source) -> bool:
+        """Whether these are the samples that were trained on."""
+        return len(source) == self.train_samples and fingerprint(source) == self.train
+
+    def has_validation(self, source: Source) -> bool:
+        """Whether these are the samples that validated."""
+        return len(source) == self.validation_samples and fingerprint(source) == self.validation
+
+
+def own_data_of(data: DataSplits) -> OwnData:
+    """What a run notes of its data."""
+    validation = data.validation
+    return OwnData(
+        train=fingerprint(data.train),
+        train_samples=len(data.train),
+        validation=None if validation is None else fingerprint(validation),
+        validation_samples=None if validation is None else len(validation),
+    )
+
+
+def write_own_data(directory: RunDirectory, own: OwnData | None) -> None:
+    """Notes the data of a run, where they are a user's own."""
+    if own is not None:
+        write_json(directory.own_data, asdict(own))
+
+
+def stored_own_data(directory: RunDirectory) -> OwnData | None:
+    """What a run has noted; of an older one what its identity tells; None where its data are no user's."""
+    try:
+        if directory.own_data.is_file():
+            return OwnData(**read_json(directory.own_data))
+        identity = read_json(directory.identity)
+        if "own_data" not in identity:
+            return None
+        return OwnData(train=identity["own_data"], train_samples=identity["training_samples"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInputError(
+            f"RUN {directory.path} does not tell what it was trained on ({error}); measure it by --split all "
+            "or --split test."
+        ) from error
+
+
+def warn_of_other_data(
+    recipe: Recipe, data: DataSplits, *, trained_in: str | None, directory: RunDirectory
+) -> list[str]:
+    """Refuses to divide data of a user's function that are not those of the training; where another
+    --data-dir makes them others, returns what to say."""
+    then = stored_own_data(directory)
+    if then is None or then.has_train(data.train):
+        return []
+    sentence = (
+        f"the samples that --dataset {recipe.dataset} gives are not those that RUN was trained on, so those "
+        "held out for validation here may have been trained on"
+    )
+    if recipe.data_dir != trained_in:
+        return [f"{sentence}."]
+    raise BadInputError(f"{sentence}; --split all measures every sample.")
+
+
+def fingerprint(source: Source) -> str:
+    """Tells data sets apart by evenly spaced samples."""
+    indices = np.unique(np.linspace(0, len(source) - 1, _HASHED_SAMPLES).astype(np.int64))
+    images, labels = source.fetch(indices)
+    return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()[:16]

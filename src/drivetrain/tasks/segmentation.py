@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.tasks.binary_loss import BinaryLoss
-from drivetrain.tasks.many_class_loss import ManyClassLoss
-from drivetrain.tasks.segmentation_loss import LossShares, pixel_factors
+from drivetrain.tasks.segmentation_loss import BinaryLoss, LossShares, ManyClassLoss, pixel_factors
 from drivetrain.tasks.task import at_least_float32
 
 

@@ -15,8 +15,7 @@ from drivetrain.core.factories import describe_failure
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE
 from drivetrain.verify.cuts import Layout
-from drivetrain.verify.measure import DtypeName, Measurement, measure_rank
-from drivetrain.verify.starts import Starts
+from drivetrain.verify.measure import DtypeName, Measurement, Starts, measure_rank
 from drivetrain.verify.subject import Subject
 
 __all__ = ["Measurer"]

@@ -5,7 +5,7 @@ from functools import cached_property
 from torch import nn
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.pipeline.cutting.marks import marked_stages
 from drivetrain.pipeline.cutting.stage_plan import plan_stages

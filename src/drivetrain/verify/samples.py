@@ -8,10 +8,9 @@ import numpy as np
 from drivetrain.catalogue.data_sets import dataset_info, dataset_task, is_external_dataset
 from drivetrain.catalogue.models import model_task
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.augment.at_decode import augments_at_decode
+from drivetrain.data.augment.chain import augments_at_decode
 from drivetrain.data.bad_samples import without_bad
-from drivetrain.data.masks.masked_images import HeldMaskedImages
-from drivetrain.data.masks.masked_splits import MaskedSplits
+from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import ArraySource, DataSplits, Source, SubsetSource
 from drivetrain.data.sources.synthetic import open_synthetic

@@ -8,24 +8,28 @@ from typing import Self
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
+from drivetrain.catalogue.models import is_external_model, model_info, nearest_image_size
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.augment.warp import largest_shift
 from drivetrain.data.source import DataSplits
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.own_model import MakeModel
 from drivetrain.optim.schedule import build_learning_rate
 from drivetrain.ranks.sendable import require_sendable
-from drivetrain.recipe.batch import batch_of
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
+from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import LrScheduleParams, Recipe
 from drivetrain.verify.samples import few_samples, open_samples
 from drivetrain.verify.small_batch import SmallBatch, choose_batch
-from drivetrain.verify.small_images import with_small_images
 
-__all__ = ["Subject", "prepare_subject"]
+__all__ = ["Subject", "prepare_subject", "with_small_images"]
 
+# What the deepest layers of a classifier and of a U-Net still have some pixels of.
+_SIDE = {"classification": 64, "segmentation": 32}
 # Longer than any schedule is short, so that only its peak matters.
 _NOMINAL_UPDATES = 10**6
 _RATE_SHARE = 0.1
@@ -50,6 +54,27 @@ _IDLE_FIELDS = frozenset(
         "validation_replicas",
     }
 )
+
+
+# Images of a size that a CPU goes through in a moment, for models and data that say what sizes they take.
+
+
+def with_small_images(given: Given) -> tuple[Recipe, str]:
+    """The recipe with its images scaled down where nobody typed their size, and what is said about it."""
+    recipe = given.recipe
+    is_own = is_external_model(recipe.model) or is_external_dataset(recipe.dataset)
+    if is_own or given.is_typed("image_size") or given.is_typed("tile_size"):
+        return recipe, ""
+    side = nearest_image_size(recipe.model, _SIDE[model_info(recipe.model).task])
+    known = recipe.image_size or recipe.tile_size or dataset_info(recipe.dataset).height
+    if 0 < known <= side:
+        return recipe, ""
+    changes = {
+        "image_size": side,
+        "tile_size": None,
+        "elastic": min(recipe.elastic, largest_shift(side)),
+    }
+    return recipe.model_copy(update=changes), f", {side}x{side} pixels (--image-size chooses another size)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.data.augment.dense_technique import DenseTechnique
+from drivetrain.data.augment.technique import DenseTechnique
 from drivetrain.data.preprocess import channels_last_view
 from tests.data.augment.helpers import in_pass, numbers
 

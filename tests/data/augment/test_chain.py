@@ -11,8 +11,7 @@ from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.augment.flip import HorizontalFlip
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
-from drivetrain.data.augment.random_crop import PaddedCrop
-from drivetrain.data.augment.resized_crop import ResizedCrop
+from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
 from drivetrain.data.preprocess import Preprocess, channels_last_view
 from drivetrain.data.source import DataSpec
 from tests.data.augment.helpers import as_array, in_pass, numbers, random_pixels

@@ -8,8 +8,8 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from torch import Tensor
 
-from drivetrain.data.augment import colour
-from drivetrain.data.augment.equalise import equalise
+from drivetrain.data.augment import rand_augment as colour
+from drivetrain.data.augment.rand_augment import equalise
 from tests.data.augment.helpers import as_array, as_float_images, column, random_pixels
 
 Operation = Callable[[Tensor, Tensor], Tensor]

@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.augment.chain import DenseAugmentation
 from drivetrain.data.augment.crop_and_resize import CropAndResize
-from drivetrain.data.augment.dense_build import build_dense_augmentation
-from drivetrain.data.augment.dense_chain import DenseAugmentation
 from drivetrain.data.augment.flip import DenseFlip
-from drivetrain.data.augment.gamma import Gamma
-from drivetrain.data.augment.intensity import Brightness
-from drivetrain.data.augment.noise import Noise
-from drivetrain.data.augment.rotate import Rotate
-from drivetrain.data.augment.warp import Elastic
-from drivetrain.data.dense_preprocess import DensePreprocess
+from drivetrain.data.augment.from_recipe import build_dense_augmentation
+from drivetrain.data.augment.intensity import Brightness, Gamma, Noise
+from drivetrain.data.augment.warp import Elastic, Rotate
+from drivetrain.data.preprocess import DensePreprocess
 from drivetrain.data.source import DataSpec
 from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import dense_spec

@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from drivetrain.data.augment.chain import AnyAugmentation
+from drivetrain.data.augment.chain import AnyAugmentation, DenseAugmentation
 from drivetrain.data.augment.crop_and_resize import CropAndResize
-from drivetrain.data.augment.dense_chain import DenseAugmentation
 from drivetrain.data.augment.flip import DenseFlip
-from drivetrain.data.augment.gamma import Gamma
-from drivetrain.data.augment.intensity import Brightness
-from drivetrain.data.augment.noise import Noise
-from drivetrain.data.augment.rotate import Rotate
-from drivetrain.data.augment.warp import Elastic
-from drivetrain.data.dense_preprocess import DensePreprocess
-from drivetrain.data.preprocess import channels_last_view
+from drivetrain.data.augment.intensity import Brightness, Gamma, Noise
+from drivetrain.data.augment.warp import Elastic, Rotate
+from drivetrain.data.preprocess import DensePreprocess, channels_last_view
 from tests.data.augment.dense_helpers import Plane, bilinear_mirrored
 from tests.data.augment.helpers import in_pass, numbers
 from tests.data.augment.test_crop_and_resize import places_of

@@ -13,8 +13,7 @@ from drivetrain.data.augment.chain import Augmentation
 from drivetrain.data.augment.flip import HorizontalFlip
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
-from drivetrain.data.augment.random_crop import PaddedCrop
-from drivetrain.data.augment.resized_crop import ResizedCrop
+from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
 from drivetrain.data.feeds import resident
 from drivetrain.data.feeds.evaluation_feed import EvaluationFeed
 from drivetrain.data.feeds.feed import make_feed

@@ -12,8 +12,7 @@ from drivetrain.data.augment.flip import HorizontalFlip
 from drivetrain.data.augment.from_recipe import build_augmentation
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
-from drivetrain.data.augment.random_crop import PaddedCrop
-from drivetrain.data.augment.resized_crop import ResizedCrop
+from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
 from drivetrain.data.source import Source
 from drivetrain.recipe.schema import Recipe
 from tests.data.helpers import float_source, small_source, spec_of_small

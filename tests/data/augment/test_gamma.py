@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from drivetrain.data.augment.gamma import Gamma
+from drivetrain.data.augment.intensity import Gamma
 from tests.data.augment.dense_helpers import (
     assert_company_does_not_matter,
     dense_draws,

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from drivetrain.data.augment.noise import Noise
+from drivetrain.data.augment.intensity import Noise
 from tests.data.augment.dense_helpers import (
     assert_company_does_not_matter,
     dense_draws,

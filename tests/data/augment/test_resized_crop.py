@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from drivetrain.data.augment.resized_crop import ResizedCrop
+from drivetrain.data.augment.random_crop import ResizedCrop
 from tests.data.augment.helpers import (
     as_array,
     as_float_images,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from drivetrain.data.augment.rotate import Rotate
+from drivetrain.data.augment.warp import Rotate
 from tests.data.augment.dense_helpers import (
     Plane,
     assert_company_does_not_matter,

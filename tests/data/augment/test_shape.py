@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import affine_transform
 from torch import Tensor
 
-from drivetrain.data.augment import shape
+from drivetrain.data.augment import rand_augment as shape
 from tests.data.augment.helpers import as_array, as_float_images, column, random_pixels
 
 Operation = Callable[[Tensor, Tensor], Tensor]

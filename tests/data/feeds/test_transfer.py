@@ -15,8 +15,7 @@ from drivetrain.data.commands.pack import PackRequest, write_pack
 from drivetrain.data.feeds.feed import StreamFeed
 from drivetrain.data.feeds.host_batch import HostPreparation
 from drivetrain.data.feeds.micro_batch import Feed
-from drivetrain.data.preparation import build_preparation
-from drivetrain.data.preprocess import Preprocess, channels_last_view
+from drivetrain.data.preprocess import Preprocess, build_preparation, channels_last_view
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 from drivetrain.data.splits import open_data, split_user_data
 from drivetrain.devices.device import choose_device

@@ -11,7 +11,7 @@ import tifffile
 from PIL import Image
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.commands.verify_masks import check_mask_folder
+from drivetrain.data.commands.check_files import check_mask_folder
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.masks import pages as mask_pages
 from drivetrain.data.masks import scan as mask_scan

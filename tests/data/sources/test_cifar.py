@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivetrain.catalogue.class_names import CIFAR10, CIFAR100
+from drivetrain.catalogue.data_sets import CIFAR10, CIFAR100
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
 from drivetrain.data.sources.cifar import open_cifar

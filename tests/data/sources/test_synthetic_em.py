@@ -7,7 +7,7 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.masks.masked_images import MaskedImages
-from drivetrain.data.sources.smooth_noise import draw_noise, smooth_noise
+from drivetrain.data.sources.synthetic_cells import draw_noise, smooth_noise
 from drivetrain.data.sources.synthetic_em import SyntheticMicrographs, open_synthetic_em
 
 

@@ -11,7 +11,7 @@ from tests.tasks.dense_cases import cross_entropy_by_hand, dice_by_hand
 from torch import nn
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import UniformSource, masked_of

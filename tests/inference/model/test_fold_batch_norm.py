@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
 from drivetrain.models.create import create_model
-from drivetrain.models.zoo.layers import Conv2dSame
-from drivetrain.models.zoo.unet_layers import ConvRelu
+from drivetrain.models.zoo.layers import Conv2dSame, ConvRelu
 
 
 def _unsettle(model: nn.Module) -> nn.Module:

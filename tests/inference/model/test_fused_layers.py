@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from drivetrain.inference.model import fused_layers
 from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
-from drivetrain.inference.model.fused_layers import fuse_layers
-from drivetrain.inference.model.fused_operations import conv_relu, linear_relu
+from drivetrain.inference.model.fused_layers import conv_relu, fuse_layers, linear_relu
 from drivetrain.models.create import create_model
 
 

@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from drivetrain.data.source import DataSpec
-from drivetrain.inference.model.tile_axis import TileAxis
-from drivetrain.inference.model.tiles import FlipAveraged, ResizedForward, ScaledForward, TiledForward
+from drivetrain.inference.model.tiles import (
+    FlipAveraged,
+    ResizedForward,
+    ScaledForward,
+    TileAxis,
+    TiledForward,
+)
 from drivetrain.inference.model.whole_images import whole_image_forward
 from drivetrain.recipe.schema import Recipe
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 import drivetrain
 from drivetrain.cli.main import main
 from drivetrain.console.reporter import Reporter
-from drivetrain.inference.model import safe_folding, trained_forward
+from drivetrain.inference.model import fold_batch_norm as safe_folding
+from drivetrain.inference.model import trained_forward
 from drivetrain.inference.model.fold_batch_norm import FoldedModel, fold_batch_norm
 from drivetrain.inference.model.optimised import build_inference
 from drivetrain.inference.model.restore import TrainedRun, find_checkpoints, open_trained_run

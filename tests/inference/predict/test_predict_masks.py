@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSpec
 from drivetrain.devices.device import choose_device
 from drivetrain.inference.model.restore import TrainedRun

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.data.preparation import build_preparation
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSpec
 from drivetrain.devices.device import choose_device
 from drivetrain.inference.model.restore import TrainedRun

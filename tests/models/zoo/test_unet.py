@@ -16,8 +16,8 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.models.create import create_model
 from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
 from drivetrain.models.zoo import unet
+from drivetrain.models.zoo.layers import CentralCrop
 from drivetrain.models.zoo.unet import UNet
-from drivetrain.models.zoo.unet_layers import CentralCrop
 
 UNET_COUNTS = {"unet": 31030658, "unet_medical": 34512258}
 UP_COUNTS = {

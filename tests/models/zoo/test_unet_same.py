@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from drivetrain.catalogue.models import check_image_size, model_info
-from drivetrain.catalogue.sizes import padded_size
+from drivetrain.catalogue.models import check_image_size, model_info, padded_size
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.create import create_model
 from drivetrain.models.summary import describe_layers

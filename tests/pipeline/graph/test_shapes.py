@@ -10,10 +10,12 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.models.summary import describe_layers, summarise_model
 from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
+from drivetrain.pipeline.graph import shapes as layer_seconds
 from drivetrain.pipeline.graph import shapes as shapes_module
-from drivetrain.pipeline.graph.shapes import find_shapes
+from drivetrain.pipeline.graph.shapes import find_shapes, measure_layer_seconds
 from drivetrain.pipeline.graph.trace import trace_model
 from tests.pipeline.small_models import Everything
+from tests.slow_motion import SlowMotion
 
 
 def test_every_value_has_its_size() -> None:
@@ -91,3 +93,32 @@ def test_images_that_do_not_fit_are_refused() -> None:
     traced = trace_model(nn.Sequential(nn.Conv2d(3, 1, 1), nn.ReLU()))
     with pytest.raises(BadInputError, match="cannot take images of 1 channels and 4 x 4 pixels"):
         find_shapes(traced, image_shape=(2, 1, 4, 4))
+
+
+class _Sleep(nn.Module):
+    def __init__(self, time: SlowMotion) -> None:
+        super().__init__()
+        self.time = time
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.time.sleep(2.0)
+        return inputs * 1 if inputs.shape[0] else inputs
+
+
+def test_the_slow_layer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = SlowMotion()
+    monkeypatch.setattr(layer_seconds, "time", time)
+    traced = trace_model(nn.Sequential(nn.Conv2d(1, 1, 1), _Sleep(time), nn.ReLU()))
+    seconds = measure_layer_seconds(traced, torch.zeros(1, 1, 4, 4), repeats=3)
+    assert seconds == (0.0, 2.0, 0.0)
+
+
+def test_model_and_images_stay_as_they_were() -> None:
+    model = Everything()
+    before, images = copy.deepcopy(model.state_dict()), torch.randn(2, 1, 6, 6)
+    kept = images.clone()
+    traced = trace_model(model)
+    assert len(measure_layer_seconds(traced, images, repeats=1)) == len(traced.layers)
+    assert model.training
+    assert torch.equal(images, kept)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

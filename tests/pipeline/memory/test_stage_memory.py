@@ -16,8 +16,8 @@ from drivetrain.models.create import create_model
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import build_optimiser
-from drivetrain.pipeline.memory.live_bytes import LiveBytes
 from drivetrain.pipeline.memory.stage_memory import ActivationBytes, stage_activation_bytes, stage_memory
+from drivetrain.pipeline.memory.weight_memory import LiveBytes
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import OptimizerParams, Recipe
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from drivetrain.models.create import create_model
-from drivetrain.models.zoo.unet_layers import ConvRelu, UpConvRelu
+from drivetrain.models.zoo.layers import ConvRelu, UpConvRelu
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.pipeline.runtime.deferred_weights import WeightQueue, deferring
 

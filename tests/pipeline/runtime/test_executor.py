@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from drivetrain.core.errors import RunFailedError
-from drivetrain.pipeline.runtime.passes import PipelinePasses
+from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
 from drivetrain.schedules.actions import Action
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
 from drivetrain.schedules.observer import Part

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.recipe.batch import batch_of
-from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.layout import batch_of, rank_count
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 

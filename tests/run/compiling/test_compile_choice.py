@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from drivetrain.run.compiling import compile_choice, compile_gains
-from drivetrain.run.compiling.compile_choice import FEWEST_UPDATES, CompileChoice, decide
-from drivetrain.run.compiling.compile_gains import Gain, recall_gain, remember_gain
+from drivetrain.run.compiling import compile_choice
+from drivetrain.run.compiling import compile_choice as compile_gains
+from drivetrain.run.compiling.compile_choice import (
+    FEWEST_UPDATES,
+    CompileChoice,
+    Gain,
+    decide,
+    recall_gain,
+    remember_gain,
+)
 
 MARKS = {"device": "a processor"}
 MANY = 1000

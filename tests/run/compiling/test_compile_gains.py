@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.run.compiling import compile_gains
-from drivetrain.run.compiling.compile_gains import Gain, recall_gain, remember_gain
+from drivetrain.run.compiling import compile_choice as compile_gains
+from drivetrain.run.compiling.compile_choice import Gain, recall_gain, remember_gain
 
 MARKS = {"device": "a processor", "image": [3, 32, 32]}
 GAIN = Gain(plain_s=0.5, compiled_s=0.25, compiling_s=20.0)

@@ -1,15 +1,16 @@
-"""An augmentation: techniques before and after preprocessing, and what chance decided for a batch."""
+"""An augmentation: a chain of techniques on images, or on images with masks, and the draws of a batch."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.data.augment.mixup import Mixup, mix_images
-from drivetrain.data.augment.technique import Technique
-from drivetrain.data.preprocess import Preparation
+from drivetrain.data.augment.technique import DenseTechnique, Technique
+from drivetrain.data.preprocess import DensePreprocess, Preparation
+from drivetrain.data.source import AugmentingSource, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +105,80 @@ class Augmentation:
     @property
     def _techniques(self) -> tuple[Technique, ...]:
         return self.on_pixels + self.on_normalised
+
+
+# Training fetches of sources that may crop at random while they decode.
+
+
+def augments_at_decode(source: Source) -> TypeGuard[AugmentingSource]:
+    """Whether training images of this source differ from pass to pass."""
+    return isinstance(source, AugmentingSource) and source.augments_at_decode
+
+
+def fetch_for_training(
+    source: Source, indices: NDArray[np.int64], *, passes: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The samples as training sees them in their passes; without chance at decoding, plain ones."""
+    return source.fetch_augmented(indices, passes) if augments_at_decode(source) else source.fetch(indices)
+
+
+# An augmentation of images with masks: techniques on the model's canvas, on both together.
+
+
+@dataclass(frozen=True, slots=True)
+class DenseAugmentation:
+    """The random changes of training samples; every one is a function of (seed, pass, sample)."""
+
+    seed: int
+    techniques: tuple[DenseTechnique, ...]
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it changes samples at all."""
+        return bool(self.techniques)
+
+    @property
+    def images_per_sample(self) -> int:
+        """How many images are fetched for one sample."""
+        return 1
+
+    @property
+    def numbers_per_sample(self) -> int:
+        """How many numbers are kept for one sample: its index and what is drawn for it."""
+        return 1 + sum(technique.columns for technique in self.techniques)
+
+    def draw(
+        self,
+        indices: NDArray[np.int64],
+        *,
+        passes: NDArray[np.int64],
+        usable: NDArray[np.int64],  # noqa: ARG002
+    ) -> Drawn:
+        """Chance for batches of samples (..., batch); no sample needs another one."""
+        values = [
+            technique.draw(self.seed, passes=passes, indices=indices).astype(np.float32)
+            for technique in self.techniques
+        ]
+        none = np.empty((*indices.shape, 0), dtype=np.float32)
+        return Drawn(
+            indices=indices, passes=passes, values=np.concatenate([none, *values], axis=-1), mix=None
+        )
+
+    def prepare(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        preprocess: Preparation,
+        draws: Tensor,
+        mix: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Stored images and labels as model and loss see them: on the canvas, changed, labels cropped."""
+        assert isinstance(preprocess, DensePreprocess), "not a preparation of images with masks"
+        assert mix is None, "images with masks are not mixed"
+        images, labels = preprocess(images), preprocess.labels(labels)
+        column = 0
+        for technique in self.techniques:
+            images, labels = technique.apply(images, labels, draws[:, column : column + technique.columns])
+            column += technique.columns
+        return images, preprocess.finished_labels(labels)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.data.augment.technique import draw_per_sample
-from drivetrain.data.dense_planes import SampleMode, sample_labels
+from drivetrain.data.preprocess import SampleMode, sample_labels
 from drivetrain.devices.device import wide_dtype
 
 _LARGEST_CUT = 0.3

@@ -1,15 +1,17 @@
-"""From a recipe to the augmentation of its training images."""
+"""From a recipe to the augmentation of its training images, with or without masks."""
 
 from drivetrain.catalogue.data_sets import dataset_info, is_augmented_by_default, is_external_dataset
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.augment.at_decode import augments_at_decode
-from drivetrain.data.augment.chain import Augmentation
-from drivetrain.data.augment.flip import HorizontalFlip
+from drivetrain.data.augment.chain import Augmentation, DenseAugmentation, augments_at_decode
+from drivetrain.data.augment.crop_and_resize import CropAndResize
+from drivetrain.data.augment.flip import DenseFlip, HorizontalFlip
+from drivetrain.data.augment.intensity import Brightness, Gamma, Noise
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
-from drivetrain.data.augment.random_crop import PaddedCrop
-from drivetrain.data.augment.resized_crop import ResizedCrop
-from drivetrain.data.augment.technique import Technique
+from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
+from drivetrain.data.augment.technique import DenseTechnique, Technique
+from drivetrain.data.augment.warp import Elastic, Rotate, largest_shift
+from drivetrain.data.preprocess import DensePreprocess
 from drivetrain.data.source import DataSpec, Source
 from drivetrain.recipe.schema import Recipe
 
@@ -22,7 +24,7 @@ def build_augmentation(recipe: Recipe, spec: DataSpec, *, source: Source) -> Aug
     A data set's own changes (--augment) are a flip and, unless its images come from files of any size, a
     crop with a border of 4 pixels; --random-resized-crop takes that crop's place.
     """
-    _require_known_range(recipe, spec)
+    _require_8_bits(recipe, spec)
     dataset = "" if is_external_dataset(recipe.dataset) else dataset_info(recipe.dataset).name
     own_changes = is_augmented_by_default(recipe.dataset) if recipe.augment is None else recipe.augment
     share = None if recipe.augment is False else recipe.random_resized_crop
@@ -53,9 +55,68 @@ def _resized_crop(smallest_share: float, *, spec: DataSpec, image_size: int | No
     )
 
 
-def _require_known_range(recipe: Recipe, spec: DataSpec) -> None:
+def _require_8_bits(recipe: Recipe, spec: DataSpec) -> None:
     if recipe.rand_augment and spec.image_dtype != "uint8":
         raise BadInputError(
             f"--rand-augment {recipe.rand_augment} needs images of 8 bits, but these are {spec.image_dtype}; "
             "use --rand-augment 0."
         )
+
+
+# From a recipe to the augmentation of its training images and masks.
+
+
+def build_dense_augmentation(
+    recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess
+) -> DenseAugmentation | None:
+    """What a recipe does by chance to its training images and masks, or None where it does nothing.
+
+    Images are flipped both ways unless --augment False. --augment adds a crop that is stretched back, and
+    brightness. --rotate and --elastic come before the crop, while the padding is still at the border,
+    --gamma and --noise at the end.
+    """
+    _require_8_bits_of_masked(recipe, spec)
+    techniques: list[DenseTechnique] = []
+    if _is_flipped(recipe):
+        techniques += [DenseFlip("horizontal"), DenseFlip("vertical")]
+    techniques += _bending(recipe, spec, preprocess=preprocess)
+    if recipe.augment:
+        techniques += [CropAndResize(num_classes=spec.num_classes), Brightness()]
+    if recipe.gamma:
+        techniques.append(Gamma(spread=recipe.gamma))
+    if recipe.noise:
+        techniques.append(Noise(deviation=recipe.noise))
+    return DenseAugmentation(recipe.seed, tuple(techniques)) if techniques else None
+
+
+def _is_flipped(recipe: Recipe) -> bool:
+    return recipe.augment is not False
+
+
+def _bending(recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess) -> list[DenseTechnique]:
+    classes, padding = spec.num_classes, preprocess.padding
+    techniques: list[DenseTechnique] = []
+    if recipe.rotate:
+        techniques.append(Rotate(degrees=recipe.rotate, num_classes=classes, padding=padding))
+    if recipe.elastic:
+        side = min(preprocess.height, preprocess.width) - 2 * padding
+        if recipe.elastic > largest_shift(side):
+            raise BadInputError(
+                f"--elastic {recipe.elastic:g} would fold training images of {side} pixels over themselves; "
+                f"--elastic {largest_shift(side):g} works."
+            )
+        techniques.append(Elastic(shift=recipe.elastic, num_classes=classes, padding=padding))
+    return techniques
+
+
+def _require_8_bits_of_masked(recipe: Recipe, spec: DataSpec) -> None:
+    if spec.image_dtype == "uint8":
+        return
+    for is_asked, option, instead in (
+        (bool(recipe.augment), "--augment, which clips brightness,", "--augment False"),
+        (bool(recipe.gamma), f"--gamma {recipe.gamma:g}", "--gamma 0"),
+    ):
+        if is_asked:
+            raise BadInputError(
+                f"{option} needs images of 8 bits, but these are {spec.image_dtype}; use {instead}."
+            )

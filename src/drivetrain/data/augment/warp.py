@@ -1,19 +1,54 @@
-"""Random elastic deformation of images with their labels."""
+"""Random rotation and elastic deformation of images with their labels."""
 
 from dataclasses import dataclass
+from math import pi
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import grid_sample, interpolate
 
 from drivetrain.core.element_hash import draw_gaussian
-from drivetrain.data.augment.element_keys import KEY_COLUMNS, draw_keys, keys_from
-from drivetrain.data.augment.mirrored_sampling import offsets_from_middle, sample_from
+from drivetrain.data.augment.technique import KEY_COLUMNS, draw_keys, keys_from
+from drivetrain.data.draws import draw_around_zero
+from drivetrain.data.preprocess import SampleMode, sample_labels
+from drivetrain.devices.device import wide_dtype
 
 _LEAST_SPACING = 64
 # Points of the grid change places only where their shifts differ by so many deviations.
 _SHIFTS_PER_SPACING = 8
+
+
+# Bends images with their labels: every pixel from somewhere else, mirrored beyond the borders.
+
+
+def sample_from(
+    images: Tensor, labels: Tensor, *, x: Tensor, y: Tensor, padding: int, num_classes: int
+) -> tuple[Tensor, Tensor]:
+    """Images and labels whose pixels come from `x`, `y`: offsets in pixels from the middle of the image.
+
+    What lies inside a padding of zeros is bent, and the padding stays as it is: a model is never shown an
+    image that is padded otherwise. The pixel at a border is seen twice in the mirror.
+    """
+    height, width = y.shape[1], x.shape[2]
+    grid = torch.stack((x * (2 / width), y * (2 / height)), dim=-1)
+
+    def sample(planes: Tensor, mode: SampleMode) -> Tensor:
+        inside = planes[:, :, padding : padding + height, padding : padding + width]
+        bent = grid_sample(inside, grid, mode=mode, padding_mode="reflection", align_corners=False)
+        if not padding:
+            return bent.contiguous(memory_format=torch.channels_last)
+        canvas = torch.zeros_like(planes)
+        canvas[:, :, padding : padding + height, padding : padding + width] = bent
+        return canvas
+
+    return sample(images, "bilinear"), sample_labels(labels, num_classes=num_classes, sample=sample)
+
+
+def offsets_from_middle(length: int, like: Tensor) -> Tensor:
+    """Where the pixels of a line lie, seen from its middle."""
+    return torch.arange(length, device=like.device, dtype=torch.float32) + (0.5 - length / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +96,41 @@ class Elastic:
 def largest_shift(side: int) -> float:
     """The largest shift that does not fold an image of this side."""
     return side / _SHIFTS_PER_SPACING
+
+
+# Random rotation of images with their labels.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotate:
+    """About the middle, by any angle up to `degrees` either way; `padding` zeros on each side stay."""
+
+    degrees: float
+    num_classes: int
+    padding: int = 0
+
+    @property
+    def columns(self) -> int:
+        return 1
+
+    def draw(
+        self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """The angle of each sample in degrees."""
+        return draw_around_zero(seed, "rotate", spread=self.degrees, passes=passes, indices=indices)
+
+    def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Turned images and labels."""
+        # In double precision: vectorised and scalar float32 sines may differ in the last bit.
+        angle = draws[:, 0, None, None].to(wide_dtype(draws.device)) * (pi / 180)
+        cosine, sine = angle.cos().to(torch.float32), angle.sin().to(torch.float32)
+        x = offsets_from_middle(images.shape[3] - 2 * self.padding, images)[None, None, :]
+        y = offsets_from_middle(images.shape[2] - 2 * self.padding, images)[None, :, None]
+        return sample_from(
+            images,
+            labels,
+            x=cosine * x + sine * y,
+            y=cosine * y - sine * x,
+            padding=self.padding,
+            num_classes=self.num_classes,
+        )

@@ -1,18 +1,132 @@
-"""Downloads a data set: `drivetrain data fetch NAME`."""
+"""Downloads and unpacks a data set: `drivetrain data fetch NAME`."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
 
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.data.commands.archive import unpack_archive
 from drivetrain.data.commands.fetch_file import fetch_file, is_whole
 from drivetrain.data.commands.fetch_table import PIXELS, RemoteDataset, RemoteFile
 from drivetrain.data.commands.fetch_volume import fetch_volume, is_whole_volume
 from drivetrain.data.sources.cifar import open_cifar
 
+__all__ = ["Limits", "OnBytes", "Say", "fetch_dataset", "unpack_archive"]
+
+_BLOCK_BYTES = 2**20
 Say = Callable[[str], None]
 OnBytes = Callable[[RemoteFile, int], None]
+
+
+# Unpacks archives from elsewhere: plain files inside the destination, or nothing at all.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an archive may grow to."""
+
+    most_bytes: int = 4 * 2**30
+    most_members: int = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """One entry; `content` is None for a folder, `refusal` says why an entry is not taken."""
+
+    name: str
+    content: IO[bytes] | None
+    refusal: str | None
+
+
+def unpack_archive(archive: Path, destination: Path, *, limits: Limits | None = None) -> list[str]:
+    """Unpacks a tar or zip file; returns the files' names. A refused archive leaves nothing behind."""
+    destination.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=destination))
+    try:
+        names = _unpack(archive, staging, limits=limits or Limits())
+        for name in names:
+            _move(staging / name, destination / name, inside=destination)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        raise RunFailedError(f"{archive} cannot be unpacked: {error}.") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return names
+
+
+def _unpack(archive: Path, staging: Path, *, limits: Limits) -> list[str]:
+    names: list[str] = []
+    left_bytes = limits.most_bytes
+    for number, member in enumerate(_members(archive), start=1):
+        refusal = member.refusal or _refused_name(member.name)
+        if refusal is None and number > limits.most_members:
+            refusal = f"is one more than {limits.most_members} entries"
+        if refusal is not None:
+            raise RunFailedError(f"{archive} is not unpacked: its entry {member.name!r} {refusal}.")
+        if member.content is None:
+            continue
+        target = staging / member.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        left_bytes -= _copy(member.content, target, most_bytes=left_bytes, archive=archive)
+        names.append(member.name)
+    return list(dict.fromkeys(names))
+
+
+def _members(archive: Path) -> Iterator[_Member]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as file:
+            yield from (_zip_member(file, info) for info in file.infolist())
+        return
+    with tarfile.open(archive, "r:*") as file:
+        for info in file:
+            content = file.extractfile(info) if info.isreg() else None
+            is_plain = info.isreg() or info.isdir()
+            yield _Member(
+                name=info.name, content=content, refusal=None if is_plain else "is a link or a special file"
+            )
+
+
+def _zip_member(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    refusal = "is a link or a special file" if kind not in (0, stat.S_IFREG, stat.S_IFDIR) else None
+    if info.flag_bits & 1:
+        refusal = "is encrypted"
+    content = None if info.is_dir() or refusal else file.open(info)
+    return _Member(name=info.filename, content=content, refusal=refusal)
+
+
+def _refused_name(name: str) -> str | None:
+    path = PurePosixPath(name)
+    windows = PureWindowsPath(name)
+    if not name or "\0" in name or path.is_absolute() or windows.drive or windows.root:
+        return "has no relative path"
+    if ".." in path.parts or ".." in windows.parts:
+        return "leads out of the folder"
+    return None
+
+
+def _copy(content: IO[bytes], target: Path, *, most_bytes: int, archive: Path) -> int:
+    """Copies what there is, not what a header announces."""
+    copied = 0
+    with content, target.open("wb") as file:
+        while block := content.read(_BLOCK_BYTES):
+            copied += len(block)
+            if copied > most_bytes:
+                raise RunFailedError(f"{archive} is not unpacked: it grows beyond the bytes allowed.")
+            file.write(block)
+    return copied
+
+
+def _move(source: Path, target: Path, *, inside: Path) -> None:
+    """Into place; a link that already lies in the destination must not lead out of it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.resolve().is_relative_to(inside.resolve()):
+        raise RunFailedError(f"{target.parent} leads out of {inside}; remove that link.")
+    source.replace(target)
 
 
 def fetch_dataset(

@@ -24,7 +24,7 @@ from drivetrain.data.files.folder_files import FolderStore
 from drivetrain.data.files.side_by_side import mapped
 from drivetrain.data.source import BadSample
 from drivetrain.data.sources.image_folder import find_images
-from drivetrain.data.sources.pack_format import INDEX, PackedSplit, PackIndex, PackTable, described_file
+from drivetrain.data.sources.pack import INDEX, PackedSplit, PackIndex, PackTable, described_file
 from drivetrain.data.sources.stored_images import StoredImages
 
 _SHARD_BYTES = 256 * 2**20

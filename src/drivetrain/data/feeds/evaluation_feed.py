@@ -1,4 +1,4 @@
-"""Feeds every sample of a source exactly once, in order: for validation and prediction."""
+"""Feeds every sample exactly once and in order: batches of one size, or whole images of any sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +10,9 @@ from drivetrain.data.feeds.host_batch import HostBatch, HostPreparation
 from drivetrain.data.feeds.loader import BatchLoader, HostBatches
 from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.data.feeds.resident_data import ResidentData
-from drivetrain.data.preprocess import Preparation
-from drivetrain.data.source import Source
+from drivetrain.data.masks.masked_images import MaskedImages
+from drivetrain.data.preprocess import Preparation, channels_last_view, normalise_dense
+from drivetrain.data.source import DataSpec, Source, require_labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +78,28 @@ class EvaluationFeed:
 
     def _indices(self, first: int, stop: int) -> torch.Tensor:
         return torch.arange(first, stop, device=self._device)
+
+
+# Feeds whole images of any sizes, one at a time and each once: for measuring at their own resolution.
+
+
+class WholeImageFeed:
+    """Can be gone through any number of times; a batch's slot is its image's index."""
+
+    def __init__(self, masked: MaskedImages, *, spec: DataSpec, device: torch.device) -> None:
+        self._masked = masked
+        self._spec = spec
+        self._device = device
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return len(self._masked)
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        for index in range(len(self._masked)):
+            image, mask = self._masked.whole(index)
+            require_labels(mask[None], num_classes=self._spec.num_classes)
+            stored = channels_last_view(torch.from_numpy(image.copy())[None].to(self._device))
+            labels = torch.from_numpy(mask.copy())[None].to(self._device)
+            slots = torch.tensor([index], device=self._device)
+            yield MicroBatch(normalise_dense(stored, self._spec), labels, None, slots)

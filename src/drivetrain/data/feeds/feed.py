@@ -4,8 +4,7 @@ import numpy as np
 import torch
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.augment.at_decode import augments_at_decode
-from drivetrain.data.augment.chain import AnyAugmentation
+from drivetrain.data.augment.chain import AnyAugmentation, augments_at_decode
 from drivetrain.data.feeds.evaluation_feed import EvaluationFeed
 from drivetrain.data.feeds.loader import check_num_workers, default_num_workers
 from drivetrain.data.feeds.micro_batch import Feed, MicroBatch

@@ -9,14 +9,49 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drivetrain.data.augment.at_decode import fetch_for_training
-from drivetrain.data.augment.chain import AnyAugmentation, Drawn
-from drivetrain.data.feeds.batch_preparation import BatchPreparation, PrepareBatch
+from drivetrain.data.augment.chain import AnyAugmentation, Drawn, fetch_for_training
 from drivetrain.data.preprocess import Preparation, channels_last_view
 from drivetrain.data.source import Source, require_finite_fetch, require_labels
+from drivetrain.devices.compilation import Compilable
 
+__all__ = [
+    "BatchPreparation",
+    "HostBatch",
+    "HostPreparation",
+    "PrepareBatch",
+    "Samples",
+    "Travel",
+    "compilable_preparation",
+]
+
+PrepareBatch = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]
 Travel = Literal["preprocessed", "float32", "as stored"]
 Samples = tuple[NDArray[Any], NDArray[Any]]
+
+
+# What happens to the stored samples of a batch, on host or device, as one function.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPreparation:
+    """Samples without draws are only preprocessed: those of a validation, and of a chain without chance."""
+
+    preprocess: Preparation
+    augmentation: AnyAugmentation | None
+
+    def run(
+        self, images: Tensor, labels: Tensor, draws: Tensor | None, mix: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if self.augmentation is None or draws is None:
+            return self.preprocess.both(images, labels)
+        return self.augmentation.prepare(images, labels, preprocess=self.preprocess, draws=draws, mix=mix)
+
+
+def compilable_preparation(
+    preprocess: Preparation, augmentation: AnyAugmentation | None
+) -> Compilable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]:
+    """From stored images, labels, what chance drew and the shares of a mixture to what model and loss see."""
+    return Compilable(BatchPreparation(preprocess, augmentation).run, what="augmentation", whole=True)
 
 
 @dataclass(frozen=True, slots=True)

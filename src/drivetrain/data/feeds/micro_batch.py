@@ -1,10 +1,15 @@
-"""What a feed hands to the training program."""
+"""What a feed hands to the training program, also where a rank sees neither images nor labels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
+import torch
 from torch import Tensor
+
+from drivetrain.data.order import SampleOrder, replica_slots
+
+__all__ = ["Feed", "MicroBatch", "Parcel", "ParcelFeed", "SlotFeed", "make_micro_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +91,29 @@ class ParcelFeed(Feed, Protocol):
     def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:
         """The parcel's micro-batches, made on the device alone."""
         ...
+
+
+# The feed of a rank whose stages see neither images nor labels: only which samples are under way.
+
+
+class SlotFeed:
+    """Micro-batches without contents; dropout needs their places in the global batch."""
+
+    def __init__(
+        self, *, order: SampleOrder, micro_batch_size: int, device: torch.device, replica: int, replicas: int
+    ) -> None:
+        self.data_seconds = 0.0
+        self.transfer_seconds = 0.0
+        slots = replica_slots(
+            global_batch=order.global_batch, replica=replica, replicas=replicas, micro=micro_batch_size
+        )
+        self._slots = torch.from_numpy(slots.copy()).to(device)
+        self._nothing = torch.empty(0, device=device)
+
+    def micro_batches(self, update: int) -> Iterator[MicroBatch]:  # noqa: ARG002
+        """As many as any update has; they are the same in all of them."""
+        for slots in self._slots:
+            yield MicroBatch(self._nothing, self._nothing, None, slots)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.data.augment.chain import AnyAugmentation
-from drivetrain.data.feeds.batch_preparation import compilable_preparation
+from drivetrain.data.feeds.host_batch import compilable_preparation
 from drivetrain.data.feeds.micro_batch import MicroBatch, Parcel, make_micro_batch
 from drivetrain.data.feeds.resident_data import ResidentData
 from drivetrain.data.order import PADDING, SampleOrder, replica_slots, without_padding

@@ -1,8 +1,15 @@
-"""The folder that `--data-dir` names."""
+"""The folder that `--data-dir` names, or the one that was meant where its level is wrong."""
 
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
+
+__all__ = ["existing_folder", "folder_above", "folder_that_works", "named", "way_out"]
+
+_LEVELS_BELOW = 2
+_MOST_FOLDERS_OF_A_LEVEL = 50
 
 
 def existing_folder(data_dir: str | None, *, dataset: str, holding: str) -> Path:
@@ -13,3 +20,50 @@ def existing_folder(data_dir: str | None, *, dataset: str, holding: str) -> Path
     if not folder.is_dir():
         raise BadInputError(f"--data-dir {data_dir} is no folder; give one that holds {holding}.")
     return folder
+
+
+# The folder that was meant where --data-dir names one of the wrong level.
+
+
+def folder_that_works(folder: Path, works: Callable[[Path], bool]) -> Path | None:
+    """The nearest folder below one that holds what is looked for; None if none does."""
+    return next((path for path in _below(folder) if _does_work(path, works)), None)
+
+
+def folder_above(folder: Path, works: Callable[[Path], bool]) -> Path | None:
+    """The folder above one, if it can be read and holds what is looked for."""
+    above = named(folder).parent
+    return above if _does_work(above, works) else None
+
+
+def named(folder: Path) -> Path:
+    """The folder under a path that ends with its name, unlike `.` and `..`."""
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
+def way_out(folder: Path, works: Callable[[Path], bool], *, otherwise: str) -> str:
+    """The end of a sentence about a --data-dir that does not hold what it should."""
+    found = folder_that_works(folder, works)
+    return otherwise if found is None else f"--data-dir {found} does"
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    level = [folder]
+    for _ in range(_LEVELS_BELOW):
+        level = [below for path in level for below in _folders_in(path)][:_MOST_FOLDERS_OF_A_LEVEL]
+        yield from level
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        below = (path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
+        return sorted(islice(below, _MOST_FOLDERS_OF_A_LEVEL))
+    except OSError:
+        return []
+
+
+def _does_work(folder: Path, works: Callable[[Path], bool]) -> bool:
+    try:
+        return works(folder)
+    except (OSError, BadInputError):
+        return False

@@ -8,18 +8,20 @@ from pathlib import Path
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.kept_scans import KeptScan
-from drivetrain.data.masks.advice import advise, advise_on_animations, advise_on_dark_images
-from drivetrain.data.masks.class_file import NamedClasses, read_class_file
-from drivetrain.data.masks.coding import MaskCoding, find_coding, object_coding
-from drivetrain.data.masks.held_pixels import HeldPixels
-from drivetrain.data.masks.mask_numbers import advise_numbered
-from drivetrain.data.masks.mask_outside import ClassesAsked, describe_outside
-from drivetrain.data.masks.mask_record import as_record, from_record
-from drivetrain.data.masks.masked_splits import MaskedSplits
+from drivetrain.data.masks.advice import (
+    ClassesAsked,
+    advise,
+    advise_numbered,
+    advise_on_animations,
+    advise_on_dark_images,
+    describe_outside,
+)
+from drivetrain.data.masks.coding import MaskCoding, NamedClasses, find_coding, object_coding, read_class_file
+from drivetrain.data.masks.masked_images import MaskedSplits
 from drivetrain.data.masks.page_images import MaskFolderImages
 from drivetrain.data.masks.pairs import FoundFiles, find_masked_files
-from drivetrain.data.masks.pixels import FoundValues
-from drivetrain.data.masks.scan import Look, MaskScan, Sample
+from drivetrain.data.masks.pixels import FoundValues, HeldPixels
+from drivetrain.data.masks.scan import Look, MaskScan, Sample, as_record, from_record
 from drivetrain.data.source import DataSpec
 
 __all__ = ["open_mask_folder"]

@@ -1,12 +1,13 @@
 """Images that come with a mask each: what segmentation sources are made of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.progress import counted
+from drivetrain.data.source import DataSpec
 
 
 @runtime_checkable
@@ -104,3 +105,20 @@ def find_objects(classes: NDArray[np.uint8], *, background: int = 0) -> NDArray[
 
     objects: NDArray[Any] = label(classes, background=background, connectivity=1)  # type: ignore[no-untyped-call]
     return objects.astype(np.int64)
+
+
+# What a segmentation data set opens as: masked images of each split, before any are held out.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedSplits:
+    """Masked images, and what the user should know about them.
+
+    Where images differ in size, the height and width of `spec` are those of the largest.
+    """
+
+    train: MaskedImages
+    validation: MaskedImages | None
+    test: MaskedImages | None
+    spec: DataSpec
+    warnings: list[str] = field(default_factory=list)

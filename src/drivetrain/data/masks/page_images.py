@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.files.decode import naming_bad_sample
+from drivetrain.data.masks.advice import ClassesAsked, describe_outside
 from drivetrain.data.masks.coding import MaskCoding, OutsideClassesError
-from drivetrain.data.masks.held_pixels import HELD_BYTES, HeldPixels
-from drivetrain.data.masks.mask_outside import ClassesAsked, describe_outside
 from drivetrain.data.masks.masked_images import ObjectPixels, cut_out
 from drivetrain.data.masks.pages import OpenVolumes, decode_whole, in_channels, naming_mask
 from drivetrain.data.masks.pairs import MaskedFile
-from drivetrain.data.masks.pixels import DecodedMask, decode_mask
+from drivetrain.data.masks.pixels import HELD_BYTES, DecodedMask, HeldPixels, decode_mask
 
 __all__ = ["MaskFolderImages"]
 

@@ -1,24 +1,147 @@
 """Finds images with masks: in twin folders, beside each other, or in a folder for each image."""
 
 import hashlib
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.files.data_dir import folder_above, folder_that_works, named
+from drivetrain.data.files.decode import IMAGE_SUFFIXES
 from drivetrain.data.files.folder_files import first_names
-from drivetrain.data.files.near_folders import folder_above, folder_that_works, named
-from drivetrain.data.masks.image_listing import ImageFiles, list_images
-from drivetrain.data.masks.mask_names import find_owner, is_mask_name, owners_by_name
 from drivetrain.data.masks.pages import named_page
 
-__all__ = ["FoundFiles", "MaskedFile", "find_masked_files"]
+__all__ = [
+    "FoundFiles",
+    "ImageFiles",
+    "MaskOwner",
+    "MaskedFile",
+    "find_masked_files",
+    "find_owner",
+    "is_mask_name",
+    "list_images",
+    "owners_by_name",
+]
 
+_MASK_WORD = r"(?:masks?|labels?|annotations?|gt|seg|segmentation)"
+_IMAGE_WORD = r"(?:images?|img)"
+_ENDS_AS_MASK = re.compile(rf"(?P<own>.+?)[_-]{_MASK_WORD}(?:[_-]?(?P<number>\d+))?", re.IGNORECASE)
+_BEGINS_AS_MASK = re.compile(rf"{_MASK_WORD}[_-](?P<own>.+)", re.IGNORECASE)
+_ENDS_AS_IMAGE = re.compile(rf"(?P<own>.+?)[_-]{_IMAGE_WORD}", re.IGNORECASE)
+_BEGINS_AS_IMAGE = re.compile(rf"{_IMAGE_WORD}[_-](?P<own>.+)", re.IGNORECASE)
+_CLASS_FILES = ("classes.txt", "classes.json")
 _IMAGE_FOLDERS = ("images", "imgs", "image", "img")
 _MASK_FOLDERS = ("masks", "labels", "mask", "label", "annotations", "annotation", "gt", "segmentation")
 _FEW = 3
 _SPLITS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
+
+
+# Which mask belongs to which image, by their names.
+
+
+@dataclass(frozen=True, slots=True)
+class MaskOwner:
+    """The image a mask belongs to; `is_one_of_many` where the mask shows one object of the image."""
+
+    image: str
+    is_one_of_many: bool
+
+
+def is_mask_name(stem: str) -> bool:
+    """Whether a file among images and masks is a mask, as x_mask, x_gt_2 or mask_x are."""
+    name = PurePosixPath(stem).name
+    return any(form.fullmatch(name) is not None for form in (_ENDS_AS_MASK, _BEGINS_AS_MASK))
+
+
+def owners_by_name(images: Iterable[str]) -> dict[str, str]:
+    """Images by what masks may call them: their own names, and those without the word `image`."""
+    names = list(images)
+    owners = {name: name for name in names}
+    for name in names:
+        for form in (_ENDS_AS_IMAGE, _BEGINS_AS_IMAGE):
+            match = form.fullmatch(PurePosixPath(name).name)
+            if match is not None:
+                owners.setdefault(_beside(name, match["own"]), name)
+    return owners
+
+
+def find_owner(mask: str, owners: Mapping[str, str]) -> MaskOwner | None:
+    """The image of a mask called as the image, x_mask, x_mask_3 or mask_x, or in a folder called as it."""
+    if mask in owners:
+        return MaskOwner(owners[mask], False)
+    name = PurePosixPath(mask).name
+    for form in (_ENDS_AS_MASK, _BEGINS_AS_MASK):
+        match = form.fullmatch(name)
+        image = None if match is None else owners.get(_beside(mask, match["own"]))
+        if match is not None and image is not None:
+            return MaskOwner(image, match.groupdict().get("number") is not None)
+    folder = PurePosixPath(mask).parent.as_posix()
+    return MaskOwner(owners[folder], True) if folder in owners else None
+
+
+def _beside(name: str, other: str) -> str:
+    return PurePosixPath(name).with_name(other).as_posix()
+
+
+# The image files below a folder, by their names without suffix: the names pair images with masks.
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFiles:
+    """Image files below a folder, by path without suffix."""
+
+    root: Path
+    by_stem: dict[str, str]
+
+    def of_kind(self, *, masks: bool) -> "ImageFiles":
+        """Those that are masks by their names, or those that are not."""
+        return ImageFiles(
+            self.root, {stem: name for stem, name in self.by_stem.items() if is_mask_name(stem) is masks}
+        )
+
+    def path(self, stem: str) -> str:
+        """Where a file is."""
+        return str(self.root / self.by_stem[stem])
+
+    def paths(self) -> list[str]:
+        """Where all of them are."""
+        return [self.path(stem) for stem in self.by_stem]
+
+
+def list_images(root: Path, warnings: list[str]) -> ImageFiles:
+    """The image files of a folder and those in it; `warnings` hears of files that are none."""
+    by_stem: dict[str, str] = {}
+    others: list[str] = []
+    for name in _files_below(root):
+        if not name.lower().endswith(IMAGE_SUFFIXES):
+            others += [] if name in _CLASS_FILES else [name]
+            continue
+        stem = PurePosixPath(name).with_suffix("").as_posix()
+        if stem in by_stem:
+            raise BadInputError(
+                f"--data-dir: {root} holds both {by_stem[stem]} and {name}; rename or remove one, their "
+                "names tell which mask belongs to which image."
+            )
+        by_stem[stem] = name
+    if others:
+        warnings.append(
+            f"{root} holds {len(others)} files that are no images by their names, and are left out: "
+            f"{first_names(others)}."
+        )
+    return ImageFiles(root, by_stem)
+
+
+def _files_below(root: Path) -> list[str]:
+    """Paths of all files that are not hidden, sorted."""
+    found: list[str] = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        prefix = Path(folder).relative_to(root)
+        found += [(prefix / name).as_posix() for name in names if not name.startswith(".")]
+    return sorted(found)
 
 
 @dataclass(frozen=True, slots=True)

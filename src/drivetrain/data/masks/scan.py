@@ -21,7 +21,6 @@ from drivetrain.data.files.decode import (
     naming_bad_sample,
 )
 from drivetrain.data.files.side_by_side import mapped
-from drivetrain.data.masks.held_pixels import HeldPixels
 from drivetrain.data.masks.masked_images import cut_out
 from drivetrain.data.masks.pages import (
     OpenVolumes,
@@ -36,9 +35,9 @@ from drivetrain.data.masks.pages import (
     stored_size,
 )
 from drivetrain.data.masks.pairs import MaskedFile
-from drivetrain.data.masks.pixels import FoundValues, decode_mask, find_values
+from drivetrain.data.masks.pixels import FoundValues, HeldPixels, decode_mask, find_values
 
-__all__ = ["Look", "MaskScan", "Sample"]
+__all__ = ["Look", "MaskScan", "Sample", "as_record", "from_record"]
 
 _MOST_DECODED = 2000
 # About 20 seconds on two cores; a small mask takes as long as one of so many pixels.
@@ -46,6 +45,8 @@ _MOST_PIXELS_OF_MASKS = 1_600_000_000
 _FEWEST_PIXELS = 16_384
 _GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 _WHOLE_RANGE_FORMATS = ("PNG", "PPM")
+Record = dict[str, Any]
+_PLAIN = ("size", "stored_size", "has_colour", "lacks_range", "has_16_bits", "is_animated", "brightest")
 
 
 @dataclass(slots=True)
@@ -244,3 +245,54 @@ def _has_colour(image: Image.Image) -> bool:
         palette = np.asarray(image.getpalette("RGB")).reshape(-1, 3)
         return bool((palette != palette[:, :1]).any())
     return image.mode not in _GREY_MODES and not image.mode.startswith("I;16")
+
+
+# What a scan of images with masks found, as plain values for a file and back.
+
+
+def as_record(files: Sequence[MaskedFile], samples: Sequence[Sample]) -> Record | None:
+    """The looks at the pages of `files`; None where something could not be read, which may be mended.
+
+    Most masks hold the same few values, so these stand in a list of their own.
+    """
+    if any(look.error is not None for _, look in samples):
+        return None
+    places = {file.image: place for place, file in enumerate(files)}
+    values: dict[FoundValues, int] = {}
+
+    def masks_of(file: MaskedFile, look: Look) -> list[int | None]:
+        found = (look.masks.get(file.mask_name(mask)) for mask in file.masks)
+        return [None if one is None else values.setdefault(one, len(values)) for one in found]
+
+    looks = [
+        [places[file.image], file.page, [getattr(look, name) for name in _PLAIN], masks_of(file, look)]
+        for file, look in samples
+    ]
+    return {
+        "values": [[one.kind, one.values, one.colours, one.is_lossy_grey] for one in values],
+        "looks": looks,
+    }
+
+
+def from_record(files: Sequence[MaskedFile], record: Mapping[str, Any]) -> list[Sample]:
+    """What `as_record` made a record of."""
+    values = [
+        FoundValues(kind, tuple(numbers), tuple(colours), is_lossy)
+        for kind, numbers, colours, is_lossy in record["values"]
+    ]
+    return [
+        _sample(files[place], page, plain, [None if one is None else values[one] for one in masks])
+        for place, page, plain, masks in record["looks"]
+    ]
+
+
+def _sample(
+    file: MaskedFile, page: int | None, plain: Sequence[Any], masks: Sequence[FoundValues | None]
+) -> Sample:
+    sample = file if page is None else replace(file, page=page)
+    named = dict(zip(_PLAIN, plain, strict=True))
+    sizes = {name: None if named[name] is None else tuple(named[name]) for name in ("size", "stored_size")}
+    found = {
+        sample.mask_name(mask): one for mask, one in zip(sample.masks, masks, strict=True) if one is not None
+    }
+    return sample, Look(**{**named, **sizes}, masks=found)

@@ -1,14 +1,20 @@
-"""A user's own data as a source: arrays, tensors, or a torch data set."""
+"""A user's own data as a source: arrays, tensors, a torch data set, or a function that returns them."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import index as as_whole_number
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure, import_factory
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.source import (
     ArraySource,
@@ -19,8 +25,118 @@ from drivetrain.data.source import (
     index_chunks,
     require_finite,
 )
-from drivetrain.data.sources.map_style import DatasetSource
 from drivetrain.data.sources.pixels import LOOKED_AT, range_warning, read_images, read_labels
+
+# Modes whose stored values are not the brightness they stand for.
+_READABLE_MODE = {
+    "1": "L",
+    "P": "RGB",
+    "PA": "RGBA",
+    "CMYK": "RGB",
+    "YCbCr": "RGB",
+    "HSV": "RGB",
+    "LAB": "RGB",
+}
+AsSplits = Callable[[Any, Any], DataSplits]
+"""Makes splits of training data and, where they are not None, validation data."""
+
+
+# A torch map-style data set of (image, label) as a source.
+
+
+class DatasetSource:
+    """Fetches sample by sample; images are PIL images, arrays (height, width[, channels]) or tensors."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        if len(self) == 0:
+            raise BadInputError("The data set has no samples; give at least one.")
+        self._first = self._sample(0)[0]
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The data set's `classes`, where it has them."""
+        return tuple(str(name) for name in getattr(self._dataset, "classes", ()))
+
+    def known_labels(self) -> NDArray[np.int64] | None:
+        """The data set's `targets`, where they are its labels."""
+        if getattr(self._dataset, "target_transform", None) is not None:
+            return None
+        targets = getattr(self._dataset, "targets", None)
+        labels = (
+            np.asarray(targets) if isinstance(targets, list | tuple | np.ndarray | torch.Tensor) else None
+        )
+        if labels is None or labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+            return None
+        return labels.astype(np.int64)
+
+    def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The samples at `indices`, one call of the data set each."""
+        samples = [self._matching_sample(int(index)) for index in indices]
+        images = np.stack([image for image, _ in samples])
+        return images, np.array([label for _, label in samples], dtype=np.int64)
+
+    def _fetched(self, index: int) -> Any:
+        try:
+            return self._dataset[index]
+        except Exception as error:
+            raise BadInputError(
+                f"The data set cannot give sample {index}: {describe_failure(error)}"
+            ) from error
+
+    def _matching_sample(self, index: int) -> tuple[NDArray[Any], int]:
+        image, label = self._sample(index)
+        if (image.shape, image.dtype) != (self._first.shape, self._first.dtype):
+            raise BadInputError(
+                f"Sample {index} is an image {_shape(image)}, but sample 0 is {_shape(self._first)}; "
+                "all images of a data set must have one size and type."
+            )
+        return image, label
+
+    def _sample(self, index: int) -> tuple[NDArray[Any], int]:
+        sample = self._fetched(index)
+        if not isinstance(sample, tuple | list) or len(sample) != 2:
+            raise BadInputError(f"Sample {index} is {_in_words(sample)}; it must be (image, label).")
+        try:
+            return _read_image(sample[0]), _read_label(sample[1])
+        except BadInputError as error:
+            raise BadInputError(f"Sample {index}: {error}") from error
+
+
+def _in_words(sample: Any) -> str:
+    """What a data set gave in place of a pair."""
+    if isinstance(sample, Mapping):
+        return f"a {type(sample).__name__} of {', '.join(map(str, sample))}"
+    if isinstance(sample, tuple | list):
+        return f"a {type(sample).__name__} of {len(sample)}"
+    return f"a {type(sample).__name__}"
+
+
+def _read_image(image: Any) -> NDArray[Any]:
+    if isinstance(image, Image.Image):
+        image = np.asarray(image.convert(_READABLE_MODE.get(image.mode, image.mode)))
+    if not isinstance(image, np.ndarray | torch.Tensor):
+        raise BadInputError(f"A {type(image).__name__} is no image; give a PIL image, an array or a tensor.")
+    pixels: NDArray[Any] = read_images(image[None])[0]
+    return pixels
+
+
+def _read_label(label: Any) -> int:
+    try:
+        number = as_whole_number(label)
+    except TypeError:
+        raise BadInputError(f"The label {label!r} is no whole number.") from None
+    if number < 0:
+        raise BadInputError(f"The label {number} is negative; labels are whole numbers from 0.")
+    return number
+
+
+def _shape(image: NDArray[Any]) -> str:
+    height, width, channels = image.shape
+    return f"of {height}x{width} pixels with {channels} channels in {image.dtype}"
 
 
 def as_source(data: Any) -> Source:
@@ -163,3 +279,45 @@ def _array_source(images: Any, labels: Any) -> ArraySource:
         raise BadInputError("The data set has no samples; give at least one.")
     require_finite(pixels)
     return ArraySource(images=pixels, labels=numbers)
+
+
+# A user's own factory of data sets, named on the command line as package.module:factory.
+
+
+def open_external(reference: str, *, data_dir: str | None, seed: int, as_splits: AsSplits) -> DataSplits:
+    """What the factory returns: DataSplits, (train, validation), or one data set for training."""
+    factory = import_factory(reference, option="--dataset")
+    offered = {"data_dir": data_dir, "seed": seed}
+    accepted = {name: value for name, value in offered.items() if _accepts(factory, name)}
+    splits = _opened(_call(factory, reference, accepted), as_splits)
+    if data_dir is None or "data_dir" in accepted:
+        return splits
+    ignored = f"--data-dir {data_dir} has no effect: {reference} takes no argument data_dir."
+    return replace(splits, warnings=[*splits.warnings, ignored])
+
+
+def _call(factory: Callable[..., Any], reference: str, arguments: dict[str, Any]) -> Any:
+    try:
+        return factory(**arguments)
+    except BadInputError:
+        raise
+    except Exception as error:
+        raise BadInputError(f"--dataset {reference} failed: {describe_failure(error)}") from error
+
+
+def _opened(result: Any, as_splits: AsSplits) -> DataSplits:
+    if isinstance(result, DataSplits):
+        return result
+    if isinstance(result, tuple) and len(result) == 2 and not is_array(result[0]):
+        return as_splits(*result)
+    return as_splits(result, None)
+
+
+def _accepts(factory: Callable[..., Any], name: str) -> bool:
+    parameters = inspect.signature(factory).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD
+        or (parameter.name == name and parameter.kind in named)
+        for parameter in parameters
+    )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.files.data_dir import existing_folder
+from drivetrain.data.files.data_dir import existing_folder, folder_above, folder_that_works
 from drivetrain.data.files.folder_files import (
     ClassFiles,
     class_folders,
@@ -11,7 +11,6 @@ from drivetrain.data.files.folder_files import (
     holds_images,
     list_classes,
 )
-from drivetrain.data.files.near_folders import folder_above, folder_that_works
 from drivetrain.data.source import DataSplits
 from drivetrain.data.sources.pack import is_pack, read_pack
 from drivetrain.data.sources.stored_images import ImageRequest, StoredImages, open_images

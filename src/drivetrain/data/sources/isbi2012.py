@@ -7,11 +7,9 @@ from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import dataset_info
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.files.data_dir import existing_folder
-from drivetrain.data.files.near_folders import way_out
+from drivetrain.data.files.data_dir import existing_folder, way_out
 from drivetrain.data.files.tiff_pages import read_volume
-from drivetrain.data.masks.masked_images import HeldMaskedImages
-from drivetrain.data.masks.masked_splits import MaskedSplits
+from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec
 
 __all__ = ["open_isbi2012", "unlabelled_volume"]

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.masks.masked_images import HeldMaskedImages
-from drivetrain.data.masks.masked_splits import MaskedSplits
+from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec, require_finite
 from drivetrain.data.sources.arrays import is_array
 from drivetrain.data.sources.pixels import LOOKED_AT, range_warning, read_images

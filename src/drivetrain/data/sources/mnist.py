@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import dataset_info
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.files.near_folders import way_out
+from drivetrain.data.files.data_dir import way_out
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 
 _INFO = dataset_info("mnist")

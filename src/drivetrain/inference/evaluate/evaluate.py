@@ -13,8 +13,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import write_json
 from drivetrain.core.progress import showing_progress
 from drivetrain.data.bad_samples import without_bad
-from drivetrain.data.preparation import build_preparation
-from drivetrain.data.preprocess import Preparation
+from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.data.tile_source import UniformSource, masked_of
@@ -34,9 +33,8 @@ from drivetrain.inference.predict.mask_settings import MaskSettings
 from drivetrain.models.own_model import GivenModel
 from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
-from drivetrain.store.data_files import warn_of_seen
+from drivetrain.store.data_files import warn_of_other_data, warn_of_seen
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
-from drivetrain.store.own_data import warn_of_other_data
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
 from drivetrain.tasks.task import Evaluation

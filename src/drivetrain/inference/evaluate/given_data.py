@@ -10,8 +10,8 @@ from drivetrain.data.sources.masked_arrays import is_masked, masked_splits_of
 from drivetrain.data.splits import split_user_data
 from drivetrain.data.tile_source import UniformSource
 from drivetrain.recipe.schema import Recipe
+from drivetrain.store.data_files import OwnData, stored_own_data
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.own_data import OwnData, stored_own_data
 
 __all__ = ["divide_given"]
 

@@ -16,8 +16,7 @@ from drivetrain.catalogue.models import output_margin_of
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import RunFailedError
 from drivetrain.core.files import write_json
-from drivetrain.data.dense_normalise import normalise_dense
-from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.preprocess import Preparation, channels_last_view, normalise_dense
 from drivetrain.inference.export.export_formats import (
     FILE_OF,
     Runner,

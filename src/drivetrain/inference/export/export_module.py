@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from drivetrain.data.dense_normalise import normalise_dense
-from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.preprocess import Preparation, channels_last_view, normalise_dense
 from drivetrain.passes.forward import Forward
 from drivetrain.tasks.task import Task
 

@@ -1,33 +1,65 @@
-"""How a run measures its model on a source: at each validation, at its end, and when asked later."""
+"""Measures a model on a source: at each validation, at the end of a run, and when asked later."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from drivetrain.catalogue.models import output_margin_of
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.feeds.evaluation_feed import WholeImageFeed
 from drivetrain.data.feeds.feed import EvaluationFeed, MicroBatch, fits_on_device
-from drivetrain.data.feeds.whole_images import WholeImageFeed
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, Source, SubsetSource
 from drivetrain.data.tile_source import masked_of
 from drivetrain.devices.device import Device
-from drivetrain.inference.model.evaluation import evaluate_model
 from drivetrain.inference.model.tiles import DEFAULT_OVERLAP, FlipAveraged
 from drivetrain.inference.model.whole_images import whole_image_forward
 from drivetrain.passes.forward import Forward, choose_precision, in_precision
-from drivetrain.ranks.rank_groups import ALL_ALONE, RankGroups
-from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.ranks.replica_group import ALL_ALONE, ALONE, RankGroups, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.from_recipe import build_measure
-from drivetrain.tasks.task import Evaluation
+from drivetrain.tasks.task import Evaluation, Measure
 
-__all__ = ["Evaluator", "build_evaluator", "validation_batch_size"]
+__all__ = ["Evaluator", "build_evaluator", "evaluate_model", "validation_batch_size"]
 
 _VALIDATION_PIXELS = {"classification": 8 * 1024 * 1024, "segmentation": 5 * 512 * 1024}
 _LARGEST_VALIDATION_BATCH = 512
+
+
+# Measuring a model: every sample counts once, whatever the batches.
+
+
+@torch.inference_mode()
+def evaluate_model(
+    model: nn.Module,
+    batches: Iterable[MicroBatch],
+    *,
+    measure: Measure,
+    group: ReplicaGroup = ALONE,
+    forward: Callable[[Tensor], Tensor],
+    counts: bool = True,
+    on_batch: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """What `measure` makes of all batches, those of the other ranks in `group` included.
+
+    `forward` is the way the model takes over images; where its output comes out on another rank, this one
+    goes along and does not count.
+    """
+    model.eval()
+    samples = 0
+    for batch in batches:
+        logits = forward(batch.images)
+        if counts:
+            measure.add(logits, batch.labels)
+        samples += len(batch.labels)
+        if on_batch is not None:
+            on_batch(samples)
+    if group.size > 1:
+        measure.take(group.gather(measure.state()))
+    return measure.result()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,25 @@ from torch import Tensor, nn
 from torch.fx import Node
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
 from drivetrain.models.zoo.layers import Conv2dSame
+from drivetrain.passes.forward import Precision, in_precision
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 
-__all__ = ["FoldedModel", "find_followers", "find_pairs", "fold_batch_norm", "is_untouched"]
+__all__ = [
+    "FoldedModel",
+    "find_followers",
+    "find_pairs",
+    "fold_batch_norm",
+    "fold_where_same",
+    "is_untouched",
+]
 
 # A kind of its own may do more than convolve, a ReLU for instance, and is left alone.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv2dSame)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_TOLERANCES = {torch.float32: 1e-3}
+_HALF_TOLERANCE = 5e-2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +157,30 @@ def _fold_into(
 
 def _like(model_weight: Tensor, values: Tensor) -> nn.Parameter:
     return nn.Parameter(values.to(model_weight.dtype), requires_grad=model_weight.requires_grad)
+
+
+# Batch norms folded where the model then still computes the same: a model of one's own may surprise.
+
+
+def fold_where_same(
+    model: nn.Module, images: Tensor, *, precision: Precision, is_known: bool
+) -> tuple[nn.Module, str | None]:
+    """The model without its batch norms, or as it is and why; one that is known is not tried out."""
+    try:
+        folded = fold_batch_norm(model)
+        if not folded.folded:
+            return model, None
+        if is_known or _agree(model, folded.model, images, precision=precision):
+            return folded.model, None
+        why = "its output would change"
+    except Exception as error:
+        why = describe_failure(error)
+    return model, f"the model runs with its batch norms, as they cannot be folded: {why}"
+
+
+@torch.inference_mode()
+def _agree(model: nn.Module, folded: nn.Module, images: Tensor, *, precision: Precision) -> bool:
+    expected, found = (in_precision(one, precision)(images.clone()).float() for one in (model, folded))
+    tolerance = _TOLERANCES.get(precision.compute_dtype, _HALF_TOLERANCE)
+    largest = float(expected.abs().max())
+    return torch.allclose(found, expected, rtol=0, atol=tolerance * largest, equal_nan=True)

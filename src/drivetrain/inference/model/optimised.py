@@ -22,7 +22,7 @@ def build_inference(
     compiles: bool = False,
     fuses: bool = True,
 ) -> Forward:
-    """Prepared images to logits, by a finished model in evaluation mode; `safe_folding.py` folds it before.
+    """Prepared images to logits, by a finished model in evaluation mode that `fold_batch_norm.py` has folded.
 
     With `compiles`, the first call of every shape takes as long as a compilation. The output of a compiled
     model on an accelerator is overwritten by the next call. With `fuses`, layers of a compiled 16-bit model

@@ -10,11 +10,10 @@ from torch import nn
 from drivetrain.catalogue.metrics import shown_metric
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
-from drivetrain.data.preparation import build_preparation
-from drivetrain.data.preprocess import Preparation
+from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSpec
+from drivetrain.devices.cpu_half import prepare_half_precision
 from drivetrain.devices.device import Device, choose_device
-from drivetrain.devices.half_precision import prepare_half_precision
 from drivetrain.inference.model.spread_model import spread_over_devices
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.from_recipe import rebuild_model
@@ -32,8 +31,7 @@ from drivetrain.store.checkpoint import (
 )
 from drivetrain.store.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.store.directory import RunDirectory, open_run
-from drivetrain.store.stored_cut import stored_cut
-from drivetrain.store.stored_plan import stored_plan
+from drivetrain.store.stored_plan import stored_cut, stored_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from drivetrain.inference.model.tile_axis import TileAxis
+from drivetrain.inference.model.tiles import TileAxis
 from drivetrain.passes.forward import Forward
 
 __all__ = ["GraphScaled", "GraphTiles"]

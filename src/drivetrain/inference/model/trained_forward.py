@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
+from drivetrain.inference.model.fold_batch_norm import fold_where_same
 from drivetrain.inference.model.optimised import build_inference
 from drivetrain.inference.model.restore import TrainedRun
-from drivetrain.inference.model.safe_folding import fold_where_same
 from drivetrain.inference.model.spread_model import SpreadModel
 from drivetrain.models.from_recipe import is_own_model
 from drivetrain.passes.forward import Forward, Precision, choose_precision

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.catalogue.data_sets import dataset_info, dataset_names
-from drivetrain.data.dense_normalise import normalise_dense
-from drivetrain.data.preprocess import channels_last_view
+from drivetrain.data.preprocess import channels_last_view, normalise_dense
 from drivetrain.data.source import DataSpec
 from drivetrain.inference.model.tiled_graph import GraphScaled, GraphTiles
 from drivetrain.inference.model.tiles import (

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from drivetrain.models.zoo.check_params import check_share, check_whole
 from drivetrain.models.zoo.initialise import InitialisedModel, Initialiser, glorot_uniform, he_normal
-from drivetrain.models.zoo.unet_layers import CentralCrop, Concatenate, ConvRelu, UpConvRelu
+from drivetrain.models.zoo.layers import CentralCrop, Concatenate, ConvRelu, UpConvRelu
 
 __all__ = ["UNet", "UShape", "unet", "unet_medical"]
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from drivetrain.models.zoo.check_params import check_choice, check_share, check_whole
 from drivetrain.models.zoo.initialise import he_normal
+from drivetrain.models.zoo.layers import ConvRelu, CropLike, PadToMultiple
 from drivetrain.models.zoo.unet import UShape
-from drivetrain.models.zoo.unet_layers import ConvRelu, CropLike, PadToMultiple
 
 __all__ = ["DEFAULT_DEPTH", "UNetSame", "unet_same"]
 

@@ -17,8 +17,7 @@ from drivetrain.pipeline.cutting.move_small import move_small
 from drivetrain.pipeline.cutting.settings import StageSettings, stage_settings
 from drivetrain.pipeline.cutting.splits import resolve_names, stages_by_marks, stages_by_names
 from drivetrain.pipeline.cutting.stage_values import node_stages, values_needed
-from drivetrain.pipeline.graph.layer_seconds import measure_layer_seconds
-from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes
+from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes, measure_layer_seconds
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe

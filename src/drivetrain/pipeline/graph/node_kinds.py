@@ -11,8 +11,7 @@ from typing import Any
 from torch import fx, nn
 from torch.fx import Node
 
-from drivetrain.models.zoo.layers import Add, GlobalMean, Shortcut
-from drivetrain.models.zoo.unet_layers import CentralCrop, Concatenate
+from drivetrain.models.zoo.layers import Add, CentralCrop, Concatenate, GlobalMean, Shortcut
 
 __all__ = [
     "IN_PLACE_OPERATORS",

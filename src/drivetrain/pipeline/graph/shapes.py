@@ -1,5 +1,7 @@
-"""The size of every value of a traced model and the cost of every layer; the model stays untouched."""
+"""The size of every value of a traced model and what every layer costs, in FLOPs or measured seconds."""
 
+import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,18 +12,44 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.fx import Node
+from torch.fx import Interpreter, Node
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
-from drivetrain.models.flops import FlopCounter
-from drivetrain.pipeline.graph.graph_walk import GraphWalk
+from drivetrain.models.summary import FlopCounter
 from drivetrain.pipeline.graph.trace import TracedModel
 
-__all__ = ["LayerCost", "ModelShapes", "ValueInfo", "find_shapes", "undisturbed"]
+__all__ = [
+    "GraphWalk",
+    "LayerCost",
+    "ModelShapes",
+    "ValueInfo",
+    "find_shapes",
+    "measure_layer_seconds",
+    "undisturbed",
+]
 
 # Tensors without values import torch's compiler, 2 to 3 seconds; up to here a real pass is faster.
 _MAX_REAL_FLOPS = 5e9
+
+
+# Goes through a graph step by step, as torch's own interpreter does, without its progress bar.
+#
+# That bar makes a lock between processes, of which a rank that ends leaves a complaint behind.
+
+
+class GraphWalk(Interpreter):
+    """Runs every step of a graph with one input; `run_node` is what subclasses change."""
+
+    def walk(self, images: Tensor) -> None:
+        """All steps in order; values that nobody will read are let go of, where that is asked for."""
+        self.args_iter = iter((images,))
+        for node in self.graph.nodes:
+            self.env[node] = self.run_node(node)
+            if self.garbage_collect_values:
+                for read in self.user_to_last_uses.get(node, []):
+                    del self.env[read]
+        self.env.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +227,44 @@ def _count(tensors: Sequence[Tensor], counted: set[int]) -> int:
     new = {id(tensor): tensor for tensor in tensors if id(tensor) not in counted}
     counted.update(new)
     return sum(tensor.numel() for tensor in new.values())
+
+
+# Measures how long every layer of a traced model takes.
+
+
+def measure_layer_seconds(traced: TracedModel, images: Tensor, *, repeats: int = 5) -> tuple[float, ...]:
+    """The median seconds of each layer's forward pass, in evaluation, so that no statistic moves."""
+    measured = []
+    with undisturbed(traced.model), torch.no_grad():
+        _Clock(traced).measure(images)
+        for _ in range(repeats):
+            measured.append(_Clock(traced).measure(images))
+    return tuple(statistics.median(run[layer.node] for run in measured) for layer in traced.layers)
+
+
+class _Clock(GraphWalk):
+    def __init__(self, traced: TracedModel) -> None:
+        super().__init__(traced.model, graph=traced.graph)
+        self._traced = traced
+        self._seconds: dict[Node, float] = {}
+
+    def measure(self, images: Tensor) -> dict[Node, float]:
+        # Layers that work in place would otherwise change the caller's images.
+        self._on_accelerator = images.device.type != "cpu"
+        self.walk(images.clone())
+        return self._seconds
+
+    def run_node(self, n: Node) -> Any:
+        self._wait()
+        start = time.perf_counter()
+        result = super().run_node(n)
+        self._wait()
+        self._seconds[n] = time.perf_counter() - start
+        return result
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG002
+        return self._traced.attribute(target)
+
+    def _wait(self) -> None:
+        if self._on_accelerator:
+            torch.accelerator.synchronize()

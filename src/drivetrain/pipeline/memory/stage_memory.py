@@ -21,8 +21,7 @@ from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.optimiser import BuildOptimiser
 from drivetrain.passes.forward import Precision
-from drivetrain.pipeline.memory.live_bytes import LiveBytes, storage_key
-from drivetrain.pipeline.memory.weight_memory import states_and_update_bytes
+from drivetrain.pipeline.memory.weight_memory import LiveBytes, states_and_update_bytes, storage_key
 from drivetrain.ranks.replica_group import ReplicaGroup
 
 __all__ = ["ActivationBytes", "StageMemory", "stage_activation_bytes", "stage_memory"]

@@ -1,20 +1,73 @@
-"""The memory of a device's weights, gradients and optimiser states, and what an update takes for a moment."""
+"""The memory of weights, gradients and optimiser states of a device, counted tensor by tensor."""
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 from drivetrain.models.half_weights import widened
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
-from drivetrain.pipeline.memory.live_bytes import LiveBytes
 
-__all__ = ["WeightBytes", "states_and_update_bytes", "weight_bytes"]
+__all__ = ["LiveBytes", "WeightBytes", "states_and_update_bytes", "storage_key", "weight_bytes"]
+
+
+# How much memory a computation holds, counted tensor by tensor, also where tensors are fake.
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside, counts the memory of all tensors that come and go; what was there before does not count.
+
+    What a kernel takes for itself while it runs is not seen, such as cuDNN's workspace.
+    """
+
+    def __init__(self, *, before: Iterable[Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live_bytes = 0
+        self.peak_bytes = 0
+        self.largest_bytes = 0
+        self._held: dict[int, int] = {}
+        self._before = {storage_key(tensor) for tensor in before}
+
+    def bytes_of(self, storages: Iterable[int]) -> int:
+        """What those of the storages hold that were made inside and are still there."""
+        return sum(self._held.get(key, 0) for key in set(storages))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        outputs = func(*args, **(kwargs or {}))
+        for output in tree_iter(outputs):
+            if isinstance(output, Tensor):
+                self._note(output)
+        return outputs
+
+    def _note(self, tensor: Tensor) -> None:
+        key = storage_key(tensor)
+        if key in self._held or key in self._before:
+            return
+        storage = tensor.untyped_storage()
+        self._held[key] = storage.nbytes()
+        weakref.finalize(storage, self._forget, key)
+        self.live_bytes += storage.nbytes()
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        self.largest_bytes = max(self.largest_bytes, storage.nbytes())
+
+    def _forget(self, key: int) -> None:
+        self.live_bytes -= self._held.pop(key)
+
+
+def storage_key(tensor: Tensor) -> int:
+    """What tensors that share memory have in common, for as long as one of them lives."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,22 @@
 """How values and gradients get from one stage to another: inside a process, or between ranks."""
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
 
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.traffic import Message
 
-__all__ = ["Channel", "LocalChannel"]
+__all__ = ["Channel", "LocalChannel", "RankChannel", "ValueSpec"]
+
+_POSTED_AHEAD = 2
+_LARGEST_POOL = 8
 
 
 class Channel(Protocol):
@@ -67,3 +76,152 @@ class LocalChannel:
 
     def finish(self) -> None:
         assert not self._mail, "every message that was sent is received"
+
+
+# Messages between the ranks of a replica, by torch.distributed.
+#
+# Receives are posted ahead, in the order in which their sender sends; sends run beside the computation and
+# are waited for at the end of the update. Images travel channels last, as they lie in memory.
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """What a value looks like in memory."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(slots=True)
+class _Posted:
+    work: dist.Work
+    wire: Tensor
+
+
+class RankChannel:
+    """The channel of one rank; `spec_of` tells what a message will look like.
+
+    `bytes_sent` and `wait_seconds` add up over the whole training.
+    """
+
+    def __init__(
+        self, *, devices: ReplicaGroup, device: torch.device, spec_of: Callable[[Message], ValueSpec]
+    ) -> None:
+        self.bytes_sent = 0
+        self.wait_seconds = 0.0
+        self._devices, self._device, self._spec_of = devices, device, spec_of
+        self._pairs = _pair_groups(devices, device)
+        self._sending: list[tuple[dist.Work, Tensor]] = []
+        self._waiting: dict[int, list[Message]] = {}
+        self._posted: dict[Message, _Posted] = {}
+        self._pool: dict[tuple[tuple[int, ...], torch.dtype], list[Tensor]] = {}
+
+    def begin(self, incoming: Mapping[int, Sequence[Message]]) -> None:
+        self._waiting = {sender: list(reversed(messages)) for sender, messages in incoming.items()}
+        for sender in self._waiting:
+            self._post(sender, _POSTED_AHEAD)
+
+    def has(self, message: Message) -> bool:  # noqa: ARG002
+        return True
+
+    def send(self, message: Message, value: Tensor) -> None:
+        self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
+        wire = to_wire(value)
+        pair = (message.from_device, message.to_device)
+        work = dist.isend(
+            wire, dst=self._rank_of(message.to_device), group=self._pairs.get(pair, self._group)
+        )
+        assert work is not None
+        self._sending.append((work, wire))
+        self.bytes_sent += wire.nbytes
+
+    def receive(self, message: Message) -> Tensor:
+        sender = message.from_device
+        while message not in self._posted:
+            self._post(sender, 1)
+        posted = self._posted.pop(message)
+        self._post(sender, _POSTED_AHEAD - sum(one.from_device == sender for one in self._posted))
+        started = time.perf_counter()
+        posted.work.wait()
+        self.wait_seconds += time.perf_counter() - started
+        return from_wire(posted.wire, shape=self._spec_of(message).shape)
+
+    def recycle(self, received: Sequence[Tensor]) -> None:
+        for value in received:
+            wire = to_wire(value.detach())
+            pool = self._pool.setdefault((tuple(wire.shape), wire.dtype), [])
+            if len(pool) < _LARGEST_POOL:
+                pool.append(wire)
+
+    def hold_back(self, most: int) -> None:
+        """Waits for the oldest sends until at most so many are under way."""
+        self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
+        while len(self._sending) > most:
+            self._sending.pop(0)[0].wait()
+
+    def finish(self) -> None:
+        started = time.perf_counter()
+        for work, _ in self._sending:
+            work.wait()
+        self._sending.clear()
+        self.wait_seconds += time.perf_counter() - started
+
+    @property
+    def _group(self) -> dist.ProcessGroup | None:
+        return self._devices.process_group
+
+    def _rank_of(self, device: int) -> int:
+        return self._devices._global_rank(device)
+
+    def _post(self, sender: int, count: int) -> None:
+        """Posts the next receives of a sender, as many as there still are."""
+        for _ in range(min(count, len(self._waiting[sender]))):
+            message = self._waiting[sender].pop()
+            wire = self._buffer(self._spec_of(message))
+            group = self._pairs.get((sender, message.to_device), self._group)
+            work = dist.irecv(wire, src=self._rank_of(sender), group=group)
+            assert work is not None
+            self._posted[message] = _Posted(work, wire)
+
+    def _buffer(self, spec: ValueSpec) -> Tensor:
+        shape = wire_shape(spec.shape)
+        pool = self._pool.get((shape, spec.dtype))
+        return pool.pop() if pool else torch.empty(shape, dtype=spec.dtype, device=self._device)
+
+
+def wire_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which a value travels."""
+    return (shape[0], *shape[2:], shape[1]) if len(shape) == 4 else shape
+
+
+def to_wire(value: Tensor) -> Tensor:
+    """The value as a contiguous tensor; images that are channels last already are not copied."""
+    return (value.permute(0, 2, 3, 1) if value.dim() == 4 else value).contiguous()
+
+
+def from_wire(wire: Tensor, *, shape: tuple[int, ...]) -> Tensor:
+    """The value as its reader knows it, without a copy."""
+    assert math.prod(shape) == wire.numel()
+    return wire.permute(0, 3, 1, 2) if len(shape) == 4 else wire
+
+
+def _pair_groups(devices: ReplicaGroup, device: torch.device) -> dict[tuple[int, int], dist.ProcessGroup]:
+    """A group for each direction between two devices, where messages of a group keep one order.
+
+    Gloo matches the messages of each sender by themselves and needs none.
+    """
+    if device.type == "cpu":
+        return {}
+    pairs: dict[tuple[int, int], dist.ProcessGroup] = {}
+    for low in range(devices.size):
+        for high in range(low + 1, devices.size):
+            for pair in ((low, high), (high, low)):
+                if devices.rank in pair:
+                    ranks = [devices._global_rank(member) for member in pair]
+                    pairs[pair] = dist.new_group(
+                        sorted(ranks),
+                        timeout=devices._timeout,
+                        use_local_synchronization=True,
+                        group_desc=f"pipeline {pair[0]} to {pair[1]}",
+                    )
+    return pairs

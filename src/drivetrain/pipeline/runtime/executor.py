@@ -10,8 +10,7 @@ from drivetrain.core.errors import RunFailedError
 from drivetrain.passes.update_batches import NumberedBatch
 from drivetrain.pipeline.runtime.channels import Channel
 from drivetrain.pipeline.runtime.stage_runner import Pass, StageRunner
-from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
-from drivetrain.schedules.dependencies import Dependencies
+from drivetrain.schedules.actions import Action, Dependencies, Edge, Kind, Schedule
 from drivetrain.schedules.observer import Observer, observed
 from drivetrain.schedules.traffic import Message, Traffic
 

@@ -1,7 +1,7 @@
-"""From a plan of stages to their passes on this rank, once the model's layers are those of training."""
+"""From a plan of stages to their passes on this rank, once the model has its training layers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,21 +12,88 @@ from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.passes.forward import choose_precision
 from drivetrain.passes.gradient_sum import GradientSum
-from drivetrain.passes.loss_head import LossHead
+from drivetrain.passes.model_step import LossHead
 from drivetrain.passes.update_batches import UpdateBatches
+from drivetrain.passes.whole_model import added_up
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.channels import Channel, LocalChannel
-from drivetrain.pipeline.runtime.executor import Executor
-from drivetrain.pipeline.runtime.passes import PipelinePasses
-from drivetrain.pipeline.runtime.rank_channel import RankChannel
+from drivetrain.pipeline.runtime.channels import Channel, LocalChannel, RankChannel
+from drivetrain.pipeline.runtime.executor import Executor, UpdateWork
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
-from drivetrain.pipeline.runtime.staged_forward import StagedForward, forward_in_turn
-from drivetrain.pipeline.runtime.value_specs import find_specs
-from drivetrain.ranks.rank_groups import RankGroups
+from drivetrain.pipeline.runtime.staged_forward import StagedForward, find_specs, forward_in_turn
+from drivetrain.ranks.replica_group import RankGroups
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.actions import Edge, Schedule
+from drivetrain.schedules.observer import Observer
+from drivetrain.schedules.traffic import Traffic, messages
 
-__all__ = ["PlacedStages", "build_forward_only", "build_passes", "build_runners", "place_stages"]
+__all__ = [
+    "PipelinePasses",
+    "PlacedStages",
+    "build_forward_only",
+    "build_passes",
+    "build_runners",
+    "place_stages",
+]
+
+
+# The passes of an update over a model that is cut into stages.
+
+
+@dataclass(slots=True, kw_only=True)
+class PipelinePasses:
+    """Runs the micro-batches of an update through the stages, in the order of a schedule.
+
+    `schedule_of` gives the table for a number of micro-batches: the last update of a padded epoch has fewer.
+    Where another rank has the last stage, loss and score are 0 here.
+    """
+
+    executor: Executor
+    last: StageRunner | None
+    batches: UpdateBatches
+    edges: tuple[Edge, ...]
+    schedule_of: Callable[[int], Schedule]
+    device: Device
+    _tables: dict[int, tuple[Schedule, Traffic]] = field(default_factory=dict)
+
+    @property
+    def adds_to_zeros(self) -> bool:
+        return True
+
+    @property
+    def wait_seconds(self) -> float | None:
+        """An accelerator waits by itself, in its own order, and is not asked how long."""
+        return self.executor.channel.wait_seconds if self.device.is_cpu else None
+
+    def watch(self, observer: Observer | None) -> None:
+        self.executor.observer = observer
+
+    def run(self, update: int) -> tuple[Tensor, Tensor]:
+        micro_batches = len(self.batches.numbers(update))
+        if micro_batches:
+            schedule, traffic = self._table(micro_batches)
+            work = UpdateWork(
+                update=update,
+                share=self.batches.share(update),
+                schedule=schedule,
+                traffic=traffic,
+                batches=self.batches.of(update),
+            )
+            self.executor.run(work)
+        return added_up(self._losses(), device=self.device)
+
+    def _table(self, micro_batches: int) -> tuple[Schedule, Traffic]:
+        if micro_batches not in self._tables:
+            schedule = self.schedule_of(micro_batches)
+            self._tables[micro_batches] = (schedule, messages(schedule, self.edges))
+        return self._tables[micro_batches]
+
+    def _losses(self) -> list[tuple[Tensor, Tensor]]:
+        if self.last is None:
+            return []
+        losses = [self.last.losses[micro_batch] for micro_batch in sorted(self.last.losses)]
+        self.last.losses.clear()
+        return losses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

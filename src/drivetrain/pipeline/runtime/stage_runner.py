@@ -16,7 +16,7 @@ from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import CounterDropout
 from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.passes.forward import Precision
-from drivetrain.passes.loss_head import LossHead
+from drivetrain.passes.model_step import LossHead
 from drivetrain.pipeline.cutting.cut import StageModule
 from drivetrain.pipeline.runtime.deferred_weights import WeightQueue, deferring
 

@@ -1,4 +1,4 @@
-"""Validation over stages on several ranks: images go in at the first one, logits come out at the last.
+"""Validation over stages on several ranks, and what the values between stages look like.
 
 A rank sends and goes on to its next images, so that several batches are under way at a time.
 """
@@ -8,17 +8,52 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.rank_channel import RankChannel, ValueSpec
+from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
-from drivetrain.pipeline.runtime.value_specs import find_specs
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
 from drivetrain.schedules.traffic import Message, messages
 
-__all__ = ["StagedForward", "forward_in_turn"]
+__all__ = ["StagedForward", "find_specs", "forward_in_turn"]
 
 _BATCHES_UNDER_WAY = 2
+
+
+# What the values between stages look like, found by one pass of zeros that leaves no trace.
+
+
+def find_specs(
+    plan: StagePlan,
+    runners: Mapping[int, StageRunner],
+    *,
+    edges: Sequence[Edge],
+    images: Tensor,
+    devices: ReplicaGroup,
+) -> dict[str, ValueSpec]:
+    """Shape and type of every value that leaves a stage, the output too; all ranks of a replica take part.
+
+    Each stage runs once, in its own precision, on the device it will run on.
+    """
+    specs: dict[str, ValueSpec] = {}
+    for stage, home in enumerate(plan.device_of):
+        found = None
+        if stage in runners:
+            inputs = {
+                edge.value: _zeros(specs[edge.value], images) for edge in edges if edge.consumer == stage
+            }
+            # In evaluation, so that no statistic moves.
+            with in_mode(runners[stage].module, training=False):
+                outputs = runners[stage].evaluate(images, inputs)
+            found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
+        specs |= devices.gather(found)[home if devices.size > 1 else 0]
+    return specs
+
+
+def _zeros(spec: ValueSpec, like: Tensor) -> Tensor:
+    zeros = torch.zeros(spec.shape, dtype=spec.dtype, device=like.device)
+    return zeros.contiguous(memory_format=torch.channels_last) if zeros.dim() == 4 else zeros
 
 
 def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Callable[[Tensor], Tensor]:

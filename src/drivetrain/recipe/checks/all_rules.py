@@ -4,10 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.shown import shown
-from drivetrain.recipe.checks.check_ending import check_class_weights, check_ending
-from drivetrain.recipe.checks.check_logging import check_logging
-from drivetrain.recipe.checks.check_model import check_model_edits
+from drivetrain.core.wording import shown
 from drivetrain.recipe.checks.folds import check_folds, warn_of_idle_fraction
 from drivetrain.recipe.checks.optimisation import (
     check_learning_rate,
@@ -20,6 +17,8 @@ from drivetrain.recipe.checks.pipeline import check_pipeline
 from drivetrain.recipe.checks.precision import check_precision
 from drivetrain.recipe.checks.replicas import check_parallel_folds, check_replicas, warn_of_larger_batch
 from drivetrain.recipe.checks.task import check_segmentation, check_task
+from drivetrain.recipe.class_weights import parse_class_weights
+from drivetrain.recipe.ending import check_best_by, parse_duration_s, parse_goal
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.messages import place
@@ -28,7 +27,6 @@ from drivetrain.recipe.schema import Recipe
 _FREQUENCY = re.compile(
     r"[-+]?(\d{1,12}(\.\d{0,100})?|\.\d{1,100})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
 )
-
 # What only a training that validates has a use for.
 OF_VALIDATION = (
     "validation_replicas",
@@ -39,7 +37,6 @@ OF_VALIDATION = (
     "limit_validation_samples",
     "validation_micro_batch_size",
 )
-
 # Left: an option that does nothing while the option on the right has this value.
 _IDLE_OPTIONS = (
     ("keep_checkpoints", "checkpoints", False),
@@ -61,6 +58,57 @@ _IDLE_OPTIONS = (
 )
 # They concern every rank, and stages have ranks too.
 _OF_ANY_RANKS = ("log_all_workers", "max_restarts")
+
+
+# The rules of what ends a training early, and of what its best validation is.
+
+
+def check_ending(given: Given) -> None:
+    """--stop-at and --max-time must be readable, and --best-by a metric that may be there."""
+    from drivetrain.catalogue.data_sets import dataset_task
+    from drivetrain.catalogue.models import model_task
+
+    recipe = given.recipe
+    task = dataset_task(recipe.dataset) or model_task(recipe.model)
+    check_best_by(recipe, tasks=("classification", "segmentation") if task is None else (task,))
+    if recipe.stop_at is not None:
+        parse_goal(recipe.stop_at)
+    if recipe.max_time is not None:
+        parse_duration_s(recipe.max_time)
+
+
+def check_class_weights(given: Given) -> None:
+    """--class-weights must be readable; whether there is one for each class the data will tell."""
+    if given.recipe.class_weights:
+        parse_class_weights(given.recipe.class_weights)
+
+
+# The rules of the loggers.
+
+
+def check_logging(given: Given) -> None:
+    """A folder for logs needs a logger that writes there."""
+    recipe = given.recipe
+    if recipe.log_dir is not None and not (recipe.tensorboard or recipe.wandb):
+        raise BadInputError(
+            f"{given.option('log_dir')} has no effect without a logger; add --tensorboard or --wandb."
+        )
+
+
+# The form of what changes a model; whether it works is seen when the model is built.
+
+
+def check_model_edits(given: Given) -> None:
+    """Each edit is named package.module:function."""
+    from drivetrain.catalogue.models import has_factory_form
+
+    where = place(given.origins.get("model_edit", ""))
+    for name in given.recipe.model_edit:
+        if not has_factory_form(name):
+            raise BadInputError(
+                f"{where}--model-edit {shown(name)} does not have the form package.module:function, "
+                "as in my_models:add_dropout."
+            )
 
 
 def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:

@@ -1,21 +1,25 @@
 """Whether a run compiles: what `--compile` says; with `auto`, what pays for a training of its length."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
 from drivetrain.devices.code_folder import code_key
 from drivetrain.program.capture_choice import pieces_of
 from drivetrain.program.training import TrainingProgram
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.compiling.compile_gains import Gain, recall_gain, remember_gain
 from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
 
-__all__ = ["CompileChoice", "Timer", "choose_compile", "decide"]
+__all__ = ["CompileChoice", "Gain", "Timer", "choose_compile", "decide", "recall_gain", "remember_gain"]
 
+Marks = Mapping[str, Any]
 FEWEST_UPDATES = 200
 # Compiling takes about a minute (docs/performance.md), and saves a part of the rest.
 LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
@@ -31,6 +35,50 @@ _WORK_FIELDS = (
 _CODE = "code"
 # What is won must be more than what two measurements of the same differ by.
 _LEAST_SHARE_WON = 0.05
+
+
+# How long updates take compiled and uncompiled, remembered in the user's cache folder.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Seconds of one update as it is written and, where that was measured, compiled, and of compiling."""
+
+    plain_s: float
+    compiled_s: float | None = None
+    compiling_s: float = 0.0
+
+
+# For users without a home, and for the folds that one process trains.
+_known: dict[str, Gain] = {}
+
+
+def recall_gain(marks: Marks) -> Gain | None:
+    """What was measured for the same work on the same device; None where nothing was."""
+    digest = _digest(marks)
+    if digest in _known:
+        return _known[digest]
+    answer = read_answer(_path(digest), "gain", marks=marks)
+    try:
+        return Gain(**answer) if answer else None
+    except TypeError:
+        return None
+
+
+def remember_gain(marks: Marks, gain: Gain) -> None:
+    """For this process and, where a user has a home, for the next ones."""
+    digest = _digest(marks)
+    _known[digest] = gain
+    keep_answer(_path(digest), "gain", marks=marks, answer=asdict(gain))
+
+
+def _digest(marks: Marks) -> str:
+    return hashlib.sha256(json.dumps(dict(marks), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _path(digest: str) -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / "compile-gains" / f"{digest}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

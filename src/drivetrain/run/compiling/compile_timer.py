@@ -1,16 +1,21 @@
 """Times the updates of a program compiled and uncompiled, on state that is put back afterwards."""
 
+import random
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from statistics import median
 from typing import Self
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from drivetrain.console.reporter import Reporter
 from drivetrain.program.training import TrainingProgram
-from drivetrain.run.compiling.no_trace import leaving_no_trace
 
-__all__ = ["MeasuringStoppedError", "ProgramTimer"]
+__all__ = ["MeasuringStoppedError", "ProgramTimer", "leaving_no_trace"]
 
 _FEWEST_TIMED, _MOST_TIMED = 5, 50
 _ENOUGH_S = 1.0
@@ -19,6 +24,41 @@ _PLAIN = ("timing updates (compile or not)",) * 2
 _COMPILED = ("compiling (to time it)", "timing compiled updates")
 # What is captured runs twice as it is, and is recorded at the third time.
 _WARM_UPS, _WARM_UPS_OF_CAPTURE = 1, 3
+
+
+# Updates that leave no trace, for whoever wants to know how long they take.
+
+
+@contextmanager
+def leaving_no_trace(program: TrainingProgram) -> Iterator[None]:
+    """Inside, the program may run updates; after it everything is as it was, bit for bit."""
+    # On the host: an accelerator may have no room for everything twice.
+    kept = [(tensor, tensor.detach().to("cpu", copy=True)) for tensor in _state(program)]
+    was_training = program.model.training
+    drawn = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, before in kept:
+                tensor.copy_(before)
+        program.batch_norms.forget()
+        program.model.train(was_training)
+        torch.set_rng_state(drawn[0])
+        random.setstate(drawn[1])
+        np.random.set_state(drawn[2])
+
+
+def _state(program: TrainingProgram) -> Iterator[Tensor]:
+    """Every tensor that an update changes and the next one reads."""
+    return chain(
+        [program.parameters.values, program.parameters.gradients],
+        program.model.buffers(),
+        program.optimiser.states.values(),
+        [] if program.average is None else program.average.averages,
+        [] if program.loss_scale is None else [*program.loss_scale.states.values(), program.loss_scale.skips],
+        program.records.columns.values(),
+    )
 
 
 class MeasuringStoppedError(Exception):

@@ -8,8 +8,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.files import write_json
 from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
 from drivetrain.run.request import Job, Request
-from drivetrain.run.stopping import StopRequest
-from drivetrain.run.time_limit import TimeLimit
+from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.store.stored_plan import VALIDATION_KEY, stored_plan
 
 __all__ = ["choose_and_keep", "chosen_before"]

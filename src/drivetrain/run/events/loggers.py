@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from drivetrain.catalogue.metrics import logged_name, shown_metric
-from drivetrain.console.figures import plain_numbers, score_lines
+from drivetrain.console.figures import plain_numbers, score_lines, speed_text
 from drivetrain.console.reporter import Reporter
-from drivetrain.console.speed_text import speed_text
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import RunDirectory

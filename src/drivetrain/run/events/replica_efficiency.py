@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from drivetrain.console.speed_text import rounded_speed, speed_text
+from drivetrain.console.figures import rounded_speed, speed_text
 from drivetrain.program.training import TrainingProgram
 
 __all__ = ["ReplicaTimes", "Scaling", "SumSeconds", "read_sums", "scaling_of"]

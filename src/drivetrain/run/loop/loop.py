@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from drivetrain.catalogue.metrics import brief_metric
+from drivetrain.console.figures import speed_text
 from drivetrain.console.reporter import Reporter
-from drivetrain.console.speed_text import speed_text
+from drivetrain.core.errors import RunFailedError
 from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.plan.events import HostEvents
@@ -22,16 +23,13 @@ from drivetrain.recipe.ending import TIME_IS_UP_STATUS, EarlyEnd
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.compiling.compile_choice import CompileChoice
 from drivetrain.run.events.loggers import EventLog
-from drivetrain.run.events.loss_scale_report import scale_values
+from drivetrain.run.events.loss_scale_report import check_scale, scale_values
 from drivetrain.run.events.replica_efficiency import ReplicaTimes, SumSeconds, read_sums
-from drivetrain.run.loop.clocks import RunClock
-from drivetrain.run.loop.pace import pace_updates
+from drivetrain.run.loop.clocks import RunClock, pace_updates
 from drivetrain.run.loop.profile import RunProfile
-from drivetrain.run.loop.sound_losses import require_sound
 from drivetrain.run.loop.validation_pace import PaceChoice, ValidationPace, fixed_by_option, keep_rarer
 from drivetrain.run.loop.watch import noted, watch_run
-from drivetrain.run.stopping import StopRequest
-from drivetrain.run.time_limit import TimeLimit
+from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.state.checkpoint_writer import CheckpointWriter
 from drivetrain.state.saver import copy_sound_state
 from drivetrain.state.updates_file import save_history
@@ -39,11 +37,28 @@ from drivetrain.store.best import Best
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.task import Evaluation
 
+__all__ = ["RunLoop", "require_sound"]
+
 # Until a checkpoint has been written: weights, two states of the optimiser and an average, at the speed of a
 # slow disk in bytes per second.
 _STATE_COPIES, _GUESSED_WRITING = 4, 100e6
 # Accelerators count votes to stop a few updates later (`program/stop_votes.py`).
 _VOTED_AHEAD = 5
+
+
+# Losses that are not finite end a run before their weights are kept.
+
+
+def require_sound(program: TrainingProgram, *, first: int, update: int) -> None:
+    """Refuses to go on where a loss of updates first..update-1, or the loss scale after them, is no use."""
+    losses = program.records.read("loss", first, update)
+    wrong = np.flatnonzero(~np.isfinite(losses))
+    if len(wrong):
+        raise RunFailedError(
+            f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0]) + 1}; no checkpoint "
+            f"was written after that; {program.rules.advice_on_overflow}."
+        )
+    check_scale(program.records, update)
 
 
 class _ValidationStoppedError(Exception):

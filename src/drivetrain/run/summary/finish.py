@@ -5,8 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from drivetrain.catalogue.metrics import shown_metric
-from drivetrain.console.figures import table_lines
-from drivetrain.console.speed_text import rounded_speed, speed_text
+from drivetrain.console.figures import rounded_speed, speed_text, table_lines
 from drivetrain.core.files import write_json
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
@@ -15,11 +14,10 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.run.events.loss_scale_report import scale_values, skipped_in_words
 from drivetrain.run.events.replica_efficiency import Scaling, scaling_of
 from drivetrain.run.loop.loop import RunLoop
-from drivetrain.run.summary.data_bound import data_bound_of
 from drivetrain.run.summary.mask_pictures import draw_mask_predictions
 from drivetrain.run.summary.pictures import draw_curves, draw_predictions
 from drivetrain.run.summary.report_page import write_readme
-from drivetrain.run.summary.time_spent import suggest, time_spent
+from drivetrain.run.summary.time_spent import data_bound_of, suggest, time_spent
 from drivetrain.state.updates_file import save_history
 
 _WORTH_A_WORD = 0.005

@@ -3,8 +3,7 @@
 from typing import Any
 
 from drivetrain.catalogue.metrics import shown_metric
-from drivetrain.console.figures import plain_numbers, score_table
-from drivetrain.console.speed_text import speed_text
+from drivetrain.console.figures import plain_numbers, score_table, speed_text
 from drivetrain.core.files import write_atomically
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.best import Best

@@ -1,11 +1,16 @@
-"""Where the time of a run went, and the one change that would save most of it."""
+"""Where the time of a run went, whether its data kept up, and the one change that would save most."""
 
+import math
+from dataclasses import dataclass
+
+from drivetrain.console.figures import rounded_speed, speed_text
+from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.loop.loop import RunLoop
 
-__all__ = ["suggest", "time_spent"]
+__all__ = ["DataBound", "data_bound_of", "suggest", "time_spent"]
 
-_WORTH_A_WORD = 0.15
+_PART_WORTH_A_WORD = 0.15
 _BUSY_ELSEWHERE = 0.6
 _MEASURED = ("validation", "checkpoint", "logging", "pictures")
 _REMEDIES = {
@@ -20,6 +25,7 @@ _REMEDIES = {
     "compilation": "the same command finds it done the next time; --compile off does without.",
     "other": "time outside the parts above; --verbosity verbose shows after which events it was spent.",
 }
+_DATA_SHARE_WORTH_A_WORD = 0.1
 
 
 def time_spent(loop: RunLoop) -> dict[str, float]:
@@ -53,6 +59,52 @@ def suggest(spent: dict[str, float], *, recipe: Recipe, processor_share: float |
             "--num-threads 1 waits less."
         )
     step = f"{shares['step']:.0%} of the time is the training step itself"
-    if shares[part] < _WORTH_A_WORD:
+    if shares[part] < _PART_WORTH_A_WORD:
         return f"{step}; only a faster device helps."
     return f"{step}, {shares[part]:.0%} goes to {part}: {_REMEDIES[part]}"
+
+
+# Whether a run's data kept up with its device: what the loader delivered beside what the device could do.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataBound:
+    """Images per second of the loader by itself, and of the device if it had not waited for any."""
+
+    loader_images_per_second: float
+    device_images_per_second: float
+
+    def to_json(self) -> dict[str, float]:
+        """For the summary event."""
+        return {
+            "loader_images_per_second": rounded_speed(self.loader_images_per_second),
+            "device_images_per_second": rounded_speed(self.device_images_per_second),
+        }
+
+    def sentence(self) -> str:
+        """For the person."""
+        loader, device = map(speed_text, (self.loader_images_per_second, self.device_images_per_second))
+        return (
+            f"the data did not keep up: the loader delivers {loader} images/s and "
+            f"the device could train {device}; see --num-workers, and `drivetrain "
+            "bench data` for what takes the loader's time."
+        )
+
+
+def data_bound_of(loop: RunLoop) -> DataBound | None:
+    """What bounds a streamed run, where waiting for data took a part of its time that is worth a word."""
+    if not isinstance(loop.program.feed, StreamFeed) or not loop.replica_times:
+        return None
+    slowest = max(loop.replica_times, key=lambda times: times.data_s / times.execution_s)
+    if slowest.data_s < _DATA_SHARE_WORTH_A_WORD * slowest.execution_s:
+        return None
+    # A training process that prepares its samples itself does so in turns with the device.
+    loading_s = slowest.data_s if loop.recipe.num_workers == 0 else slowest.execution_s
+    loader = loop.timed_samples / loading_s
+    if math.isfinite(loop.fastest_update_s):
+        device = loop.program.order.global_batch / loop.fastest_update_s
+    else:
+        device = loop.timed_samples / max(slowest.execution_s - slowest.data_s, 1e-9)
+    if device <= loader:
+        return None
+    return DataBound(loader_images_per_second=loader, device_images_per_second=device)
