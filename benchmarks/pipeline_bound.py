@@ -32,7 +32,7 @@ from drivetrain.schedules.by_name import build_schedule
 from drivetrain.schedules.simulator import simulate
 
 RESULTS = Path(__file__).parent / "results"
-SCHEDULES = ("interleaved", "gpipe", "grouped", "zero-bubble")
+SCHEDULES = ("1f1b", "gpipe", "grouped", "zero-bubble")
 STAGES = 4
 WARM_UP = 1
 WIDTH = 10

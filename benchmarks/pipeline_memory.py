@@ -52,7 +52,7 @@ MEMORY = {
         "dataset_size": "64",
         "micro_batch_size": "2",
         "optimizer": "adam",
-        "pipeline_schedule": "interleaved",
+        "pipeline_schedule": "1f1b",
     },
 }
 

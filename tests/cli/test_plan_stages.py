@@ -115,7 +115,7 @@ def test_case_117_recomputation_works_without_stages(capsys: pytest.CaptureFixtu
     assert "schedule" not in plan
 
 
-def test_case_137_interleaved_takes_any_accumulation_with_a_warning(
+def test_case_137_1f1b_takes_any_accumulation_with_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     plan = _plan([*RESNET8, "--stages=3", "--gradient-accumulation-count=10"], capsys)
@@ -149,7 +149,7 @@ def test_stages_are_shown_as_tables_and_a_picture(
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["plan", *RESNET8, *SPLITS, "--gradient-accumulation-count=4"]) == 0
     shown = capsys.readouterr().out
-    for part in ("stage", "conv2_block1_post_addition_relu", "recommended: --pipeline-splits", "interleaved"):
+    for part in ("stage", "conv2_block1_post_addition_relu", "recommended: --pipeline-splits", "1f1b"):
         assert part in shown
     assert "\n0: F0" in shown
     assert "\n3: " in shown

@@ -13,7 +13,7 @@ import sys
 
 import torch
 
-from drivetrain.devices import allocator
+from drivetrain.devices import backend_settings as allocator
 
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024

@@ -54,6 +54,10 @@ def _run(optimiser: Optimiser, parameters: FlatParameters, *, first: int = 0, la
     return parameters.values.clone()
 
 
+def _bytes_on_device(offloaded: OffloadedOptimiser) -> int:
+    return sum(buffer.nbytes for buffer in offloaded.buffers)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("chunk_bytes", [CHUNK_BYTES, 2**20, None])
 @pytest.mark.parametrize("name", RECIPES)
@@ -76,7 +80,7 @@ def test_the_device_holds_two_chunks_of_each_state(name: str) -> None:
     parameters = _parameters()
     offloaded = _offloaded(RECIPES[name], parameters, chunk_bytes=CHUNK_BYTES)
     largest = 16 * 8 * 3 * 3
-    assert offloaded.state_bytes_on_device == 2 * NUM_STATES[name] * largest * 4
+    assert _bytes_on_device(offloaded) == 2 * NUM_STATES[name] * largest * 4
     for state in offloaded.states.values():
         assert state.device == torch.device("cpu")
         assert state.shape == parameters.values.shape
@@ -89,13 +93,13 @@ def test_nothing_to_train_is_nothing_to_move(name: str) -> None:
     offloaded.step(
         values=nothing, gradients=nothing, rate=torch.tensor(0.1, dtype=torch.float64), update=torch.tensor(0)
     )
-    assert offloaded.state_bytes_on_device == 0
+    assert _bytes_on_device(offloaded) == 0
 
 
 def test_a_small_model_gains_too() -> None:
     parameters = FlatParameters(nn.Sequential(*(nn.Linear(10, 10) for _ in range(32))))
     offloaded = _offloaded(RECIPES["adam"], parameters, chunk_bytes=None)
-    assert offloaded.state_bytes_on_device <= 2 * parameters.values.nbytes // 8
+    assert _bytes_on_device(offloaded) <= 2 * parameters.values.nbytes // 8
 
 
 @pytest.mark.parametrize("name", ["momentum", "adamw", "lars"])

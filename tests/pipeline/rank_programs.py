@@ -204,7 +204,7 @@ def carry_on(group: ReplicaGroup, job: Job, source: str | None, target: str) -> 
 
 
 def cut_options(
-    kind: str, *, device_of: tuple[int, ...], schedule: str = "interleaved", **options: Any
+    kind: str, *, device_of: tuple[int, ...], schedule: str = "1f1b", **options: Any
 ) -> dict[str, Any]:
     """The options that cut one of the four models as the tests do."""
     return {

@@ -323,7 +323,7 @@ def _plan(kind: Kind, model: nn.Module, splits: tuple[str, ...]) -> StagePlan:
 def laid_out(
     plan: StagePlan,
     *,
-    schedule: str = "interleaved",
+    schedule: str = "1f1b",
     device_of: tuple[int, ...] | None = None,
     recomputes: bool | Sequence[bool] = False,
 ) -> StagePlan:

@@ -32,18 +32,18 @@ LOSS_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-8}
 FOUR = (0, 1, 2, 3)
 
 CELLS: list[tuple[str, int, tuple[int, ...], str, bool, torch.dtype]] = [
-    ("cifar_resnet8", 1, (0, 1), "interleaved", False, torch.float32),
+    ("cifar_resnet8", 1, (0, 1), "1f1b", False, torch.float32),
     ("cifar_resnet8", 2, (0, 1), "zero-bubble", True, torch.float64),
     ("cifar_resnet8", 1, FOUR, "grouped", False, torch.float64),
     ("cifar_resnet8", 1, (0, 1, 0, 1), "grouped", True, torch.float64),
-    ("resnet18", 1, FOUR, "interleaved", True, torch.float32),
+    ("resnet18", 1, FOUR, "1f1b", True, torch.float32),
     ("resnet18", 2, (0, 1, 1, 0), "gpipe", False, torch.float64),
     ("resnet18", 1, (0, 1), "sequential", False, torch.float64),
     ("unet", 1, (0, 1), "zero-bubble", False, torch.float32),
-    ("unet", 1, FOUR, "interleaved", False, torch.float64),
+    ("unet", 1, FOUR, "1f1b", False, torch.float64),
     ("unet", 2, (0, 1), "grouped", True, torch.float64),
     ("unet_same", 1, FOUR, "zero-bubble", False, torch.float64),
-    ("unet_same", 2, (0, 1, 0, 1), "interleaved", True, torch.float32),
+    ("unet_same", 2, (0, 1, 0, 1), "1f1b", True, torch.float32),
     ("unet_same", 1, (0, 1, 1, 0), "zero-bubble", False, torch.float64),
     ("unet_same", 2, (0, 1), "gpipe", False, torch.float64),
 ]
@@ -95,7 +95,7 @@ def test_every_rank_sends_as_many_bytes_as_the_plan_says(
     assert all(part.bytes_sent > 0 for part in sent)
 
 
-@pytest.mark.parametrize(("schedule", "recomputes"), [("interleaved", False), ("zero-bubble", True)])
+@pytest.mark.parametrize(("schedule", "recomputes"), [("1f1b", False), ("zero-bubble", True)])
 def test_a_group_of_replicas_normalises_together_inside_of_a_pipeline(
     rank_pool: RankPool, schedule: str, recomputes: bool
 ) -> None:
@@ -192,7 +192,7 @@ def test_a_checkpoint_of_any_layout_loads_under_any_other(rank_pool: RankPool, t
 
 
 @pytest.mark.parametrize("samples", [GLOBAL_BATCH + 5, GLOBAL_BATCH + 2], ids=["five left", "two left"])
-@pytest.mark.parametrize("schedule", ["grouped", "interleaved", "zero-bubble"])
+@pytest.mark.parametrize("schedule", ["grouped", "1f1b", "zero-bubble"])
 def test_the_last_update_of_a_padded_epoch_has_fewer_micro_batches(
     rank_pool: RankPool, schedule: str, samples: int
 ) -> None:
@@ -205,7 +205,7 @@ def test_the_last_update_of_a_padded_epoch_has_fewer_micro_batches(
 def test_a_stage_without_weights_and_a_frozen_one(rank_pool: RankPool) -> None:
     frozen = {"freeze": ["conv1_*"]}
     splits = {"pipeline_splits": ["pool1_pool", "conv2_block1_1_conv", "avg_pool"]}
-    for schedule in ("interleaved", "zero-bubble"):
+    for schedule in ("1f1b", "zero-bubble"):
         options = {**frozen, **splits, **LARS, "pipeline_schedule": schedule}
         alone = Job(kind="resnet18", options={**frozen, **LARS})
         expected, found = measure_both(rank_pool, alone=alone, cut=replace(alone, options=options))

@@ -20,7 +20,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("pipeline_bound")
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "gpipe", "grouped", "zero-bubble"])
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "grouped", "zero-bubble"])
 def test_every_pass_sleeps_its_time(schedule: str, bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeps = bound.Sleeps(forward_s=1.0, input_s=2.0, weight_s=3.0)
     slept: Counter[float] = Counter()

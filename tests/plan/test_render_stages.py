@@ -26,7 +26,7 @@ def test_split_backward_passes_are_shown_in_their_parts() -> None:
 
 
 def test_of_many_micro_batches_the_first_are_shown() -> None:
-    title, *rows = _draw("interleaved", micro_batches=100)
+    title, *rows = _draw("1f1b", micro_batches=100)
     assert title == "the first 4 of 100 micro-batches:"
     assert len(rows) == 2
     assert max(map(len, rows)) <= 63
@@ -34,6 +34,6 @@ def test_of_many_micro_batches_the_first_are_shown() -> None:
 
 def test_a_stage_that_costs_nothing_is_still_seen() -> None:
     rows = draw_timeline(
-        "interleaved", micro_batches=2, device_of=[0, 1], flops=[10**9, 0], recomputes=[True, False], width=40
+        "1f1b", micro_batches=2, device_of=[0, 1], flops=[10**9, 0], recomputes=[True, False], width=40
     )
     assert "B" in rows[1]

@@ -9,7 +9,7 @@ from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
 from drivetrain.program.training import TrainingProgram
 from tests.plan.staged_runs import MODELS, assembled, planned
 
-SCHEDULE: dict[str, Any] = {"pipeline_schedule": "interleaved", "gradient_accumulation_count": 4, "stages": 4}
+SCHEDULE: dict[str, Any] = {"pipeline_schedule": "1f1b", "gradient_accumulation_count": 4, "stages": 4}
 MAPPINGS = {"one device each": (), "there and back": (0, 1, 1, 0)}
 
 

@@ -33,7 +33,7 @@ def test_live_micro_batches_equal_the_closed_forms(
     expected = {
         "sequential": [1] * stages,
         "grouped": [2 * (stages - stage) - 1 for stage in range(stages)],
-        "interleaved": [stages - stage for stage in range(stages)],
+        "1f1b": [stages - stage for stage in range(stages)],
         "gpipe": [micro_batches] * stages,
         "zero-bubble": [stages] * stages,
     }
@@ -60,7 +60,7 @@ def test_rows_of_three_stages() -> None:
     assert rows == {
         "sequential": ["F0 B0 F1 B1 F2 B2 F3 B3"] * 3,
         "grouped": ["F0 F1 F2 F3 B0 B1 B2 B3", "F0 F1 F2 B0 F3 B1 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"],
-        "interleaved": ["F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"],
+        "1f1b": ["F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"],
         "gpipe": ["F0 F1 F2 F3 B0 B1 B2 B3"] * 3,
         "zero-bubble": [
             "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3",
@@ -71,7 +71,7 @@ def test_rows_of_three_stages() -> None:
 
 
 def test_neighbouring_stages_of_one_device_go_together() -> None:
-    schedule = build_schedule("interleaved", micro_batches=2, device_of=(0, 0, 1, 1))
+    schedule = build_schedule("1f1b", micro_batches=2, device_of=(0, 0, 1, 1))
     assert [str(action) for action in schedule.table[1]] == [
         "F0@2", "F0@3", "B0@3", "B0@2", "F1@2", "F1@3", "B1@3", "B1@2",
     ]  # fmt: skip
@@ -87,7 +87,7 @@ def test_looped_mappings_wait_only_for_the_first_and_the_last_micro_batch(
 ) -> None:
     micro_batches = devices * groups
     for around in (tuple(range(devices)), tuple(range(devices))[::-1]):
-        schedule = build_schedule("interleaved", micro_batches=micro_batches, device_of=around * loops)
+        schedule = build_schedule("1f1b", micro_batches=micro_batches, device_of=around * loops)
         stages = devices * loops
         update = simulate(schedule, forward_s=[1] * stages, backward_s=[2] * stages)
         assert update.seconds_per_update == 3 * (micro_batches * loops + devices - 1)
@@ -95,16 +95,14 @@ def test_looped_mappings_wait_only_for_the_first_and_the_last_micro_batch(
 
 @settings(max_examples=30)
 @given(micro_batches=micro_batch_counts, device_of=mappings())
-def test_interleaved_never_takes_longer_than_sequential(
-    micro_batches: int, device_of: tuple[int, ...]
-) -> None:
+def test_1f1b_never_takes_longer_than_sequential(micro_batches: int, device_of: tuple[int, ...]) -> None:
     seconds = [
         simulate(
             build_schedule(name, micro_batches=micro_batches, device_of=device_of),
             forward_s=[1] * len(device_of),
             backward_s=[2] * len(device_of),
         ).seconds_per_update
-        for name in ("zero-bubble", "interleaved", "sequential")
+        for name in ("zero-bubble", "1f1b", "sequential")
     ]
     assert seconds[1] <= seconds[2]
     assert seconds[0] <= seconds[2]
@@ -130,7 +128,7 @@ def test_mappings_with_holes_are_refused(device_of: tuple[int, ...]) -> None:
 
 
 def test_unknown_names_and_empty_updates_are_refused() -> None:
-    with pytest.raises(BadInputError, match=r"--pipeline-schedule.*Did you mean interleaved\?"):
-        build_schedule("interleave", micro_batches=2, device_of=(0, 1))
+    with pytest.raises(BadInputError, match=r"--pipeline-schedule.*Did you mean grouped\?"):
+        build_schedule("groupd", micro_batches=2, device_of=(0, 1))
     with pytest.raises(BadInputError, match="--gradient-accumulation-count 0"):
         build_schedule("gpipe", micro_batches=0, device_of=(0, 1))

@@ -81,7 +81,7 @@ def test_a_weight_gradient_before_its_input_gradient_is_found(table: tuple[Sched
 
 
 def test_devices_that_wait_for_each_other_are_found() -> None:
-    schedule = build_schedule("interleaved", micro_batches=2, device_of=(0, 1))
+    schedule = build_schedule("1f1b", micro_batches=2, device_of=(0, 1))
     late = altered(schedule, 0, lambda row: row.sort(key=lambda item: item.micro_batch))
     check_schedule(late)
     crossed = altered(late, 1, lambda row: row.sort(key=lambda item: item.kind is not Kind.FORWARD))

@@ -31,10 +31,10 @@ def test_a_global_batch_that_was_asked_for_is_what_has_to_change() -> None:
         check_accumulation("grouped", stages=4, accumulation=6, samples_each=4)
 
 
-def test_interleaved_warns_with_the_idle_share() -> None:
-    assert check_accumulation("interleaved", stages=3, accumulation=10) == (
+def test_1f1b_warns_with_the_idle_share() -> None:
+    assert check_accumulation("1f1b", stages=3, accumulation=10) == (
         "--gradient-accumulation-count 10 is not a multiple of the 3 stages: with equal stages the "
-        "interleaved schedule leaves devices idle for 16.7 % of an update, and for 14.3 % with 12."
+        "1f1b schedule leaves devices idle for 16.7 % of an update, and for 14.3 % with 12."
     )
 
 
@@ -53,8 +53,8 @@ def test_fewer_micro_batches_than_stages_warn(name: str, few: str, enough: str) 
     [
         ("grouped", 4, 8),
         ("grouped", 1, 3),
-        ("interleaved", 3, 12),
-        ("interleaved", 1, 1),
+        ("1f1b", 3, 12),
+        ("1f1b", 1, 1),
         ("gpipe", 4, 5),
         ("zero-bubble", 4, 5),
         ("sequential", 4, 1),

@@ -74,7 +74,7 @@ def test_several_observers_see_the_same() -> None:
     _update(None, 1)
 
 
-@pytest.mark.parametrize("name", ["sequential", "interleaved", "gpipe", "zero-bubble"])
+@pytest.mark.parametrize("name", ["sequential", "1f1b", "gpipe", "zero-bubble"])
 def test_a_run_that_keeps_to_its_table_has_the_simulators_bubble(name: str) -> None:
     spans = _simulated(name)
     schedule = build_schedule(name, micro_batches=4, device_of=(0, 1))

@@ -24,7 +24,7 @@ def _equal_stages(name: str, stages: int, micro_batches: int) -> Simulation:
 def test_known_idle_shares(
     stages: int, micro_batches: int, one_forward_one_backward: int, zero_bubble: int
 ) -> None:
-    assert round(100 * _equal_stages("interleaved", stages, micro_batches).bubble) == one_forward_one_backward
+    assert round(100 * _equal_stages("1f1b", stages, micro_batches).bubble) == one_forward_one_backward
     assert round(100 * _equal_stages("zero-bubble", stages, micro_batches).bubble) == zero_bubble
 
 
@@ -32,7 +32,7 @@ def test_known_idle_shares(
 @given(stages=st.integers(1, 8), micro_batches=micro_batch_counts)
 def test_seconds_equal_the_closed_forms(stages: int, micro_batches: int) -> None:
     filled = 3 * (micro_batches + stages - 1)
-    for name in ("interleaved", "grouped", "gpipe"):
+    for name in ("1f1b", "grouped", "gpipe"):
         assert _equal_stages(name, stages, micro_batches).seconds_per_update == filled
     assert _equal_stages("sequential", stages, micro_batches).seconds_per_update == 3 * micro_batches * stages
     if micro_batches >= stages:

@@ -45,10 +45,15 @@ def test_gradients_of_several_consumers_are_messages_of_their_own() -> None:
 
 
 def test_bytes_of_an_update() -> None:
-    schedule = build_schedule("interleaved", micro_batches=3, device_of=(0, 1, 2, 2))
+    schedule = build_schedule("1f1b", micro_batches=3, device_of=(0, 1, 2, 2))
     traffic = messages(schedule, EDGES)
     bytes_of = {"up": 1, "skip": 10, "mid": 100, "out": 1000}
-    assert traffic.bytes_between(bytes_of) == {
+    between = {
+        (sender, receiver): sum(bytes_of[message.value] for message in arriving)
+        for receiver in range(3)
+        for sender, arriving in traffic.incoming(receiver).items()
+    }
+    assert between == {
         (0, 1): 3, (1, 0): 3, (0, 2): 60, (2, 0): 60, (1, 2): 300, (2, 1): 300,
     }  # fmt: skip
     assert [traffic.bytes_from_stage(stage, bytes_of=bytes_of) for stage in range(4)] == [63, 303, 330, 30]

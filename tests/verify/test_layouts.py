@@ -22,7 +22,7 @@ def test_cuts_are_read_as_they_are_named() -> None:
     ("text", "cut", "ranks"),
     [
         ("stages=2,schedule=gpipe", Cut(stages=2, schedule="gpipe"), 2),
-        ("replicas=2,stages=3,schedule=interleaved", Cut(replicas=2, stages=3), 6),
+        ("replicas=2,stages=3,schedule=1f1b", Cut(replicas=2, stages=3), 6),
         (
             "stages=4,split_by=parameters,schedule=grouped,mapping=0 1 1 0,recomputation=true",
             Cut(
@@ -31,7 +31,7 @@ def test_cuts_are_read_as_they_are_named() -> None:
             2,
         ),
         (
-            "splits=a b,schedule=interleaved,recomputation=0 2,offloading=1,processes=1",
+            "splits=a b,schedule=1f1b,recomputation=0 2,offloading=1,processes=1",
             Cut(stages=3, splits=("a", "b"), recomputation=(0, 2), offloading=(1,), processes=1),
             1,
         ),
@@ -41,6 +41,10 @@ def test_cuts_are_read_as_they_are_named() -> None:
 def test_cut_models_are_read_as_they_are_named(text: str, cut: Cut, ranks: int) -> None:
     assert parse_cuts(text) == (cut,)
     assert (cut.name, cut.ranks) == (text, ranks)
+
+
+def test_another_system_s_name_of_a_schedule_is_understood() -> None:
+    assert parse_cuts("stages=3,schedule=Interleaved") == parse_cuts("stages=3,schedule=1f1b")
 
 
 def test_stages_become_the_fields_of_a_recipe_that_reads_them_alike() -> None:
@@ -67,7 +71,7 @@ def test_one_process_plays_all_devices_of_all_replicas() -> None:
         ("replicas=0", "replicas needs one whole number from 1, as in replicas=2."),
         ("replicas=2,replicas=2", "needs one whole number"),
         ("replicas=4,group=3", "replicas=3,group=3 works."),
-        ("stages=2,schedule=gipe", "schedule needs one of sequential, grouped, interleaved, gpipe"),
+        ("stages=2,schedule=gipe", "schedule needs one of sequential, grouped, 1f1b, gpipe"),
         ("schedule=gpipe", "has no effect on a model in one piece"),
         ("stages=4,mapping=0 1", "names 2 devices for 4 stages"),
         ("stages=2,mapping=0 x", "mapping needs the device of each stage, as in mapping=0 1 1 0."),

@@ -24,7 +24,7 @@ from tests.verify.certificates import MODELS, UNET, verified
 
 PLAYED = (
     "accumulation=4,stages=2,schedule=zero-bubble,processes=1;"
-    "accumulation=4,stages=4,split_by=parameters,schedule=interleaved,"
+    "accumulation=4,stages=4,split_by=parameters,schedule=1f1b,"
     "mapping=0 1 1 0,recomputation=true,processes=1"
 )
 RECOMPUTED = "accumulation=4,stages=2,recomputation=true,processes=1"
@@ -54,7 +54,7 @@ def test_stages_on_ranks_compute_what_one_process_computes(
     assert {control.layout.replicas for control in certificate.controls} == {2}
     found = certificate.to_json()["layouts"]
     assert [(one["schedule"], one["processes"]) for one in found[:2]] == [
-        ("interleaved", 2),
+        ("1f1b", 2),
         ("gpipe", 4),
     ]
 
@@ -67,7 +67,7 @@ def test_stages_of_replicas_whose_batch_norm_is_shared(rank_pool: RankPool) -> N
     assert certificate.to_json()["layouts"][0]["recomputation"] == [0]
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zero-bubble"])
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
 @pytest.mark.parametrize("name", ["conv.weight", "line.weight"])
 def test_the_control_spoils_the_stage_of_the_last_replica(
     rank_pool: RankPool, schedule: str, name: str

@@ -19,7 +19,7 @@ from drivetrain.core.progress import showing_progress
 from drivetrain.data.feeds.feed import Feed, ResidentFeed
 from drivetrain.data.feeds.held_once import hold_once
 from drivetrain.data.feeds.loader import default_num_workers
-from drivetrain.ranks.collective_timeout import START_TIMEOUT_S
+from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.train import set_up_device
@@ -51,7 +51,7 @@ def measure_delivery(
     resolved: ResolvedRecipe, repetition: Repetition, *, reporter: Reporter, group: ReplicaGroup = ALONE
 ) -> DeliveryMeasurement:
     """The feeds of a recipe's replicas, with its augmentation and without; steps are updates."""
-    group.set_timeout(START_TIMEOUT_S)
+    group.set_timeout(FIRST_UPDATE_TIMEOUT_S)
     with set_up_device(resolved.recipe, group) as device:
         with showing_progress(reporter):
             own = prepare_delivery(resolved, resolved.recipe, device=device, group=group)

@@ -24,7 +24,7 @@ from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.plan.training_plan import TrainingPlan, plan_training
 from drivetrain.program.capture_choice import capture_updates
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.collective_timeout import START_TIMEOUT_S
+from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
@@ -96,7 +96,7 @@ def measure_training(
 ) -> TrainMeasurement:
     """Warms up, trains the repeats by the path of `train`, then finds out what the device can do."""
     recipe = subject.recipe
-    group.set_timeout(START_TIMEOUT_S)
+    group.set_timeout(FIRST_UPDATE_TIMEOUT_S)
     with set_up_device(recipe, group) as device:
         splits = subject.open_data() if data is None else data
         hold_once(splits, group=group)

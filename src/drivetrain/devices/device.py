@@ -56,11 +56,6 @@ class Device:
         return int(peak(self.torch_device)) if peak else _peak_resident_bytes()
 
     @property
-    def collective_backend(self) -> str:
-        """The torch.distributed backend that serves this device."""
-        return str(torch.distributed.get_default_backend_for_device(self.torch_device))
-
-    @property
     def wide_dtype(self) -> torch.dtype:
         """The widest type for the few numbers that need it: rates, counts, statistics."""
         return wide_dtype(self.torch_device)

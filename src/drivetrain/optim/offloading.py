@@ -71,11 +71,6 @@ class OffloadedOptimiser:
         """What the device holds of the states, at any time."""
         return [buffer for buffers in self._buffers for buffer in buffers.values()]
 
-    @property
-    def state_bytes_on_device(self) -> int:
-        """How much that is, for plans."""
-        return sum(buffer.nbytes for buffer in self.buffers)
-
     @torch.no_grad()
     def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
         """One weight update in place, chunk by chunk; nothing waits on the host."""

@@ -7,10 +7,10 @@ after it, last as long as those of the slowest rank, so all have seen about the 
 import time
 from collections.abc import Callable
 
-__all__ = ["FIRST_VALIDATION_TIMEOUT_S", "START_TIMEOUT_S", "Patience"]
+__all__ = ["FIRST_UPDATE_TIMEOUT_S", "FIRST_VALIDATION_TIMEOUT_S", "Patience"]
 
 # Kernel selection and compilation, and hosts that read data at different speeds.
-START_TIMEOUT_S = 1800.0
+FIRST_UPDATE_TIMEOUT_S = 1800.0
 FIRST_VALIDATION_TIMEOUT_S = 6 * 3600.0
 LEAST_EVENT_TIMEOUT_S = 1800.0
 LEAST_UPDATE_TIMEOUT_S = 60.0
@@ -45,7 +45,7 @@ class Patience:
     def begin_run(self) -> None:
         """The first update is to come; it may compile."""
         self._began_s = self._clock()
-        self._wait_at_most(START_TIMEOUT_S)
+        self._wait_at_most(FIRST_UPDATE_TIMEOUT_S)
 
     def begin_event(self, *, validates: bool) -> None:
         """Replicas meet again when the slowest has done its part of the event, a whole validation at most."""

@@ -15,16 +15,16 @@ from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.ranks.replica_group import ReplicaGroup
 
-__all__ = ["START_TIMEOUT_S", "join", "join_at", "joined", "leave", "meet"]
+__all__ = ["JOIN_TIMEOUT_S", "join", "join_at", "joined", "leave", "meet"]
 
 # Ranks reach their first collective as far apart as their hosts read data.
-START_TIMEOUT_S = 600.0
+JOIN_TIMEOUT_S = 600.0
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _ANY_PORT = 9
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 
-def join(place: RankPlace, *, device: str, timeout_s: float = START_TIMEOUT_S) -> ReplicaGroup:
+def join(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) -> ReplicaGroup:
     """Meets the other ranks; `device` is the kind whose tensors they will exchange, such as "cuda"."""
     if place.world_size == 1:
         return ReplicaGroup()
@@ -33,7 +33,7 @@ def join(place: RankPlace, *, device: str, timeout_s: float = START_TIMEOUT_S) -
 
 
 @contextmanager
-def joined(place: RankPlace, *, device: str, timeout_s: float = START_TIMEOUT_S) -> Iterator[ReplicaGroup]:
+def joined(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) -> Iterator[ReplicaGroup]:
     """Joins the other ranks for the time of the block."""
     group = join(place, device=device, timeout_s=timeout_s)
     try:

@@ -25,7 +25,7 @@ from drivetrain.ranks.replica_group import ReplicaGroup
 __all__ = ["Answer", "RankPool", "Work", "serve_pool"]
 
 _LOOK_S = 0.02
-_START_TIMEOUT_S = 300.0
+_POOL_START_TIMEOUT_S = 300.0
 # How long the others may take to notice that a rank has failed.
 _PATIENCE_AFTER_FAILURE_S = 5.0
 
@@ -155,7 +155,7 @@ class RankPool:
         ends: list[tuple[Any, ...]] = [(theirs,) for _, theirs in pipes]
         job = RankJob(
             serve_pool,
-            args=(_START_TIMEOUT_S,),
+            args=(_POOL_START_TIMEOUT_S,),
             ranks=self.size,
             threads=self._threads,
             own_args=ends,
@@ -166,7 +166,7 @@ class RankPool:
         for _, theirs in pipes:
             theirs.close()
         # Their first answer tells that they are there; a busy machine takes its time over the imports.
-        self._answers(job, ranks=self.size, timeout_s=_START_TIMEOUT_S)
+        self._answers(job, ranks=self.size, timeout_s=_POOL_START_TIMEOUT_S)
         return job
 
     def _answers(self, job: RankJob, *, ranks: int, timeout_s: float) -> list[Answer]:

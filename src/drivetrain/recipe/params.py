@@ -23,7 +23,7 @@ CompileWord = Literal["auto", "on", "off"]
 CompileMode = Annotated[CompileWord, BeforeValidator(lower_text)]
 Verbosity = Annotated[Literal["quiet", "normal", "verbose"], BeforeValidator(lower_text)]
 PipelineScheduleName = Annotated[
-    Literal["sequential", "grouped", "interleaved", "gpipe", "zero-bubble"], BeforeValidator(schedule_name)
+    Literal["sequential", "grouped", "1f1b", "gpipe", "zero-bubble"], BeforeValidator(schedule_name)
 ]
 SplitBy = Annotated[Literal["cost", "parameters", "time"], BeforeValidator(lower_text)]
 OptimiseFor = Annotated[Literal["speed", "balanced", "memory"], BeforeValidator(exchange_target)]

@@ -32,9 +32,9 @@ def kebab_text(value: Any) -> Any:
 
 
 def schedule_name(value: Any) -> Any:
-    """A pipeline schedule, also by the field's short name for the default one."""
+    """A pipeline schedule; what the IPU systems call interleaved is 1F1B everywhere else."""
     name = kebab_text(value)
-    return "interleaved" if name == "1f1b" else name
+    return "1f1b" if name == "interleaved" else name
 
 
 def exchange_target(value: Any) -> Any:

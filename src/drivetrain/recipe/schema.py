@@ -345,7 +345,7 @@ class Recipe(BaseModel):
         description="the device of each stage within a replica (default: 0 1 2 ...)",
     )
     pipeline_schedule: Annotated[PipelineScheduleName, _free("pipeline")] = Field(
-        default="interleaved", description="the order in which stages take their micro-batches"
+        default="1f1b", description="the order in which stages take their micro-batches"
     )
     recomputation: Annotated[bool, _free("pipeline")] = Field(
         default=False,

@@ -23,7 +23,7 @@ from drivetrain.inference.predict.inputs import InputNotes, expand_inputs
 from drivetrain.inference.predict.predict import predict_run
 from drivetrain.models.requirements import require_plain_state
 from drivetrain.models.summary import LayerRow, describe_layers
-from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, START_TIMEOUT_S
+from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S, FIRST_VALIDATION_TIMEOUT_S
 from drivetrain.ranks.rank_device import choose_rank_device
 from drivetrain.ranks.rank_process import keep_log
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
@@ -123,7 +123,7 @@ def train_request(
     """Carries out a prepared request, as one of the replicas in `group`; `stop` is a caller's that listens
     for signals itself. `on_claimed` is called once the directory is this run's."""
     check_loggers(request.recipe)
-    group.set_timeout(START_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
+    group.set_timeout(FIRST_UPDATE_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
     with set_up_device(request.recipe, group) as device:
         hold_once(request.data, group=group)
         with reporter.showing("building the model"), showing_progress(reporter), refusing_bad_samples():

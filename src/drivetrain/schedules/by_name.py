@@ -7,7 +7,7 @@ from drivetrain.core.wording import did_you_mean
 from drivetrain.schedules.actions import Schedule
 from drivetrain.schedules.fixed_order import gpipe_table, grouped_table, sequential_table
 from drivetrain.schedules.legs import Table, join_legs, spread
-from drivetrain.schedules.one_forward_one_backward import interleaved_table
+from drivetrain.schedules.one_forward_one_backward import one_forward_one_backward_table
 from drivetrain.schedules.zero_bubble import zero_bubble_table
 
 __all__ = ["SCHEDULE_NAMES", "build_schedule"]
@@ -15,7 +15,7 @@ __all__ = ["SCHEDULE_NAMES", "build_schedule"]
 _GENERATORS: dict[str, Callable[..., Table]] = {
     "sequential": sequential_table,
     "grouped": grouped_table,
-    "interleaved": interleaved_table,
+    "1f1b": one_forward_one_backward_table,
     "gpipe": gpipe_table,
     "zero-bubble": zero_bubble_table,
 }

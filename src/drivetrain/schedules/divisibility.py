@@ -45,7 +45,7 @@ def _check_whole_groups(stages: int, accumulation: int, samples_each: int | None
 
 def _better_accumulation(schedule_name: str, *, stages: int, accumulation: int) -> int | None:
     """The next accumulation that suits, where this one does not."""
-    if schedule_name == "interleaved" and accumulation % stages:
+    if schedule_name == "1f1b" and accumulation % stages:
         return -(-accumulation // stages) * stages
     if schedule_name in ("gpipe", "zero-bubble") and accumulation < stages:
         return stages
@@ -53,7 +53,7 @@ def _better_accumulation(schedule_name: str, *, stages: int, accumulation: int) 
 
 
 def _flaw(schedule_name: str, stages: int) -> str:
-    if schedule_name == "interleaved":
+    if schedule_name == "1f1b":
         return f"is not a multiple of the {stages} stages"
     return f"is less than the {stages} stages"
 

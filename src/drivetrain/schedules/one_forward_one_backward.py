@@ -7,10 +7,10 @@ from drivetrain.schedules.legs import Legs, Table, alternate
 from drivetrain.schedules.list_scheduling import list_table
 from drivetrain.schedules.simulator import simulate
 
-__all__ = ["interleaved_table"]
+__all__ = ["one_forward_one_backward_table"]
 
 
-def interleaved_table(legs: Legs, *, micro_batches: int) -> Table:
+def one_forward_one_backward_table(legs: Legs, *, micro_batches: int) -> Table:
     """The textbook table where every device has one leg, else the shortest of those known."""
     if legs.one_per_device:
         return _textbook(legs, micro_batches)
@@ -74,8 +74,6 @@ def _turns(kind: Kind, place: int, *, devices: int, loops: range, total: int) ->
 
 def _length(table: Table, legs: Legs, micro_batches: int) -> float:
     """The time a table takes when all stages are equal."""
-    schedule = Schedule(
-        name="interleaved", micro_batches=micro_batches, device_of=legs.device_of, table=table
-    )
+    schedule = Schedule(name="1f1b", micro_batches=micro_batches, device_of=legs.device_of, table=table)
     sizes = [len(stages) for stages in legs.stages]
     return simulate(schedule, forward_s=sizes, backward_s=[2 * size for size in sizes]).seconds_per_update

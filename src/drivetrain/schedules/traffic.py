@@ -52,16 +52,8 @@ class Traffic:
         """For each device that sends to this one, its messages in the order in which they arrive."""
         return self._incoming[device]
 
-    def bytes_between(self, bytes_of: Mapping[str, int]) -> dict[tuple[int, int], int]:
-        """Bytes of one update for each (sending device, receiving device); `bytes_of` is per micro-batch."""
-        total: dict[tuple[int, int], int] = {}
-        for message in self._sent():
-            pair = (message.from_device, message.to_device)
-            total[pair] = total.get(pair, 0) + bytes_of[message.value]
-        return total
-
     def bytes_from_stage(self, stage: int, *, bytes_of: Mapping[str, int]) -> int:
-        """Bytes that a stage sends to other devices in one update, values and gradients."""
+        """Bytes that a stage sends to other devices in one update; `bytes_of` is per micro-batch."""
         return sum(bytes_of[message.value] for message in self._sent() if message.from_stage == stage)
 
     def _sent(self) -> Iterator[Message]:

@@ -1,6 +1,6 @@
 """What was measured on a set of images with masks, as a whole, by class and by image."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any
@@ -14,7 +14,6 @@ from drivetrain.tasks.region_metrics import RegionScores
 __all__ = ["SegmentationEvaluation", "foreground_dice"]
 
 Counts = NDArray[np.int64]
-Score = Callable[[Counts], list[float | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

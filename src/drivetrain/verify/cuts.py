@@ -23,7 +23,7 @@ class Cut:
     stages: int = 1
     splits: tuple[str, ...] = ()
     split_by: str = "cost"
-    schedule: str = "interleaved"
+    schedule: str = "1f1b"
     mapping: tuple[int, ...] = ()
     recomputation: StageChoice = False
     offloading: StageChoice = False

@@ -9,6 +9,7 @@ from drivetrain.recipe.checks.pipeline import check_pipeline
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.messages import COMMAND_LINE
 from drivetrain.recipe.params import SplitBy
+from drivetrain.recipe.plain import schedule_name
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
 from drivetrain.verify.cuts import Cut
@@ -44,7 +45,8 @@ def _numbers(value: str) -> tuple[int, ...] | None:
 
 
 def _schedule(value: str) -> str | None:
-    return value.lower() if value.lower() in SCHEDULE_NAMES else None
+    name = str(schedule_name(value))
+    return name if name in SCHEDULE_NAMES else None
 
 
 def _split_by(value: str) -> str | None:

@@ -1,12 +1,15 @@
 """Crop first, then send."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from drivetrain.models.zoo.unet import unet
 from drivetrain.pipeline.cutting.cut import cut_model
-from drivetrain.pipeline.cutting.move_small import move_small, sent_bytes
+from drivetrain.pipeline.cutting.move_small import move_small
 from drivetrain.pipeline.cutting.splits import stages_by_names
+from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages
 from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.schedules.actions import Edge
@@ -20,6 +23,11 @@ def with_shapes(model: nn.Module, *image_shape: int) -> tuple[TracedModel, Model
     return traced, find_shapes(traced, image_shape=image_shape)
 
 
+def _sent_bytes(traced: TracedModel, stage_of: Sequence[int], shapes: ModelShapes) -> int:
+    edges = find_edges(traced, node_stages(traced, stage_of))
+    return sum(shapes.values[edge.value].num_bytes for edge in edges)
+
+
 def test_a_late_crop_moves_to_where_the_skip_is_made() -> None:
     model = LateCrop()
     traced, shapes = with_shapes(model, 2, 1, 8, 8)
@@ -28,7 +36,7 @@ def test_a_late_crop_moves_to_where_the_skip_is_made() -> None:
     given = [0, 1, 2, 2, 2]
     moved = move_small(traced, stage_of=given, shapes=shapes)
     assert moved == (0, 1, 0, 2, 2)
-    before, after = (sent_bytes(traced, stage_of=stages, shapes=shapes) for stages in (given, moved))
+    before, after = (_sent_bytes(traced, stages, shapes) for stages in (given, moved))
     assert before - after == 2 * 2 * (6 * 6 - 4 * 4) * 4
     cut = cut_model(traced, stage_of=moved)
     assert cut.edges == (Edge("down", 0, 1), Edge("middle", 1, 2), Edge("getitem", 0, 2))

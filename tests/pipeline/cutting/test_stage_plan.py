@@ -9,10 +9,14 @@ from torch import nn
 import drivetrain
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.create import create_model
+from drivetrain.pipeline.cutting import stage_plan
 from drivetrain.pipeline.cutting.settings import StageSettings, stage_settings
 from drivetrain.pipeline.cutting.stage_plan import StagePlan, check_cut, plan_stages
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.actions import Schedule
+from drivetrain.schedules.by_name import build_schedule
+from tests.schedules.tables import altered
 
 
 def _recipe(**options: Any) -> Recipe:
@@ -39,6 +43,36 @@ def test_devices_stages_and_tables() -> None:
     assert plan.other_cut is None
     assert plan.firsts == plan.recommended
     assert {layer.name for layer in plan.traced.layers} >= set(plan.firsts)
+
+
+def test_a_table_that_cannot_end_is_refused_where_stages_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a fault in a generator would be: device 1 does its last action first."""
+
+    def crossed(*arguments: Any, **options: Any) -> Schedule:
+        return altered(build_schedule(*arguments, **options), 1, lambda row: row.insert(0, row.pop()))
+
+    assert _plan(stages=2) is not None
+    monkeypatch.setattr(stage_plan, "build_schedule", crossed)
+    with pytest.raises(BadInputError) as refused:
+        _plan(stages=2)
+    assert str(refused.value) == (
+        "--pipeline-schedule 1f1b cannot be carried out with --device-mapping 0 1: Device 1 waits for "
+        "ever at B7@1: F7@1 does not come before. --pipeline-schedule sequential works."
+    )
+
+
+def test_what_is_proved_are_the_skips_of_the_model_too() -> None:
+    model = create_model("unet_same", channels=3, image_size=16, num_classes=2, depth=2)
+    plan = plan_stages(
+        _recipe(stages=4, dataset="synthetic-em", model="unet_same", channels=3, image_size=16),
+        model,
+        image_shape=(3, 16, 16),
+        micro=1,
+        accumulation=4,
+    )
+    assert plan is not None
+    assert plan.edges() == plan.cut().edges
+    assert any(edge.consumer > edge.producer + 1 for edge in plan.edges())
 
 
 def test_the_recommended_cut_is_told_beside_another() -> None:

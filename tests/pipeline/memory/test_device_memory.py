@@ -36,8 +36,8 @@ def test_live_micro_batches_add_up() -> None:
     assert second == HeldBytes(3 * (10 + 1000), 300)
 
 
-def test_interleaved_holds_less() -> None:
-    first, second = _held("interleaved", device_of=(0, 1), micro_batches=3)
+def test_1f1b_holds_less() -> None:
+    first, second = _held("1f1b", device_of=(0, 1), micro_batches=3)
     assert first == HeldBytes(2 * (1 + 100), 30)
     assert second == HeldBytes(10 + 1000, 300)
 

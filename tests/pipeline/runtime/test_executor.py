@@ -52,7 +52,7 @@ def test_memory_is_given_back_when_nobody_needs_it(schedule: str, recomputes: bo
         _check(subject, schedule=schedule, device_of=device_of, recomputes=recomputes)
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zero-bubble"])
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
 def test_everything_received_is_given_back_where_no_memory_is_shared(schedule: str) -> None:
     subject = subject_of("unet_same", torch.float64)
     plan = laid_out(subject.plans[1], schedule=schedule)
@@ -89,7 +89,7 @@ def test_whole_numbers_travel_forward_alone() -> None:
 def test_dropout_in_several_places_draws_what_it_draws_in_one_piece(recomputes: bool) -> None:
     torch.manual_seed(0)
     subject = cut_subject(RepeatedDropout(), "second", "third")
-    _check(subject, schedule="interleaved", device_of=(0, 1, 2), recomputes=recomputes)
+    _check(subject, schedule="1f1b", device_of=(0, 1, 2), recomputes=recomputes)
     calls = [dict(stage.stage_facts.calls_before) for stage in subject.placed(subject.plans[0]).cut.stages]
     assert calls == [{"drop": 0}, {"drop": 1}, {"drop": 2}]
 
@@ -153,7 +153,7 @@ def test_a_table_that_waits_for_itself_is_an_error() -> None:
 
     passes.schedule_of = wrong  # type: ignore[assignment]
     subject.start_over()
-    with pytest.raises(RunFailedError, match="the interleaved schedule waits for itself; no device can go"):
+    with pytest.raises(RunFailedError, match="the 1f1b schedule waits for itself; no device can go"):
         passes.run(0)
     subject.batch_norms.forget()
 

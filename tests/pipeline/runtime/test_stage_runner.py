@@ -11,7 +11,7 @@ from tests.pipeline.odd_models import Views, WithOwnNorm, cut_subject
 from tests.pipeline.staged import Subject, laid_out, subject_of
 
 
-def _runner(subject: Subject, stage: int, *, schedule: str = "interleaved", recomputes: bool) -> StageRunner:
+def _runner(subject: Subject, stage: int, *, schedule: str = "1f1b", recomputes: bool) -> StageRunner:
     plan = laid_out(subject.plans[0], schedule=schedule, recomputes=recomputes)
     return subject.runners(subject.placed(plan))[stage]
 
@@ -92,7 +92,7 @@ def test_a_recomputed_stage_may_hand_on_a_view_of_its_input() -> None:
     assert torch.equal(gradients[name], 2 * torch.ones_like(given))
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zero-bubble"])
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
 def test_norms_of_a_users_own_kind_move_once_where_a_stage_recomputes(schedule: str) -> None:
     torch.manual_seed(0)
     subject = cut_subject(WithOwnNorm(), "second")

@@ -17,7 +17,7 @@ def _recipe(config: str | None = None, **options: Any) -> Recipe:
 
 COMPILED_HALVES = (
     "--pipeline-schedule zero-bubble splits backward passes, which compiled stages have in one piece; "
-    "use --compile off, or --pipeline-schedule interleaved."
+    "use --compile off, or --pipeline-schedule 1f1b."
 )
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
@@ -93,7 +93,7 @@ def test_every_sentence(options: dict[str, Any], sentence: str) -> None:
         {"stages": 4, "device_mapping": [0, 1, 1, 0], "pipeline_schedule": "zero-bubble"},
         {"stages": 2, "device_mapping": [0, 0], "stage_options": [{"offload": True}, {"offload": True}]},
         {"stages": 2, "stage_options": [{"stage": 0, "offload": True}]},
-        {"stages": 2, "pipeline_schedule": "interleaved", "compile": "on"},
+        {"stages": 2, "pipeline_schedule": "1f1b", "compile": "on"},
         {"recomputation": True},
         {"optimizer_state_offloading": True},
     ],
@@ -157,7 +157,7 @@ def test_bad_input_ends_with_status_2_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["1f1b", "1F1B", "interleaved"])
+@pytest.mark.parametrize("name", ["1f1b", "1F1B", "interleaved", "Interleaved"])
 def test_the_default_schedule_has_two_names(name: str) -> None:
     recipe = resolve_recipe(overrides={"stages": 2, "pipeline_schedule": name}).recipe
-    assert recipe.pipeline_schedule == "interleaved"
+    assert recipe.pipeline_schedule == "1f1b"

@@ -12,7 +12,7 @@ from drivetrain.pipeline.graph.node_kinds import mutated_input, name_of_call, wo
 from drivetrain.pipeline.graph.shapes import ModelShapes
 from drivetrain.pipeline.graph.trace import TracedModel
 
-__all__ = ["move_small", "sent_bytes"]
+__all__ = ["move_small"]
 
 _SMALLER_FUNCTIONS = words(
     "getitem narrow select pad interpolate to type half bfloat16 float mean amax amin center_crop "
@@ -52,14 +52,8 @@ def move_small(
     return tuple(stages[layer.node] for layer in traced.layers)
 
 
-def sent_bytes(
-    traced: TracedModel, *, stage_of: Mapping[str, int] | Sequence[int], shapes: ModelShapes
-) -> int:
-    """What all stages send forward together, for one batch."""
-    return _bytes(traced, node_stages(traced, stage_of), shapes)
-
-
 def _bytes(traced: TracedModel, stages: _Stages, shapes: ModelShapes) -> int:
+    """What all stages send forward together, for one batch."""
     return sum(shapes.values[edge.value].num_bytes for edge in find_edges(traced, stages))
 
 

@@ -16,18 +16,21 @@ from drivetrain.pipeline.cutting.marks import has_marks
 from drivetrain.pipeline.cutting.move_small import move_small
 from drivetrain.pipeline.cutting.settings import StageSettings, stage_settings
 from drivetrain.pipeline.cutting.splits import resolve_names, stages_by_marks, stages_by_names
-from drivetrain.pipeline.cutting.stage_values import node_stages, values_needed
+from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages, values_needed
 from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes, measure_layer_seconds
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
-from drivetrain.schedules.actions import Schedule
+from drivetrain.schedules.actions import Edge, Schedule, ScheduleError
 from drivetrain.schedules.by_name import build_schedule
-from drivetrain.schedules.checker import live_micro_batches
+from drivetrain.schedules.checker import check_schedule, live_micro_batches
 
 __all__ = ["StagePlan", "check_cut", "plan_stages"]
 
 Chooser = Callable[[Callable[[], tuple[str, ...]]], tuple[str, ...]]
+
+# A proof takes about 0.03 ms for each stage and micro-batch: 128 of them on 8 devices 30 to 60 ms.
+_MOST_PROVED_ACTIONS = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +75,12 @@ class StagePlan:
     def cut(self) -> Cut:
         """The stages, with the layers that the model has now."""
         cut = cut_model(self.traced, stage_of=self.stage_of, shapes=self.shapes)
-        values = self.shapes.values
-        edges = tuple(
-            replace(edge, has_gradient=values[edge.value].dtype.is_floating_point) for edge in cut.edges
-        )
-        return replace(cut, edges=edges)
+        return replace(cut, edges=_with_gradients(cut.edges, self.shapes))
+
+    def edges(self) -> tuple[Edge, ...]:
+        """What is sent from stage to stage, skips included."""
+        edges = find_edges(self.traced, node_stages(self.traced, self.stage_of))
+        return _with_gradients(edges, self.shapes)
 
     def reads_data(self, device: int) -> bool:
         """Whether a device's stages see the images, or compute the loss."""
@@ -131,7 +135,7 @@ def plan_stages(
         stage_of = stages_by_names(traced, firsts)
     device_of = device_of_stage(recipe)
     schedule = build_schedule(recipe.pipeline_schedule, micro_batches=accumulation, device_of=device_of)
-    return StagePlan(
+    plan = StagePlan(
         traced=traced,
         shapes=shapes,
         stage_of=move_small(traced, stage_of=stage_of, shapes=shapes, fixed=fixed),
@@ -141,6 +145,28 @@ def plan_stages(
         settings=stage_settings(recipe, live=live_micro_batches(schedule)),
         firsts=firsts,
         recommended=recommended,
+    )
+    _prove_schedule(plan)
+    return plan
+
+
+def _prove_schedule(plan: StagePlan) -> None:
+    """Refuses a table that its devices could not carry out to the end, with the skips of this model."""
+    most = max(1, _MOST_PROVED_ACTIONS // plan.stages)
+    try:
+        check_schedule(plan.schedule(min(plan.micro_batches, most)), edges=plan.edges())
+    except ScheduleError as error:
+        mapping = " ".join(map(str, plan.device_of))
+        raise BadInputError(
+            f"--pipeline-schedule {plan.schedule_name} cannot be carried out with --device-mapping {mapping}"
+            f": {error} --pipeline-schedule sequential works."
+        ) from error
+
+
+def _with_gradients(edges: tuple[Edge, ...], shapes: ModelShapes) -> tuple[Edge, ...]:
+    """Whole numbers and truth values travel forward only."""
+    return tuple(
+        replace(edge, has_gradient=shapes.values[edge.value].dtype.is_floating_point) for edge in edges
     )
 
 

@@ -88,12 +88,12 @@ def stage_memory(
 
     With recomputation each of them holds the stage's inputs alone, and one at a time all the rest too.
     """
-    with _fake_twin(stage, inputs) as (twin, arguments):
+    each = stage_activation_bytes(stage, inputs, compute_dtype=compute_dtype)
+    with _fake_twin(stage, inputs) as (twin, _):
         flat = _flat_parameters(twin)
         states, update = (0, 0)
         if flat is not None:
             states, update = states_and_update_bytes(flat, build_optimiser, offloads_states=offloads_states)
-        each = _run_passes(twin, arguments, compute_dtype=compute_dtype)
         parameters = _distinct_bytes(_own_tensors(twin))
     gradients = flat.gradients.nbytes if flat else 0
     passes_computed = 1 if recomputes else live_micro_batches

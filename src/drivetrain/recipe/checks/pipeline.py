@@ -114,5 +114,5 @@ def _check_compiled_split(given: Given) -> None:
     if recipe.pipeline_schedule == "zero-bubble" and stage_count(recipe) > 1 and compiles:
         raise BadInputError(
             f"{given.option('pipeline_schedule')} splits backward passes, which compiled stages have in one "
-            "piece; use --compile off, or --pipeline-schedule interleaved."
+            "piece; use --compile off, or --pipeline-schedule 1f1b."
         )
