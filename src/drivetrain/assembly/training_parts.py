@@ -3,20 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from drivetrain.assembly.program import build_program, probe_output
 from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
 from drivetrain.catalogue.models import padded_size
-from drivetrain.data.advice import options_to_hold_out, refuse_late_labels
-from drivetrain.data.labels import labels_of
-from drivetrain.data.masks.masked_images import pixel_counts
+from drivetrain.data.advice import options_to_hold_out
 from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSplits
-from drivetrain.data.tile_source import masked_of
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
@@ -31,11 +26,11 @@ from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup, split_ranks
 from drivetrain.recipe.checks.all_rules import OF_VALIDATION
-from drivetrain.recipe.class_weights import class_weights_of, pixel_class_weights
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.schema import Recipe
+from drivetrain.tasks.from_recipe import training_class_weights
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +105,7 @@ def assemble(
         device=device,
         spec=data.spec,
         groups=groups,
-        class_weights=_class_weights(recipe, data),
+        class_weights=training_class_weights(recipe, data),
         stage_plan=stage_plan,
         image_shape=image_shape,
     )
@@ -261,22 +256,11 @@ def _size_warnings(recipe: Recipe, preprocess: Preparation) -> list[str]:
     ]
 
 
-def _class_weights(recipe: Recipe, data: DataSplits) -> NDArray[np.float32] | None:
-    if not recipe.class_weights:
-        return None
-    num_classes = data.spec.num_classes
-    if data.spec.task == "segmentation":
-        counts = pixel_counts(masked_of(data.train), num_classes=num_classes)
-        return pixel_class_weights(recipe.class_weights, counts, num_classes=num_classes)
-    return class_weights_of(recipe.class_weights, labels_of(data.train), num_classes=num_classes)
-
-
 def _check_output(program: TrainingProgram, data: DataSplits, preprocess: Preparation) -> None:
     shape = (preprocess.channels, preprocess.height, preprocess.width)
     output = probe_output(program.model, program.forward, shape=shape, device=program.device)
     num_classes = data.spec.num_classes
-    if data.spec.task == "classification" and len(output) == 2 and output[1] < num_classes:
-        refuse_late_labels(data, outputs=output[1])
+    program.task.check_labels(data, output=output)
     program.task.check_output(output, batch=2, num_classes=num_classes, size=preprocess.label_size)
 
 

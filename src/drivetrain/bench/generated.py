@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.catalogue.data_sets import dataset_task
-from drivetrain.catalogue.models import model_task
+from drivetrain.catalogue.models import named_task
+from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.tile_source import UniformSource
 from drivetrain.plan.inputs import planned_inputs
@@ -82,7 +82,7 @@ def generated_spec(resolved: ResolvedRecipe) -> DataSpec:
     """What a recipe's images are like once they have their final size, without opening any."""
     recipe = resolved.recipe.model_copy(update={"dataset_size": resolved.recipe.dataset_size or 1})
     shape = planned_inputs(recipe, origins=resolved.origins)
-    is_dense = "segmentation" in (dataset_task(recipe.dataset), model_task(recipe.model))
+    task = named_task(dataset=recipe.dataset, model=recipe.model) or DEFAULT_TASK
     return DataSpec(
         channels=shape.channels,
         height=shape.image_size,
@@ -90,8 +90,8 @@ def generated_spec(resolved: ResolvedRecipe) -> DataSpec:
         num_classes=shape.num_classes,
         class_names=tuple(map(str, range(shape.num_classes))),
         image_dtype="uint8",
-        normalisation="symmetric" if is_dense else "unit",
-        task="segmentation" if is_dense else "classification",
+        normalisation="symmetric" if task_info(task).has_dense_labels else "unit",
+        task=task,
     )
 
 
@@ -99,7 +99,7 @@ def generated_data(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
     """Training samples in place of a recipe's own."""
     spec = generated_spec(resolved)
     source: Source = GeneratedSource(spec=spec, samples=samples)
-    if spec.task == "segmentation":
+    if spec.has_dense_labels:
         label_channels = 2 if resolved.recipe.border_weight else 1
         source = UniformSource(GeneratedMasks(spec=spec, samples=samples, label_channels=label_channels))
     return DataSplits(train=source, validation=None, test=None, spec=spec)

@@ -1,1 +1,1 @@
-"""What is known by name without opening or importing anything: data sets, models, metrics."""
+"""What is known by name without opening or importing anything: tasks, data sets, models, metrics."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from drivetrain.catalogue.tasks import DEFAULT_TASK, TaskName, task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
@@ -20,7 +20,6 @@ _CIFAR100 = """
 """
 CIFAR10 = tuple(_CIFAR10.split())
 CIFAR100 = tuple(_CIFAR100.split())
-TaskName = Literal["classification", "segmentation"]
 MEMBRANE = "membrane"
 
 
@@ -48,7 +47,7 @@ class DatasetInfo:
     description: str
     origin: str
     licence: str
-    task: TaskName = "classification"
+    task: TaskName = DEFAULT_TASK
 
     @property
     def is_sized(self) -> bool:
@@ -304,9 +303,8 @@ def is_augmented_by_default(name: str) -> bool:
 
 def default_augmentation(name: str) -> str:
     """What --augment means for a data set where nobody gives it; a user's own is taken to be for classes."""
-    if dataset_task(name) == "segmentation":
-        return "flips"
-    return str(is_augmented_by_default(name))
+    of_task = task_info(dataset_task(name) or DEFAULT_TASK).default_augmentation
+    return str(is_augmented_by_default(name)) if of_task is None else of_task
 
 
 def generated_validation_samples(train_samples: int) -> int:

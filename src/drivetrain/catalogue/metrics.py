@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drivetrain.catalogue.data_sets import background_class
+from drivetrain.catalogue.tasks import TASKS, task_info
 
 __all__ = [
     "MAIN_METRICS",
@@ -24,7 +25,7 @@ __all__ = [
     "shown_metric",
 ]
 
-MAIN_METRICS = {"classification": "accuracy", "segmentation": "dice"}
+MAIN_METRICS: dict[str, str] = {info.name: info.main_metric for info in TASKS}
 """The metric that says which weights are best unless --best-by names another."""
 
 SCORES = {"soft_dice": "soft Dice", "hard_dice": "hard Dice", "iou": "IoU"}
@@ -35,17 +36,9 @@ _FOREGROUND = "foreground_"
 # The mean over all classes; that of the soft Dice is called as it was before there were others.
 _MEANS = {"soft_dice": "dice", "hard_dice": "hard_dice", "iou": "iou"}
 _TOP_CLASSES = 5
-_BASE = {
-    "classification": ("accuracy", "top5_accuracy", "loss"),
-    "segmentation": (
-        *_MEANS.values(),
-        "pixel_accuracy",
-        "loss",
-        *(f"{_FOREGROUND}{score}" for score in SCORES),
-    ),
-}
+_TOP_METRIC = "top5_accuracy"
 _PLAIN_WORDS = {
-    "top5_accuracy": "top-5 accuracy",
+    _TOP_METRIC: "top-5 accuracy",
     "pixel_accuracy": "pixel accuracy",
     "v_rand": "V_Rand",
     "v_info": "V_Info",
@@ -84,22 +77,24 @@ def foreground_first(class_names: Sequence[str]) -> list[int]:
 
 def base_metrics(task: str) -> tuple[str, ...]:
     """The metrics of a task that do not belong to one class."""
-    return _BASE[task]
+    return task_info(task).metrics
 
 
 def metrics_of(task: str, class_names: Sequence[str]) -> list[str]:
     """Every metric that a validation of these data has, by which weights can be chosen."""
-    if task == "classification":
-        has_top = len(class_names) > _TOP_CLASSES
-        return [name for name in _BASE[task] if has_top or name != "top5_accuracy"]
+    has_top = len(class_names) > _TOP_CLASSES
+    base = [name for name in base_metrics(task) if has_top or name != _TOP_METRIC]
+    if not task_info(task).has_class_scores:
+        return base
     names = [class_names[index] for index in foreground_first(class_names)]
-    return [*_BASE[task], *(f"{score}_{name}" for score in SCORES for name in names)]
+    return [*base, *(f"{score}_{name}" for score in SCORES for name in names)]
 
 
 def metrics_in_words(task: str, class_names: Sequence[str] | None = None) -> str:
     """The metrics of a task in a list for a sentence; without class names those of any data."""
-    base = metrics_of(task, class_names)[: len(_BASE[task])] if class_names else list(_BASE[task])
-    if task == "classification":
+    every = base_metrics(task)
+    base = metrics_of(task, class_names)[: len(every)] if class_names else list(every)
+    if not task_info(task).has_class_scores:
         return ", ".join(base)
     named = ", ".join(f"{score}_CLASS" for score in SCORES)
     names = [] if class_names is None else [class_names[index] for index in foreground_first(class_names)]
@@ -109,8 +104,9 @@ def metrics_in_words(task: str, class_names: Sequence[str] | None = None) -> str
 
 def could_be_metric(name: str, *, tasks: Sequence[str]) -> bool:
     """Whether some data of these tasks have such a metric; of classes only the data can tell."""
-    of_class = "segmentation" in tasks and any(name.startswith(f"{score}_") for score in SCORES)
-    return of_class or any(name in _BASE[task] for task in tasks)
+    has_class_scores = any(task_info(task).has_class_scores for task in tasks)
+    of_class = has_class_scores and any(name.startswith(f"{score}_") for score in SCORES)
+    return of_class or any(name in base_metrics(task) for task in tasks)
 
 
 def shown_metric(metric: str) -> str:

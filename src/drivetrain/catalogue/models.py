@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
+from drivetrain.catalogue.data_sets import dataset_task
+from drivetrain.catalogue.tasks import DEFAULT_TASK, TaskName
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
-
-if TYPE_CHECKING:
-    from drivetrain.catalogue.data_sets import TaskName
 
 _EXTERNAL_SYNTAX = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -52,7 +50,7 @@ class ModelInfo:
     num_classes: int
     min_image_size: int
     description: str
-    task: "TaskName" = "classification"
+    task: TaskName = DEFAULT_TASK
     output_margin: int = 0
     image_size_step: int = 1
     """Sizes that work lie this far apart, from the smallest on."""
@@ -68,7 +66,7 @@ class _Family:
     num_classes: int
     min_image_size: int
     variants: Mapping[str, str]
-    task: "TaskName" = "classification"
+    task: TaskName = DEFAULT_TASK
     output_margin: int = 0
     image_size_step: int = 1
 
@@ -233,6 +231,11 @@ def nearest_image_size(name: str, image_size: int) -> int:
     return below if wished - below <= above - wished else above
 
 
-def model_task(name: str) -> str | None:
+def model_task(name: str) -> TaskName | None:
     """What a model is for; None of a user's own, which does not say."""
     return None if is_external_model(name) else model_info(name).task
+
+
+def named_task(*, dataset: str, model: str) -> TaskName | None:
+    """What data and model are for by their names; None where both are a user's own."""
+    return dataset_task(dataset) or model_task(model)

@@ -36,7 +36,7 @@ def unvalidated_classes(
 ) -> list[str]:
     """Says which classes have no validation sample if the first samples of an order are held out."""
     labels = known_labels_of(splits.train)
-    if splits.spec.task != "classification" or labels is None or labels.ndim > 1:
+    if splits.spec.has_dense_labels or labels is None or labels.ndim > 1:
         return []
     missing = _missing(labels[order], fraction=fraction)
     if not len(missing):

@@ -46,6 +46,11 @@ class Preparation(Protocol):
     def width(self) -> int: ...
 
     @property
+    def picture_size(self) -> tuple[int, int]:
+        """Height and width of the picture in the model's input, without a margin around it."""
+        ...
+
+    @property
     def label_size(self) -> tuple[int, int]:
         """Height and width of the labels that a loss compares the model's output with."""
         ...
@@ -81,6 +86,10 @@ class Preprocess:
     @property
     def width(self) -> int:
         return self.image_size or self.spec.width
+
+    @property
+    def picture_size(self) -> tuple[int, int]:
+        return self.height, self.width
 
     @property
     def label_size(self) -> tuple[int, int]:
@@ -217,6 +226,11 @@ class DensePreprocess:
         return self.image_size or self.spec.height, self.image_size or self.spec.width
 
     @property
+    def picture_size(self) -> tuple[int, int]:
+        """Height and width of what the output covers of the canvas."""
+        return self.output_size
+
+    @property
     def label_size(self) -> tuple[int, int]:
         """Height and width of finished labels."""
         return self.output_size
@@ -269,6 +283,6 @@ class DensePreprocess:
 
 def build_preparation(recipe: Recipe, spec: DataSpec) -> Preparation:
     """What a recipe's samples go through, in training and in everything after it."""
-    if spec.task == "segmentation":
+    if spec.has_dense_labels:
         return DensePreprocess(spec, image_size=recipe.image_size, margin=output_margin_of(recipe.model))
     return Preprocess(spec, recipe.image_size)

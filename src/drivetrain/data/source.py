@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.catalogue.data_sets import TaskName
+from drivetrain.catalogue.tasks import DEFAULT_TASK, TaskName, task_info
 from drivetrain.core.errors import BadInputError
 
 ImageDtype = Literal["uint8", "float32"]
@@ -66,7 +66,7 @@ class DataSpec:
     image_dtype: ImageDtype
     normalisation: Normalisation = "unit"
     short_side: int | None = None
-    task: TaskName = "classification"
+    task: TaskName = DEFAULT_TASK
     mask_values: tuple[tuple[int, ...], ...] = ()
     tile: int | None = None
     white_level: int | None = None
@@ -75,6 +75,11 @@ class DataSpec:
     def image_bytes(self) -> int:
         """Bytes of one image as the source gives it."""
         return self.channels * self.height * self.width * np.dtype(self.image_dtype).itemsize
+
+    @property
+    def has_dense_labels(self) -> bool:
+        """Whether a label is a mask with a class for each pixel; else it is the class of the whole image."""
+        return task_info(self.task).has_dense_labels
 
     def with_num_classes(self, num_classes: int) -> Self:
         """The same samples for a model of more classes; the added ones are called by their number."""

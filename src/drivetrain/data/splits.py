@@ -212,7 +212,7 @@ def _arrange(splits: DataSplits, *, recipe: Recipe, default_fraction: float = 0.
 def _take_fold(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     assert recipe.folds is not None
     assert recipe.fold is not None
-    if splits.spec.task == "classification":
+    if not splits.spec.has_dense_labels:
         return take_fold(splits, folds=recipe.folds, fold=recipe.fold, seed=recipe.seed)
     train, validation = fold_indices(
         recipe.fold_scheme,

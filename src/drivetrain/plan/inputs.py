@@ -11,6 +11,7 @@ from drivetrain.catalogue.data_sets import (
     sample_counts,
 )
 from drivetrain.catalogue.models import is_external_model, model_info
+from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.folds import fold_size, held_out_size
 from drivetrain.recipe.messages import DEFAULT
@@ -144,7 +145,7 @@ def _outside_fold(samples: int, recipe: Recipe) -> int:
     """What the other folds train on; without --fold, in fold 0, which is none of the smaller ones."""
     assert recipe.folds is not None
     fold = recipe.fold or 0
-    if dataset_task(recipe.dataset) == "segmentation":
+    if task_info(dataset_task(recipe.dataset) or DEFAULT_TASK).has_dense_labels:
         held_out = held_out_size(recipe.fold_scheme, samples=samples, folds=recipe.folds, fold=fold)
         return samples - held_out
     return samples - fold_size(samples, folds=recipe.folds, fold=fold)

@@ -84,7 +84,7 @@ def _require_metric(
 ) -> None:
     if metric in metrics_of(task, class_names):
         return
-    if metric == "top5_accuracy" and task == "classification":
+    if metric in base_metrics(task):
         raise BadInputError(
             f"{option} {given} has no effect on {len(class_names)} classes, which have no top 5; "
             f"{option} {example} works."

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 from yaml.nodes import MappingNode
 
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.checks.all_rules import check_recipe
 from drivetrain.recipe.checks.pipeline import derive_memory
@@ -48,11 +49,13 @@ def default_layers(asked: Sequence[Layer]) -> list[Layer]:
         )
     if model is None and dataset is None:
         return packaged_layers(_EMBEDDED)
-    tasks = {
+    tasks = (
         None if model is None else model_task(model),
         None if dataset is None else dataset_task(dataset),
-    }
-    return packaged_layers(_EMBEDDED) if "segmentation" in tasks else []
+    )
+    recipes = (task_info(task).default_recipe for task in tasks if task is not None)
+    fitting = next((name for name in recipes if name is not None), None)
+    return [] if fitting is None else packaged_layers(fitting)
 
 
 def _last_word(layers: Sequence[Layer], field: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.catalogue.data_sets import is_external_dataset
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
@@ -213,7 +214,7 @@ def _check_machine(recipe: Recipe) -> None:
 
 def _check_data(recipe: Recipe, data: DataSplits) -> None:
     spec = data.spec
-    takes_any_shape = spec.task == "segmentation" or ":" in recipe.model
+    takes_any_shape = task_info(spec.task).takes_any_shape or ":" in recipe.model
     if spec.height != spec.width and recipe.image_size is None and not takes_any_shape:
         raise BadInputError(
             f"the images are {spec.height}x{spec.width}, which --model {recipe.model} does not take; "
@@ -230,7 +231,7 @@ def _check_data(recipe: Recipe, data: DataSplits) -> None:
 
 def _require_classes(recipe: Recipe, data: DataSplits) -> None:
     """Any model is right about a single class from the first update on."""
-    if data.spec.task == "classification" and data.spec.num_classes < 2:
+    if task_info(data.spec.task).needs_two_classes and data.spec.num_classes < 2:
         origin = "the data have" if recipe.data_dir is None else f"--data-dir {recipe.data_dir} has"
         raise BadInputError(
             f"{origin} a single class, {data.spec.class_names[0]}, so there is nothing to tell apart; "

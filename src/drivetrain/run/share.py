@@ -211,7 +211,7 @@ class RunPart:
 
     def _shape(self) -> InputShape:
         spec, preprocess = self.data.spec, self.assembly.preprocess
-        size = preprocess.label_size[0] if spec.task == "segmentation" else preprocess.height
+        size, _ = preprocess.picture_size
         return InputShape(channels=spec.channels, image_size=size, num_classes=spec.num_classes)
 
     def _introduce(self, checkpoint: Checkpoint | None) -> None:

@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.advice import refuse_late_labels
+from drivetrain.data.source import DataSplits
 from drivetrain.tasks.task import at_least_float32
 
 
@@ -48,6 +50,11 @@ class ClassificationTask:
 
     def probabilities(self, logits: Tensor) -> Tensor:
         return at_least_float32(logits).softmax(1)
+
+    def check_labels(self, data: DataSplits, *, output: torch.Size) -> None:
+        """Refuses labels that start above 0, for a model with too few outputs for them."""
+        if len(output) == 2 and output[1] < data.spec.num_classes:
+            refuse_late_labels(data, outputs=output[1])
 
     def check_output(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +56,10 @@ class ClassificationEvaluation:
         if self.top5_accuracy is not None:
             metrics["top5_accuracy"] = self.top5_accuracy
         return {**metrics, "validation_samples": self.samples}
+
+    def of_classes(self) -> dict[str, Any]:
+        """The accuracy of each class, in their order."""
+        return {"class_accuracies": self.class_accuracies}
 
 
 class ClassificationMeasure:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.source import DataSplits
 from drivetrain.tasks.segmentation_loss import BinaryLoss, LossShares, ManyClassLoss, pixel_factors
 from drivetrain.tasks.task import at_least_float32
 
@@ -65,6 +66,9 @@ class SegmentationTask:
     def probabilities(self, logits: Tensor) -> Tensor:
         """The share of each class at every pixel."""
         return at_least_float32(logits).softmax(1)
+
+    def check_labels(self, data: DataSplits, *, output: torch.Size) -> None:
+        """Refuses nothing: an output that does not fit masks is told by its shape alone."""
 
     def check_output(self, shape: torch.Size, *, batch: int, num_classes: int, size: tuple[int, int]) -> None:
         """Refuses a model whose output is not one number per sample, class and pixel of the labels."""

@@ -84,6 +84,10 @@ class SegmentationEvaluation:
             "validation_samples": self.samples,
         }
 
+    def of_classes(self) -> dict[str, Any]:
+        """The pixels and scores of each class, foreground first."""
+        return {"per_class": self.per_class()}
+
     def per_image(self) -> list[dict[str, float | None]]:
         """A row per image, in the order they came; None for what an image does not have."""
         return [self._row(index) for index in range(self.samples)]

@@ -6,6 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from drivetrain.data.source import DataSplits
+
 
 @runtime_checkable
 class Evaluation(Protocol):
@@ -16,6 +18,10 @@ class Evaluation(Protocol):
 
     def as_metrics(self) -> dict[str, float]:
         """The numbers of a validation event."""
+        ...
+
+    def of_classes(self) -> dict[str, Any]:
+        """What is known of each class, by what a row of `evaluate` calls it."""
         ...
 
 
@@ -53,6 +59,10 @@ class Task(Protocol):
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The share of each class."""
+        ...
+
+    def check_labels(self, data: DataSplits, *, output: torch.Size) -> None:
+        """Refuses data whose labels are why a model's output does not fit them."""
         ...
 
     def check_output(self, shape: torch.Size, *, batch: int, num_classes: int, size: tuple[int, int]) -> None:

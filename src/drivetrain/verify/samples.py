@@ -5,8 +5,9 @@ from math import ceil
 
 import numpy as np
 
-from drivetrain.catalogue.data_sets import dataset_info, dataset_task, is_external_dataset
-from drivetrain.catalogue.models import model_task
+from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
+from drivetrain.catalogue.models import named_task
+from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.chain import augments_at_decode
 from drivetrain.data.bad_samples import without_bad
@@ -49,7 +50,7 @@ def few_samples(splits: DataSplits, *, global_batch: int) -> DataSplits:
     source = without_bad(splits.train)
     indices = np.arange(min(len(source), _count(global_batch)), dtype=np.int64)
     return DataSplits(
-        train=_held(SubsetSource(source, indices), is_masked=splits.spec.task == "segmentation"),
+        train=_held(SubsetSource(source, indices), is_masked=splits.spec.has_dense_labels),
         validation=None,
         test=None,
         spec=splits.spec,
@@ -103,7 +104,8 @@ def _stand_in(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
         image_size=shape.image_size,
         num_classes=shape.num_classes,
     )
-    if "segmentation" in (dataset_task(recipe.dataset), model_task(recipe.model)):
+    task = named_task(dataset=recipe.dataset, model=recipe.model) or DEFAULT_TASK
+    if task_info(task).has_dense_labels:
         generated = _with_masks(generated, recipe=recipe)
     return few_samples(generated, global_batch=ceil(samples / _BATCHES))
 

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
 from drivetrain.catalogue.models import is_external_model, model_info, nearest_image_size
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.warp import largest_shift
 from drivetrain.data.source import DataSplits
@@ -28,8 +29,6 @@ from drivetrain.verify.small_batch import SmallBatch, choose_batch
 
 __all__ = ["Subject", "prepare_subject", "with_small_images"]
 
-# What the deepest layers of a classifier and of a U-Net still have some pixels of.
-_SIDE = {"classification": 64, "segmentation": 32}
 # Longer than any schedule is short, so that only its peak matters.
 _NOMINAL_UPDATES = 10**6
 _RATE_SHARE = 0.1
@@ -65,7 +64,7 @@ def with_small_images(given: Given) -> tuple[Recipe, str]:
     is_own = is_external_model(recipe.model) or is_external_dataset(recipe.dataset)
     if is_own or given.is_typed("image_size") or given.is_typed("tile_size"):
         return recipe, ""
-    side = nearest_image_size(recipe.model, _SIDE[model_info(recipe.model).task])
+    side = nearest_image_size(recipe.model, task_info(model_info(recipe.model).task).verify_side)
     known = recipe.image_size or recipe.tile_size or dataset_info(recipe.dataset).height
     if 0 < known <= side:
         return recipe, ""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.catalogue.data_sets import TaskName
+from drivetrain.catalogue.tasks import TaskName
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec
 from drivetrain.inference.predict.mask_settings import MaskSettings

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.core.progress import counted
 from drivetrain.data.bad_samples import find_bad
@@ -162,7 +163,7 @@ def check_dataset(name: str, *, data_dir: str | None) -> CheckedDataset:
         raise BadInputError(f"data check {name} has nothing to check: its samples are generated.")
     if info.needs_files:
         existing_folder(data_dir, dataset=info.name, holding="its files")
-    if info.task == "segmentation":
+    if task_info(info.task).has_dense_labels:
         return _checked_masks(info, data_dir or "")
     try:
         splits = _open(info, data_dir)

@@ -8,6 +8,7 @@ from typing import Any
 
 from drivetrain.catalogue.data_sets import is_external_dataset
 from drivetrain.catalogue.models import nearest_image_size
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import write_json
@@ -35,8 +36,6 @@ from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.data_files import warn_of_other_data, warn_of_seen
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
-from drivetrain.tasks.classification_measure import ClassificationEvaluation
-from drivetrain.tasks.segmentation_measure import SegmentationEvaluation
 from drivetrain.tasks.task import Evaluation
 
 SPLITS = ("validation", "test", "train", "all")
@@ -120,12 +119,7 @@ def overlay_folder(directory: RunDirectory, *, split: str) -> Path:
 def _row(result: Evaluation) -> dict[str, Any]:
     metrics: dict[str, Any] = result.as_metrics()
     row = {name: value for name, value in metrics.items() if name != "validation_samples"}
-    row["samples"] = result.samples
-    if isinstance(result, ClassificationEvaluation):
-        row["class_accuracies"] = result.class_accuracies
-    if isinstance(result, SegmentationEvaluation):
-        row["per_class"] = result.per_class()
-    return row
+    return {**row, "samples": result.samples, **result.of_classes()}
 
 
 def _note(reporter: Reporter, forward: TrainedForward, total: int, done: int) -> None:
@@ -158,7 +152,7 @@ def _open(recipe: Recipe, run: TrainedRun, *, split: str) -> DataSplits:
     elif is_external_dataset(recipe.dataset):
         # Divided and cut as in the training, by which they are known again.
         return open_data(recipe)
-    if spec.task == "segmentation" and recipe.image_size is None:
+    if spec.has_dense_labels and recipe.image_size is None:
         # Whole images are measured, of whatever sizes; no sample is to be made of them that the model takes.
         tile = spec.tile or nearest_image_size(recipe.model, min(spec.height, spec.width))
         recipe = recipe.model_copy(update={"tile_size": tile})
@@ -181,14 +175,14 @@ def _require_same_kind(now: DataSpec, then: DataSpec) -> None:
 
 
 def _form(spec: DataSpec) -> str:
-    """What all images of a run must have in common; a segmentation goes over images of any size."""
-    size = f"{spec.height}x{spec.width} pixels, " if spec.task == "classification" else ""
+    """What all images of a run must have in common; their size only where the model takes no other."""
+    size = "" if task_info(spec.task).takes_any_shape else f"{spec.height}x{spec.width} pixels, "
     return f"{size}{spec.channels} channels, {spec.image_dtype}, for {spec.task}"
 
 
 def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparation:
     """What prepares samples as the training did, where they are scaled also those of another size."""
-    if spec.task == "segmentation" and recipe.image_size is not None:
+    if task_info(spec.task).takes_any_shape and recipe.image_size is not None:
         spec = replace(spec, height=now.height, width=now.width)
     return build_preparation(recipe, spec)
 
@@ -211,4 +205,4 @@ def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
             f"--split {split} is not in {recipe.dataset}; --split {' or --split '.join(there)} works."
         )
     good = without_bad(source)
-    return UniformSource(masked_of(good)) if data.spec.task == "segmentation" else good
+    return UniformSource(masked_of(good)) if data.spec.has_dense_labels else good

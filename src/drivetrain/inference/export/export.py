@@ -96,7 +96,7 @@ class _Exporter:
         folded = fold_batch_norm(run.model) if folds else None
         self.folded = () if folded is None else folded.folded
         ready = run.model if folded is None else folded.model
-        self._is_dense = run.spec.task == "segmentation"
+        self._is_dense = run.spec.has_dense_labels
         self._module = ExportModule(
             ready,
             preprocess=run.preprocess,
@@ -231,14 +231,14 @@ def _largest_difference(own: Tensor, found: Tensor) -> float:
 def _preprocessing_words(preprocess: Preparation) -> list[str]:
     """What the exported model does to images, in its order; nobody has to do it again."""
     spec = preprocess.spec
-    size = preprocess.label_size if spec.task == "segmentation" else (preprocess.height, preprocess.width)
+    size = preprocess.picture_size
     words = [f"{spec.image_dtype} to float32"]
     if spec.tile is None and size != (spec.height, spec.width):
         words.append(f"bilinear to {size[0]}x{size[1]}")
     if spec.image_dtype == "uint8":
         words.append(f"normalised: {spec.normalisation}")
-    if spec.task == "segmentation":
-        tile = f"{preprocess.label_size[0]}x{preprocess.label_size[1]}"
+    if spec.has_dense_labels:
+        tile = f"{size[0]}x{size[1]}"
         words.append(f"images of other sizes than {tile} by overlapping tiles of {tile}, as predict does it")
     return words
 

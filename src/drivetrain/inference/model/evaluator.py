@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.catalogue.models import output_margin_of
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.feeds.evaluation_feed import WholeImageFeed
 from drivetrain.data.feeds.feed import EvaluationFeed, MicroBatch, fits_on_device
@@ -25,7 +26,6 @@ from drivetrain.tasks.task import Evaluation, Measure
 
 __all__ = ["Evaluator", "build_evaluator", "evaluate_model", "validation_batch_size"]
 
-_VALIDATION_PIXELS = {"classification": 8 * 1024 * 1024, "segmentation": 5 * 512 * 1024}
 _LARGEST_VALIDATION_BATCH = 512
 
 
@@ -156,11 +156,11 @@ def validation_batch_size(recipe: Recipe, preprocess: Preparation) -> int:
     if recipe.validation_micro_batch_size is not None:
         return recipe.validation_micro_batch_size
     pixels = preprocess.channels * preprocess.height * preprocess.width
-    return max(1, min(_LARGEST_VALIDATION_BATCH, _VALIDATION_PIXELS[preprocess.spec.task] // pixels))
+    return max(1, min(_LARGEST_VALIDATION_BATCH, task_info(preprocess.spec.task).validation_pixels // pixels))
 
 
 def _goes_by_tiles(recipe: Recipe, source: Source, spec: DataSpec) -> bool:
-    if spec.task != "segmentation" or recipe.image_size is not None:
+    if not spec.has_dense_labels or recipe.image_size is not None:
         return False
     if spec.tile is not None:
         return True

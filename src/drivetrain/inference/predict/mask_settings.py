@@ -26,7 +26,7 @@ class MaskSettings:
 
     def check(self, recipe: Recipe, spec: DataSpec) -> None:
         """Refuses what a run cannot do, or what would do nothing there."""
-        if spec.task == "segmentation":
+        if spec.has_dense_labels:
             self._check_for_masks(recipe, spec)
         else:
             self._refuse_for_classifier()

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from drivetrain.catalogue.tasks import TaskName
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.crop import Fit
@@ -76,24 +78,33 @@ def predict_run(
     require_outside_data(folder, run)
     reporter.say(weights_sentence(found))
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
+    predictors: dict[TaskName, Callable[..., list[dict[str, Any]]]] = {
+        "classification": _predict_classes,
+        "segmentation": partial(predict_masks, settings=settings),
+    }
     with training_backends(run.device):
-        if run.spec.task == "classification":
-            require_free_names(folder, table_names(formats))
-            rows = _predict_files(run, files, forward, reporter, odd)
-            _write_tables(rows, folder, formats)
-        else:
-            rows = predict_masks(
-                run,
-                files,
-                output=folder,
-                reporter=reporter,
-                formats=formats,
-                settings=settings,
-                forward=forward,
-                notes=odd,
-            )
+        rows = predictors[run.spec.task](
+            run, files, output=folder, reporter=reporter, formats=formats, forward=forward, notes=odd
+        )
     for sentence in odd.sentences(files=len(files)):
         reporter.warn(sentence)
+    return rows
+
+
+def _predict_classes(
+    run: TrainedRun,
+    files: list[Path],
+    *,
+    output: Path,
+    reporter: Reporter,
+    formats: Sequence[str],
+    forward: TrainedForward,
+    notes: InputNotes,
+) -> list[dict[str, Any]]:
+    """Writes the probabilities of all files; one row per image, in the order given."""
+    require_free_names(output, table_names(formats))
+    rows = _predict_files(run, files, forward, reporter, notes)
+    _write_tables(rows, output, formats)
     return rows
 
 

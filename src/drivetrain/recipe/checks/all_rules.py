@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
+from drivetrain.catalogue.tasks import TASKS
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import shown
 from drivetrain.recipe.checks.folds import check_folds, warn_of_idle_fraction
@@ -65,12 +66,11 @@ _OF_ANY_RANKS = ("log_all_workers", "max_restarts")
 
 def check_ending(given: Given) -> None:
     """--stop-at and --max-time must be readable, and --best-by a metric that may be there."""
-    from drivetrain.catalogue.data_sets import dataset_task
-    from drivetrain.catalogue.models import model_task
+    from drivetrain.catalogue.models import named_task
 
     recipe = given.recipe
-    task = dataset_task(recipe.dataset) or model_task(recipe.model)
-    check_best_by(recipe, tasks=("classification", "segmentation") if task is None else (task,))
+    task = named_task(dataset=recipe.dataset, model=recipe.model)
+    check_best_by(recipe, tasks=[info.name for info in TASKS] if task is None else [task])
     if recipe.stop_at is not None:
         parse_goal(recipe.stop_at)
     if recipe.max_time is not None:

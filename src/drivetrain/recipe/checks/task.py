@@ -1,34 +1,8 @@
 """The rules of tasks: what belongs to segmentation, what to classification."""
 
+from drivetrain.catalogue.tasks import TASKS, task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.given import Given
-
-_ONLY = {
-    "segmentation": (
-        "tile_size",
-        "white_level",
-        "rotate",
-        "elastic",
-        "gamma",
-        "noise",
-        "fold_scheme",
-        "loss",
-        "cross_entropy_weight",
-        "dice_weight",
-        "border_weight",
-        "border_sigma",
-        "flip_averaging",
-    ),
-    "classification": (
-        "random_resized_crop",
-        "rand_augment",
-        "rand_augment_magnitude",
-        "mixup",
-        "label_smoothing",
-    ),
-}
-_EXAMPLE_DATASET = {"segmentation": "synthetic-em", "classification": "digits"}
-_EXAMPLE_MODEL = {"segmentation": "unet_same", "classification": "cifar_resnet8"}
 
 
 def check_task(given: Given) -> None:
@@ -40,9 +14,11 @@ def check_task(given: Given) -> None:
     if of_data is not None and of_model is not None and of_data != of_model:
         raise BadInputError(
             f"{given.option('model')} is for {of_model} and {given.option('dataset')} for {of_data}; "
-            f"--model {_EXAMPLE_MODEL[of_data]} or --dataset {_EXAMPLE_DATASET[of_model]} works."
+            f"--model {task_info(of_data).example_model} or "
+            f"--dataset {task_info(of_model).example_dataset} works."
         )
-    if of_model == "segmentation" and given.recipe.image_size is not None:
+    is_dense = of_model is not None and task_info(of_model).has_dense_labels
+    if is_dense and given.recipe.image_size is not None:
         check_image_size(model_info(given.recipe.model), given.recipe.image_size)
     task = of_data or of_model
     if task is not None:
@@ -56,11 +32,11 @@ def check_task_options(given: Given, *, task: str) -> None:
     if model_task(given.recipe.model) not in (None, task):
         raise BadInputError(
             f"{given.option('model')} is for {model_task(given.recipe.model)}, but the data are for {task}; "
-            f"--model {_EXAMPLE_MODEL[task]} works."
+            f"--model {task_info(task).example_model} works."
         )
-    other = next(name for name in _ONLY if name != task)
-    for field in _ONLY[other]:
-        if given.is_asked(field):
+    own = task_info(task).options
+    for other, field in ((info.name, field) for info in TASKS for field in info.options):
+        if field not in own and given.is_asked(field):
             raise BadInputError(f"{given.option(field)} is for {other}, and this is {task}; leave it out.")
 
 

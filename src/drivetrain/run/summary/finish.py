@@ -1,10 +1,13 @@
 """The end of a run: summary, pictures, tidying up."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from drivetrain.catalogue.metrics import shown_metric
+from drivetrain.catalogue.tasks import TaskName
 from drivetrain.console.figures import rounded_speed, speed_text, table_lines
 from drivetrain.core.files import write_json
 from drivetrain.data.preprocess import Preparation
@@ -69,24 +72,12 @@ def _draw_validation(
     """predictions/validation.png, with the weights that were measured."""
     if data.validation is None:
         return
+    drawings: dict[TaskName, Callable[..., None]] = {
+        "classification": partial(draw_predictions, preprocess=preprocess),
+        "segmentation": partial(draw_mask_predictions, recipe=loop.recipe, spec=data.spec),
+    }
     with program.weights_to_measure():
-        if data.spec.task == "segmentation":
-            draw_mask_predictions(
-                loop.directory,
-                recipe=loop.recipe,
-                program=program,
-                data=data,
-                spec=data.spec,
-                evaluation=loop.last_evaluation,
-            )
-        else:
-            draw_predictions(
-                loop.directory,
-                program=program,
-                data=data,
-                preprocess=preprocess,
-                evaluation=loop.last_evaluation,
-            )
+        drawings[data.spec.task](loop.directory, program=program, data=data, evaluation=loop.last_evaluation)
 
 
 def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
