@@ -43,19 +43,20 @@ class OwnState:
 
 def own_state(program: TrainingProgram) -> OwnState:
     """All that a program's next update depends on, and its records; of a cut model this rank's stages."""
-    states = program.optimiser.states
-    scale = {} if program.loss_scale is None else program.loss_scale.states
-    averages = [] if program.average is None else program.average.averages
-    records, values = program.records.columns, program.parameters.values
-    whole = (values, *program.batch_norms.statistics, *states.values(), *averages, *scale.values())
+    moved, records = program.weight_update, program.records.columns
+    states = moved.optimiser.states
+    scale = {} if moved.loss_scale is None else moved.loss_scale.states
+    averages = [] if moved.average is None else moved.average.averages
+    statistics = program.batch_norms.statistics
+    vectors = (moved.parameters.values, *statistics, *states.values(), *averages, *scale.values())
     return OwnState(
         model=_model_values(program),
         optimiser=_by_parameter(program, states) | scale,
-        averaged=dict(program.parameters.named_views(averages[0])) if averages else {},
+        averaged=dict(moved.parameters.named_views(averages[0])) if averages else {},
         buffers=_unsaved_values(program),
         records=records,
-        average=program.average,
-        moving=(*whole, *records.values()),
+        average=moved.average,
+        moving=(*vectors, *records.values()),
     )
 
 

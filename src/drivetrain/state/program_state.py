@@ -107,9 +107,10 @@ def collect_state(program: TrainingProgram, *, room: ProgramState | None = None)
 
 
 def _collect_average(program: TrainingProgram, room: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    if program.average is None:
+    average = program.weight_update.average
+    if average is None:
         return {}
-    with program.average.in_place():
+    with average.in_place():
         own = own_state(program)
         return gather_tensors(own.model | own.averaged, devices=program.groups.devices, room=room)
 
@@ -234,5 +235,5 @@ def _whole(program: TrainingProgram) -> TrainingProgram:
         device=choose_device("cpu"),
         precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
         stages=None,
-        average=None,
+        weight_update=replace(program.weight_update, average=None),
     )

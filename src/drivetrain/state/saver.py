@@ -28,7 +28,7 @@ def copy_sound_state(
     if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
-            f"{program.rules.advice_on_overflow}."
+            f"{program.weight_update.rules.advice_on_overflow}."
         )
     return whole
 

@@ -52,11 +52,12 @@ def leaving_no_trace(program: TrainingProgram) -> Iterator[None]:
 
 def _state(program: TrainingProgram) -> Iterator[Tensor]:
     """Every tensor that an update changes and the next one reads."""
+    skips = program.weight_update.skips
     return chain(
         [program.parameters.gradients],
         own_state(program).moving,
         program.model.buffers(),
-        [] if program.loss_scale is None else [program.loss_scale.skips],
+        [] if skips is None else [skips],
     )
 
 
