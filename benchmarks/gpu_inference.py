@@ -72,7 +72,7 @@ def build_captured(batch: int, *, tiny: bool, device: torch.device) -> Contender
 
 def build_drivetrain(batch: int, *, tiny: bool, device: torch.device) -> Contender:
     """The model of a recipe, as `bench infer` and `predict --compile on` have it."""
-    from drivetrain.assembly.program import place_model
+    from drivetrain.assembly.prepared_model import place_model
     from drivetrain.bench.generated import generated_spec
     from drivetrain.devices.device import choose_device
     from drivetrain.inference.model.fold_batch_norm import fold_batch_norm

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.optim.rules import Adam, Sgd
-from drivetrain.program.training import add_l2_
+from drivetrain.program.gradient_rules import add_l2_
 from drivetrain.recipe.schema import OptimizerParams, Recipe
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from drivetrain.assembly import program as build_module
 from drivetrain.passes.loss_scale import SMALLEST_SCALE, DynamicLossScale
 from drivetrain.program.averaging import WeightAverage
-from drivetrain.program.training import GradientRules
+from drivetrain.program.gradient_rules import GradientRules
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.params import LARGEST_LOSS_SCALE
@@ -109,13 +109,13 @@ def test_a_skipped_update_leaves_everything_as_it_was(precision: Any) -> None:
         recipe={"optimizer_params": {"momentum": 0.9}, "weight_decay": 0.1},
         rate=0.1,
     )
-    program.average = WeightAverage(
+    program.weight_update.average = WeightAverage(
         [program.parameters.values, *program.batch_norms.statistics], kept_share=0.9
     )
     state = {
         "values": program.parameters.values,
-        "velocity": program.optimiser.states["velocity"],
-        **{f"average {i}": tensor for i, tensor in enumerate(program.average.averages)},
+        "velocity": program.weight_update.optimiser.states["velocity"],
+        **{f"average {i}": tensor for i, tensor in enumerate(program.weight_update.average.averages)},
         **dict(model.named_buffers()),
     }
     before = {name: tensor.clone() for name, tensor in state.items()}
@@ -167,11 +167,11 @@ def _overflowing(group: ReplicaGroup, job: Job) -> tuple[list[float], list[float
     for update in range(1, job.updates):
         program.run_update(update)
     records = program.records
-    assert program.loss_scale is not None
+    assert program.weight_update.loss_scale is not None
     return (
         records.read("skipped", 0, job.updates).tolist(),
         records.read("loss", 0, job.updates).tolist(),
-        program.loss_scale.scale.item(),
+        program.weight_update.loss_scale.scale.item(),
         is_still,
     )
 

@@ -77,7 +77,7 @@ def test_offloading_saves_what_the_plan_says() -> None:
     peaks = []
     for offloads in (False, True):
         program = assembled("cifar_resnet8", **options, optimizer_state_offloading=offloads)
-        optimiser = program.optimiser
+        optimiser = program.weight_update.optimiser
         on_device = list(optimiser.states.values())
         if isinstance(optimiser, OffloadedOptimiser):
             on_device = optimiser.buffers

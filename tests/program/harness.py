@@ -24,9 +24,12 @@ from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.update_batches import UpdateBatches
 from drivetrain.passes.whole_model import PlainPasses
+from drivetrain.program.gradient_rules import GradientRules
+from drivetrain.program.rank_sums import RankSums
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.program.training import TrainingProgram
+from drivetrain.program.weight_update import WeightUpdate
 from drivetrain.ranks.replica_group import ALONE, RankGroups, ReplicaGroup
 from drivetrain.tasks.classification import ClassificationTask
 
@@ -116,6 +119,14 @@ def make_program(
         norm_group_size=norm_group_size,
     )
     gradient_sum = GradientSum(parameters, group=group, max_buffer_bytes=0, overlaps=overlaps, model=model)
+    weight_update = WeightUpdate(
+        parameters=parameters,
+        context=context,
+        device=device,
+        optimiser=Sgd(parameters.values),
+        learning_rate=LearningRate(curve=constant(rate), peak=rate, peak_origin="test"),
+        rules=rules,
+    )
     return TrainingProgram(
         model=model,
         passes=PlainPasses(
@@ -135,18 +146,19 @@ def make_program(
         forward=model,
         batches=batches,
         precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
-        parameters=parameters,
         batch_norms=owner,
         context=context,
         task=chosen,
-        optimiser=Sgd(parameters.values),
-        learning_rate=LearningRate(curve=constant(rate), peak=rate, peak_origin="test"),
-        rules=rules,
+        weight_update=weight_update,
+        rank_sums=RankSums(
+            gradient_sum=gradient_sum,
+            stop_votes=StopVotes(device),
+            batch_norms=owner,
+            weight_update=weight_update,
+            groups=RankGroups(world=group, replicas=group),
+        ),
         records=UpdateRecords(updates, score=chosen.metric, device=CPU),
         device=device,
-        gradient_sum=gradient_sum,
-        groups=RankGroups(world=group, replicas=group),
-        stop_votes=StopVotes(device),
     )
 
 

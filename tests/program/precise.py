@@ -68,13 +68,13 @@ def precise_program(
     program = make_program(model, feed, task=task or Output(), rate=rate, updates=updates)
     settings = Recipe(optimizer="sgd", **{"optimizer_params": {}, **(recipe or {})})
     flat = program.parameters
-    program.optimiser = build_optimiser(
+    program.weight_update.optimiser = build_optimiser(
         settings,
         values=flat.values,
         segments=flat.segments,
         skips=None if scale is None else scale.skips,
     )
-    program.precision, program.loss_scale = precision, scale
+    program.precision, program.weight_update.loss_scale = precision, scale
     program.batch_norms.can_undo = scale is not None
     assert isinstance(program.passes, PlainPasses)
     program.passes.step = ModelStep(

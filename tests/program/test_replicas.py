@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from drivetrain.models.create import create_model
-from drivetrain.program.training import GradientRules, TrainingProgram
+from drivetrain.program.gradient_rules import GradientRules
+from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.verify.measure import Starts
@@ -237,9 +238,9 @@ def _votes(group: ReplicaGroup) -> list[bool]:
     program = make_program(_line(1.0), feed, task=SquaredError())
     agreed = []
     for update in range(3):
-        program.wants_stop = lambda: group.rank == 1 and update == 1  # noqa: B023
+        program.rank_sums.wants_stop = lambda: group.rank == 1 and update == 1  # noqa: B023
         program.run_update(update)
-        agreed.append(program.stop_votes.agreed)
+        agreed.append(program.rank_sums.stop_votes.agreed)
     return agreed
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.models.create import create_model
-from drivetrain.program.training import GradientRules, add_l2_, are_finite, clip_norm_
+from drivetrain.program.gradient_rules import GradientRules, add_l2_, are_finite, clip_norm_
 from drivetrain.verify.measure import Starts
 from tests.program.harness import GivenFeed, SquaredError, always, make_program
 

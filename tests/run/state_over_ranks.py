@@ -10,14 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from drivetrain.ranks.replica_group import ReplicaGroup
-from drivetrain.state.program_state import (
-    ProgramState,
-    collect_state,
-    in_one_piece,
-    optimiser_states,
-    own_values,
-    share_parts,
-)
+from drivetrain.state.own_state import own_state
+from drivetrain.state.program_state import ProgramState, collect_state, in_one_piece, share_parts
 from tests.pipeline.rank_programs import Job, program_of
 
 _BY_PICKLE = ("all_gather_object", "broadcast_object_list", "gather_object")
@@ -62,7 +56,8 @@ def traffic_of_checkpoint(group: ReplicaGroup, job: Job) -> dict[str, int]:
     """What a rank holds of the state, and what it sends for a checkpoint."""
     program = program_of(group, job)
     program.execute(0, 1, goes_on=lambda _: True)
-    held = _bytes(own_values(program)) + _bytes(optimiser_states(program))
+    own = own_state(program)
+    held = _bytes(own.model) + _bytes(own.optimiser)
     with _counted() as traffic:
         whole = collect_state(program)
     return {
@@ -78,7 +73,7 @@ def traffic_of_start(group: ReplicaGroup, job: Job) -> dict[str, int]:
     program = program_of(group, job)
     with _counted() as traffic:
         share_parts(program, None)
-    own = own_values(program)
+    own = own_state(program).model
     state = program.model.state_dict()
     foreign = [state[name] for name, _ in program.model.named_parameters() if name not in own]
     return {

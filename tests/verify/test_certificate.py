@@ -134,7 +134,7 @@ def _other_weights(program: TrainingProgram, _update: int) -> None:
 
 
 def _no_momentum(program: TrainingProgram, _update: int) -> None:
-    for state in program.optimiser.states.values():
+    for state in program.weight_update.optimiser.states.values():
         state.zero_()
 
 

@@ -1,66 +1,47 @@
-"""From a recipe, a model and a feed to a program on a device, in one fixed order.
+"""From a recipe, a model and a feed to a program on a device, by steps in one fixed order.
 
-1. dropout becomes counter-based; 2. the model, or this rank's stages of it, goes to the device,
-channels_last; 3. batch norms get their owner; 4. parameters become one flat vector; 5. the optimiser takes
-that vector; 6. the passes of an update are made, of the model in one piece or of its stages; 7. where the
-device can, whole updates are captured.
+`prepare_for_training` takes the first four: 1. `install_counter_dropout`; 2. `place_on_device`;
+3. `install_norms`; 4. `flatten_parameters`. `build_program` goes on: 5. `build_weight_update`;
+6. `build_update_passes`; 7. `compile_parts`; 8. `watch_floats`; 9. `capture_updates`.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from drivetrain.assembly.prepared_model import PreparedModel, ProgramInputs, prepare_for_training
+from drivetrain.assembly.update_passes import build_gradient_sum, build_update_passes
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
-from drivetrain.data.feeds.feed import Feed
 from drivetrain.data.feeds.resident import ResidentFeed
 from drivetrain.data.feeds.stream import StreamFeed
-from drivetrain.data.order import SampleOrder
-from drivetrain.data.source import DataSpec
 from drivetrain.devices.compilation import Compilable, CompiledParts
 from drivetrain.devices.device import Device
-from drivetrain.layers.batch_norm import install_batch_norm_owner
-from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
 from drivetrain.layers.float_watch import FloatWatch
-from drivetrain.layers.precision_by_layer import install_precision_list
-from drivetrain.models.half_weights import halve_weights, is_half
 from drivetrain.models.requirements import require_tensor
-from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import Optimiser, build_optimiser
-from drivetrain.passes.forward import Forward, choose_precision, in_precision
-from drivetrain.passes.gradient_sum import GradientSum, pays_to_overlap
+from drivetrain.passes.forward import Forward
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.passes.model_step import LossHead, ModelStep
-from drivetrain.passes.update_batches import UpdateBatches
-from drivetrain.passes.whole_model import Passes, PlainPasses
-from drivetrain.pipeline.cutting.settings import has_own_precisions
-from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.placed_stages import (
-    PlacedStages,
-    build_forward_only,
-    build_passes,
-    build_runners,
-    place_stages,
-)
+from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
 from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.capture_choice import capture_updates
+from drivetrain.program.gradient_rules import GradientRules
+from drivetrain.program.rank_sums import RankSums
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.training import GradientRules, TrainingProgram
-from drivetrain.ranks.replica_group import ALL_ALONE, RankGroups
+from drivetrain.program.training import TrainingProgram
+from drivetrain.program.weight_update import WeightUpdate
 from drivetrain.recipe.schema import Recipe
-from drivetrain.tasks.from_recipe import build_task
+from drivetrain.tasks.task import Task
 
-__all__ = ["build_program", "compilable_parts", "place_model", "probe_output"]
+__all__ = ["build_program", "compilable_parts", "probe_output"]
 
 
 # What of a training program can be compiled.
@@ -83,153 +64,66 @@ def _whole(program: TrainingProgram) -> Iterator[Compilable[..., Any]]:
     if isinstance(program.feed, ResidentFeed | StreamFeed):
         yield program.feed.prepare
     # Its copies go beside the computation, on streams of their own.
-    if not isinstance(program.optimiser, OffloadedOptimiser):
-        yield program.move_weights
+    if not isinstance(program.weight_update.optimiser, OffloadedOptimiser):
+        yield program.weight_update.move_weights
 
 
-def build_program(
-    recipe: Recipe,
-    *,
-    model: nn.Module,
-    plan: TrainingPlan,
-    feed: Feed,
-    order: SampleOrder,
-    device: Device,
-    spec: DataSpec,
-    groups: RankGroups = ALL_ALONE,
-    class_weights: NDArray[np.float32] | None = None,
-    stage_plan: StagePlan | None = None,
-    image_shape: tuple[int, int, int],
-) -> TrainingProgram:
+def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) -> TrainingProgram:
     """The training program of one rank: of the whole model, or of the stages that it holds."""
-    precision = choose_precision(recipe, device)
-    context = UpdateContext(device.torch_device)
-    install_counter_dropout(model, seed=recipe.seed, context=context)
-    if is_half(precision.weight_dtype):
-        halve_weights(model, precision.weight_dtype)
-    stages = None
-    if stage_plan is None:
-        model = place_model(model, device)
-    else:
-        stages = place_stages(stage_plan, groups=groups, device=device)
-    batch_norms = install_batch_norm_owner(
-        model,
-        kept_share=recipe.bn_momentum,
-        wide_dtype=device.wide_dtype,
-        group=groups.replicas.parts_of(recipe.dbn_replica_group_size),
-        stable=recipe.stable_norm,
-        only=None if stages is None else stages.module_names,
+    prepared = prepare_for_training(recipe, model, inputs)
+    weight_update = build_weight_update(recipe, prepared, inputs)
+    task, batches = inputs.task(recipe), inputs.batches(recipe)
+    gradient_sum = build_gradient_sum(recipe, prepared, inputs)
+    head = _loss_head(task, weight_update)
+    built = build_update_passes(
+        recipe, prepared, inputs, head=head, batches=batches, gradient_sum=gradient_sum
     )
-    if recipe.precision_list is not None:
-        install_precision_list(model, recipe.precision_list)
-    stages = None if stages is None else stages.cut_again()
-    parameters = FlatParameters(
-        model, only=None if stages is None else stages.parameter_names, device=device.torch_device
-    )
-    averaged = [parameters.values, *batch_norms.statistics]
-    weights = None if class_weights is None else torch.from_numpy(class_weights).to(device.torch_device)
-    task = build_task(recipe, spec, class_weights=weights)
-    batches = UpdateBatches(
-        feed=feed,
-        order=order,
-        micro=plan.batch.micro,
-        replica=groups.replicas.rank,
-        replicas=groups.replicas.size,
-        norm_group_size=recipe.dbn_replica_group_size,
-    )
-    gradient_sum = GradientSum(
-        parameters,
-        group=groups.replicas,
-        max_buffer_bytes=recipe.max_cross_replica_buffer_size,
-        overlaps=stages is None and pays_to_overlap(device, parameters.gradients.nbytes),
-        model=model,
-    )
-    static_scale, loss_scale = _loss_scaling(recipe, device)
-    batch_norms.can_undo = loss_scale is not None
-    head = LossHead(
-        task=task, loss_scaling=static_scale, scale=None if loss_scale is None else loss_scale.scale
-    )
-    passes: Passes
-    runners: Mapping[int, StageRunner] = {}
-    forward = in_precision(model, precision)
-    if stages is None:
-        passes = PlainPasses(
-            step=ModelStep(
-                forward=forward,
-                head=head,
-                batch_norms=batch_norms,
-                context=context,
-                loss_dtype=torch.promote_types(parameters.values.dtype, torch.float32),
-            ),
-            context=context,
-            batches=batches,
-            gradient_sum=gradient_sum,
-            parameters=parameters,
-            device=device,
-            seed=recipe.seed,
-            # A CPU gains nothing by it. Sums beside the backward pass read what has been added so far.
-            writes_first=not device.is_cpu and not gradient_sum.buckets,
-        )
-    else:
-        runners = build_runners(
-            recipe,
-            stages,
-            model=model,
-            device=device,
-            context=context,
-            batch_norms=batch_norms,
-            head=head,
-        )
-        passes = build_passes(
-            stages,
-            runners,
-            groups=groups,
-            device=device,
-            batches=batches,
-            gradient_sum=gradient_sum,
-            image_shape=image_shape,
-        )
-        if groups.devices.size > 1 or has_own_precisions(recipe):
-            forward = build_forward_only(stages, runners, groups=groups, device=device)
     program = TrainingProgram(
-        model=model,
-        passes=passes,
-        forward=forward,
-        stages=stages,
+        model=prepared.model,
+        passes=built.passes,
+        forward=built.forward,
+        stages=prepared.stages,
         batches=batches,
-        precision=precision,
-        parameters=parameters,
-        batch_norms=batch_norms,
-        context=context,
+        precision=prepared.precision,
+        batch_norms=prepared.batch_norms,
+        context=prepared.context,
         task=task,
-        optimiser=_optimiser(recipe, parameters, stages, loss_scale),
-        learning_rate=plan.learning_rate,
+        weight_update=weight_update,
+        rank_sums=RankSums(
+            gradient_sum=gradient_sum,
+            stop_votes=StopVotes(inputs.device),
+            batch_norms=prepared.batch_norms,
+            weight_update=weight_update,
+            groups=inputs.groups,
+        ),
+        records=_records(weight_update, task=task, plan=inputs.plan),
+        device=inputs.device,
+    )
+    compile_parts(program, recipe, built.runners)
+    watch_floats(program, recipe)
+    capture_updates(program, recipe)
+    return program
+
+
+def build_weight_update(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) -> WeightUpdate:
+    """What moves the flat vector, and the average that follows it."""
+    static_scale, loss_scale = _loss_scaling(recipe, inputs.device)
+    prepared.batch_norms.can_undo = loss_scale is not None
+    return WeightUpdate(
+        parameters=prepared.parameters,
+        context=prepared.context,
+        device=inputs.device,
+        optimiser=_optimiser(recipe, prepared, loss_scale),
+        learning_rate=inputs.plan.learning_rate,
         rules=GradientRules(
             loss_scaling=static_scale,
             l2_regularization=recipe.l2_regularization,
             clip_norm=recipe.clip_norm,
         ),
-        records=UpdateRecords(
-            plan.epochs.total_updates,
-            score=task.metric,
-            device=device.torch_device,
-            dtype=device.wide_dtype,
-            others=() if loss_scale is None else ("loss_scale", "skipped"),
-        ),
-        device=device,
-        groups=groups,
-        gradient_sum=gradient_sum,
-        stop_votes=StopVotes(device),
-        average=None if recipe.ema is None else WeightAverage(averaged, kept_share=recipe.ema),
+        parts=inputs.groups.devices,
         loss_scale=loss_scale,
+        average=_average(recipe, prepared),
     )
-    program.compiled = compilable_parts(program, runners)
-    if recipe.compile == "on" and stages is None:
-        program.compiled.switch(True)
-    if recipe.fp_exceptions:
-        program.float_watch = _float_watch(program)
-    capture_updates(program, recipe)
-    return program
 
 
 def _loss_scaling(recipe: Recipe, device: Device) -> tuple[float, DynamicLossScale | None]:
@@ -239,28 +133,8 @@ def _loss_scaling(recipe: Recipe, device: Device) -> tuple[float, DynamicLossSca
     return recipe.loss_scaling, None
 
 
-def _float_watch(program: TrainingProgram) -> FloatWatch:
-    """Looks at all modules, and at what stages give: their own steps are of no module."""
-    modules = {
-        f"layer {name}" if name else "the model": module for name, module in program.model.named_modules()
-    }
-    if program.stages is not None:
-        modules |= {f"stage {stage}": program.stages.cut.stages[stage] for stage in program.stages.own}
-    return FloatWatch(
-        modules,
-        context=program.context,
-        parameters=program.parameters,
-        samples_of=program.order.indices,
-        sees_gradients=program.loss_scale is None,
-    )
-
-
-def _optimiser(
-    recipe: Recipe,
-    parameters: FlatParameters,
-    stages: PlacedStages | None,
-    loss_scale: DynamicLossScale | None,
-) -> Optimiser:
+def _optimiser(recipe: Recipe, prepared: PreparedModel, loss_scale: DynamicLossScale | None) -> Optimiser:
+    parameters, stages = prepared.parameters, prepared.stages
     offloads = recipe.optimizer_state_offloading if stages is None else stages.offloads
     build = partial(build_optimiser, recipe, skips=None if loss_scale is None else loss_scale.skips)
     if offloads and parameters.segments:
@@ -268,9 +142,55 @@ def _optimiser(
     return build(values=parameters.values, segments=parameters.segments)
 
 
-def place_model(model: nn.Module, device: Device) -> nn.Module:
-    """A model on its device, with channels_last weights."""
-    return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+def _average(recipe: Recipe, prepared: PreparedModel) -> WeightAverage | None:
+    if recipe.ema is None:
+        return None
+    averaged = [prepared.parameters.values, *prepared.batch_norms.statistics]
+    return WeightAverage(averaged, kept_share=recipe.ema)
+
+
+def _loss_head(task: Task, weight_update: WeightUpdate) -> LossHead:
+    loss_scale = weight_update.loss_scale
+    return LossHead(
+        task=task,
+        loss_scaling=weight_update.rules.loss_scaling,
+        scale=None if loss_scale is None else loss_scale.scale,
+    )
+
+
+def _records(weight_update: WeightUpdate, *, task: Task, plan: TrainingPlan) -> UpdateRecords:
+    return UpdateRecords(
+        plan.epochs.total_updates,
+        score=task.metric,
+        device=weight_update.device.torch_device,
+        dtype=weight_update.device.wide_dtype,
+        others=tuple(weight_update.scale_numbers()),
+    )
+
+
+def compile_parts(program: TrainingProgram, recipe: Recipe, runners: Mapping[int, StageRunner]) -> None:
+    """Notes what can be compiled, and compiles it where the recipe says so."""
+    program.compiled = compilable_parts(program, runners)
+    if recipe.compile == "on" and program.stages is None:
+        program.compiled.switch(True)
+
+
+def watch_floats(program: TrainingProgram, recipe: Recipe) -> None:
+    """Where asked, looks at all modules, and at what stages give: their own steps are of no module."""
+    if not recipe.fp_exceptions:
+        return
+    modules = {
+        f"layer {name}" if name else "the model": module for name, module in program.model.named_modules()
+    }
+    if program.stages is not None:
+        modules |= {f"stage {stage}": program.stages.cut.stages[stage] for stage in program.stages.own}
+    program.float_watch = FloatWatch(
+        modules,
+        context=program.context,
+        parameters=program.parameters,
+        samples_of=program.order.indices,
+        sees_gradients=program.weight_update.loss_scale is None,
+    )
 
 
 @torch.inference_mode()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from drivetrain.assembly.prepared_model import ProgramInputs
 from drivetrain.assembly.program import build_program, probe_output
 from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
 from drivetrain.catalogue.models import padded_size
@@ -20,11 +21,11 @@ from drivetrain.models.requirements import moving_buffers, require_plain_state, 
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.pipeline.cutting.marks import marked_stages
-from drivetrain.pipeline.cutting.stage_plan import plan_stages
+from drivetrain.pipeline.cutting.stage_plan import StagePlan, plan_stages
 from drivetrain.pipeline.memory.outline import RunOutline, outline_run
 from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.replica_group import ALONE, ReplicaGroup, split_ranks
+from drivetrain.ranks.replica_group import ALONE, RankGroups, ReplicaGroup, split_ranks
 from drivetrain.recipe.checks.all_rules import OF_VALIDATION
 from drivetrain.recipe.fields import default_values
 from drivetrain.recipe.given import Given
@@ -59,76 +60,125 @@ def assemble(
 ) -> Assembly:
     """Builds what a recipe describes; nothing is written. A run that continues has weights already, and may
     have measured where to cut."""
-    groups = split_ranks(group, devices_per_replica=devices_per_replica(recipe))
-    preprocess = build_preparation(recipe, data.spec)
-    built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
-    require_plain_state(built, ranks=rank_count(recipe))
-    totals = summarise_model(
-        built, channels=preprocess.channels, image_size=preprocess.height, width=preprocess.width
-    )
-    image_shape = (preprocess.channels, preprocess.height, preprocess.width)
-    if not is_own_model(recipe):
-        require_tensor_in_training(built, image_shape=image_shape)
-    warnings += _norm_warnings(recipe, built, plan=plan, image_shape=image_shape)
-    stage_plan = plan_stages(
-        recipe,
-        built,
-        image_shape=image_shape,
-        micro=plan.batch.micro,
-        accumulation=plan.batch.accumulation,
-        device=device.torch_device,
-        # What is measured differs from rank to rank, and all must cut alike.
-        choose=lambda measure: _from_first(group, measure, known=measured_cut),
-    )
-    outline = None
-    if group.is_first:
-        # For the plan that the first rank writes.
-        outline = outline_run(recipe, built, plan=stage_plan, images=(plan.batch.micro, *image_shape))
-    order = sample_order(recipe, data=data, plan=plan)
-    feed, feed_warnings = training_feed(
-        recipe,
+    setting = _Setting(
+        recipe=recipe,
         data=data,
-        order=order,
-        preprocess=preprocess,
-        augmentation=augmentation_of(recipe, data, preprocess),
-        micro_batch_size=plan.batch.micro,
-        device=device,
-        groups=groups,
-        stage_plan=stage_plan,
-    )
-    program = build_program(
-        recipe,
-        model=built,
         plan=plan,
-        feed=feed,
-        order=order,
         device=device,
-        spec=data.spec,
-        groups=groups,
-        class_weights=training_class_weights(recipe, data),
-        stage_plan=stage_plan,
-        image_shape=image_shape,
+        group=group,
+        groups=split_ranks(group, devices_per_replica=devices_per_replica(recipe)),
+        preprocess=build_preparation(recipe, data.spec),
     )
-    _check_output(program, data, preprocess)
+    built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
+    totals = _check_model(setting, built)
+    warnings += _norm_warnings(recipe, built, plan=plan, image_shape=setting.image_shape)
+    stage_plan = _plan_stages(setting, built, measured_cut=measured_cut)
+    outline = _outline(setting, built, stage_plan)
+    inputs, feed_warnings = _program_inputs(setting, stage_plan)
+    program = build_program(recipe, model=built, inputs=inputs)
+    _check_output(program, data, setting.preprocess)
     check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
     return Assembly(
         program=program,
-        evaluate=_evaluator(program, recipe, data, preprocess),
-        preprocess=preprocess,
+        evaluate=_evaluator(program, recipe, data, setting.preprocess),
+        preprocess=setting.preprocess,
         totals=totals,
         is_own_model=model is not None,
         outline=outline,
-        warnings=[
-            *warnings,
-            *feed_warnings,
-            *_unused_marks(recipe, built),
-            *_unowned_warnings(recipe, program),
-            *_precision_warnings(recipe, program),
-            *_offloading_warnings(recipe, device),
-            *_data_warnings(recipe, data),
-            *_size_warnings(recipe, preprocess),
-        ],
+        warnings=[*warnings, *feed_warnings, *_warnings(setting, built, program)],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What is to be put together, for one rank of `group`."""
+
+    recipe: Recipe
+    data: DataSplits
+    plan: TrainingPlan
+    device: Device
+    group: ReplicaGroup
+    groups: RankGroups
+    preprocess: Preparation
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Of the images that the model takes."""
+        return (self.preprocess.channels, self.preprocess.height, self.preprocess.width)
+
+
+def _check_model(setting: _Setting, model: nn.Module) -> ModelTotals:
+    """Refuses what cannot be trained; counts what can."""
+    require_plain_state(model, ranks=rank_count(setting.recipe))
+    channels, height, width = setting.image_shape
+    totals = summarise_model(model, channels=channels, image_size=height, width=width)
+    if not is_own_model(setting.recipe):
+        require_tensor_in_training(model, image_shape=setting.image_shape)
+    return totals
+
+
+def _plan_stages(
+    setting: _Setting, model: nn.Module, *, measured_cut: tuple[str, ...] | None
+) -> StagePlan | None:
+    return plan_stages(
+        setting.recipe,
+        model,
+        image_shape=setting.image_shape,
+        micro=setting.plan.batch.micro,
+        accumulation=setting.plan.batch.accumulation,
+        device=setting.device.torch_device,
+        # What is measured differs from rank to rank, and all must cut alike.
+        choose=lambda measure: _from_first(setting.group, measure, known=measured_cut),
+    )
+
+
+def _outline(setting: _Setting, model: nn.Module, stage_plan: StagePlan | None) -> RunOutline | None:
+    """For the plan, which the first rank writes."""
+    if not setting.group.is_first:
+        return None
+    images = (setting.plan.batch.micro, *setting.image_shape)
+    return outline_run(setting.recipe, model, plan=stage_plan, images=images)
+
+
+def _program_inputs(setting: _Setting, stage_plan: StagePlan | None) -> tuple[ProgramInputs, list[str]]:
+    """The samples on their way to this rank's program, and what should be said about them; a collective."""
+    recipe, data = setting.recipe, setting.data
+    order = sample_order(recipe, data=data, plan=setting.plan)
+    feed, warnings = training_feed(
+        recipe,
+        data=data,
+        order=order,
+        preprocess=setting.preprocess,
+        augmentation=augmentation_of(recipe, data, setting.preprocess),
+        micro_batch_size=setting.plan.batch.micro,
+        device=setting.device,
+        groups=setting.groups,
+        stage_plan=stage_plan,
+    )
+    inputs = ProgramInputs(
+        plan=setting.plan,
+        feed=feed,
+        order=order,
+        device=setting.device,
+        spec=data.spec,
+        image_shape=setting.image_shape,
+        groups=setting.groups,
+        class_weights=training_class_weights(recipe, data),
+        stage_plan=stage_plan,
+    )
+    return inputs, warnings
+
+
+def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> list[str]:
+    recipe = setting.recipe
+    return [
+        *_unused_marks(recipe, model),
+        *_unowned_warnings(recipe, program),
+        *_precision_warnings(recipe, program),
+        *_offloading_warnings(recipe, setting.device),
+        *_data_warnings(recipe, setting.data),
+        *_size_warnings(recipe, setting.preprocess),
+    ]
 
 
 def _unused_marks(recipe: Recipe, model: nn.Module) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from drivetrain.assembly.program import place_model
+from drivetrain.assembly.prepared_model import place_model
 from drivetrain.bench.clock import StepClock
 from drivetrain.bench.generated import generated_spec, noise_images
 from drivetrain.bench.repetition import Repetition

@@ -48,7 +48,7 @@ def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
         return "ranks talk to each other inside an update"
     if not isinstance(program.passes, PlainPasses):
         return f"the model runs {pieces_of(program)}"
-    if isinstance(program.optimiser, OffloadedOptimiser):
+    if isinstance(program.weight_update.optimiser, OffloadedOptimiser):
         return "optimiser states lie in host memory (--optimizer-state-offloading)"
     if not isinstance(program.feed, ParcelFeed):
         return "the data come one micro-batch at a time"

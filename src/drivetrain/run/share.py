@@ -383,8 +383,8 @@ class RunPart:
 
     def _hand_over_average(self) -> None:
         """The model given back is the one that was measured."""
-        if self._measured_program.average is not None:
-            self._measured_program.average.adopt()
+        if self._measured_program.weight_update.average is not None:
+            self._measured_program.weight_update.average.adopt()
 
     def _event_log(self, first: int) -> EventLog:
         return open_event_log(

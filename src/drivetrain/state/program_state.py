@@ -1,8 +1,9 @@
 """The state of a training program by name, whatever the ranks it lies on: what a checkpoint holds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from drivetrain.models.modules import take_over_buffers, unsaved_buffers
 from drivetrain.passes.forward import Precision
 from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.state.own_state import own_state
 from drivetrain.state.tensor_exchange import gather_tensors, hand_out_tensors
 
 __all__ = [
@@ -21,13 +23,10 @@ __all__ = [
     "collect_state",
     "in_one_piece",
     "let_go",
-    "load_average",
     "load_state",
-    "optimiser_states",
-    "own_buffers",
-    "own_values",
     "share_parts",
     "share_program",
+    "take_over",
     "with_whole_model",
 ]
 
@@ -71,49 +70,7 @@ def _extent_bytes(weight: nn.Parameter) -> int:
     return (last + 1) * weight.itemsize if weight.numel() else 0
 
 
-# Everything that one replica knows of a training and the others must know too.
-
-
-@torch.no_grad()
-def share_program(program: TrainingProgram, group: ReplicaGroup) -> None:
-    """All replicas get the first one's weights, statistics, optimiser state and records, bit for bit."""
-    if group.size == 1:
-        return
-    for tensor in _tensors(program):
-        if tensor.is_contiguous():
-            group.broadcast_(tensor)
-        else:
-            whole = tensor.contiguous()
-            group.broadcast_(whole)
-            tensor.copy_(whole)
-
-
-def own_values(program: TrainingProgram) -> dict[str, Tensor]:
-    """What of the model's state lives on this rank, as it lies there."""
-    values: dict[str, Tensor] = program.model.state_dict()
-    if program.stages is None:
-        return values
-    names = program.stages.state_names
-    return {name: value for name, value in values.items() if name in names}
-
-
-def own_buffers(program: TrainingProgram) -> dict[str, Tensor]:
-    """The buffers on this rank that the model does not save."""
-    buffers = unsaved_buffers(program.model)
-    if program.stages is None:
-        return buffers
-    names = program.stages.buffer_names
-    return {name: buffer for name, buffer in buffers.items() if name in names}
-
-
-def _tensors(program: TrainingProgram) -> list[Tensor]:
-    flat = [program.parameters.values, *program.batch_norms.statistics, *program.optimiser.states.values()]
-    averages = [] if program.average is None else program.average.averages
-    scale = [] if program.loss_scale is None else list(program.loss_scale.states.values())
-    trained = {name for name, _ in program.parameters.named_views(program.parameters.values)}
-    others = [value for name, value in own_values(program).items() if name not in trained]
-    buffers = own_buffers(program).values()
-    return [*flat, *averages, *scale, *others, *buffers, *program.records.columns.values()]
+# The whole state, whatever the ranks on which its parts lie.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,31 +96,72 @@ def collect_state(program: TrainingProgram, *, room: ProgramState | None = None)
     groups, room = program.groups, room or ProgramState()
     if groups.replicas.rank > 0:
         return None
+    own = own_state(program)
     whole = ProgramState(
-        model=gather_tensors(own_values(program), devices=groups.devices, room=room.model),
-        optimiser=gather_tensors(optimiser_states(program), devices=groups.devices, room=room.optimiser),
+        model=gather_tensors(own.model, devices=groups.devices, room=room.model),
+        optimiser=gather_tensors(own.optimiser, devices=groups.devices, room=room.optimiser),
         averaged=_collect_average(program, room.averaged),
-        buffers=gather_tensors(own_buffers(program), devices=groups.devices, room=room.buffers),
+        buffers=gather_tensors(own.buffers, devices=groups.devices, room=room.buffers),
     )
     return whole if groups.devices.is_first else None
 
 
 def _collect_average(program: TrainingProgram, room: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    if program.average is None:
+    average = program.weight_update.average
+    if average is None:
         return {}
-    with program.average.in_place():
-        return gather_tensors(_averaged_values(program), devices=program.groups.devices, room=room)
+    with average.in_place():
+        own = own_state(program)
+        return gather_tensors(own.model | own.averaged, devices=program.groups.devices, room=room)
 
 
-def _averaged_values(program: TrainingProgram) -> dict[str, Tensor]:
-    """This rank's part of a model that has its averaged weights in place."""
-    # Of 16-bit weights the average has more bits than the model can show.
-    return own_values(program) | _averaged_weights(program)
+class Taking(Protocol):
+    """How this rank's tensors of a part take over stored ones, in place."""
+
+    def model(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        """The model's state."""
+
+    def averaged(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        """The averages of trained weights."""
+
+    def optimiser(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        """The optimiser's state."""
+
+    def buffers(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        """The buffers that the model does not save."""
 
 
-def _averaged_weights(program: TrainingProgram) -> dict[str, Tensor]:
-    assert program.average is not None
-    return dict(program.parameters.named_views(program.average.averages[0]))
+def take_over(program: TrainingProgram, stored: ProgramState, *, way: Taking) -> None:
+    """The program goes on from a stored state; without a stored average its own begins at the weights."""
+    own = own_state(program)
+    if own.average is not None:
+        with own.average.in_place():
+            way.model(own.model, stored.averaged or stored.model)
+        way.averaged(own.averaged, stored.averaged)
+    way.model(own.model, stored.model)
+    way.optimiser(own.optimiser, stored.optimiser)
+    way.buffers(own.buffers, stored.buffers)
+
+
+class _HandingOut:
+    """The members take their parts of what the first of them has; it alone has any."""
+
+    def __init__(self, devices: ReplicaGroup) -> None:
+        self._devices = devices
+
+    def model(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        hand_out_tensors(own, stored, devices=self._devices)
+
+    def averaged(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        if self._devices.from_first(bool(stored)):
+            hand_out_tensors(own, stored, devices=self._devices)
+
+    optimiser = buffers = averaged
+
+
+def load_state(program: TrainingProgram, state: ProgramState) -> None:
+    """Takes over this rank's part of a whole state, in place; without an optimiser's state its own stays."""
+    take_over(program, state, way=_HandingOut(ALONE))
 
 
 def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
@@ -175,33 +173,25 @@ def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
     if program.groups.replicas.rank == 0:
         if program.group.is_first and state is None:
             state = ProgramState(model=program.model.state_dict(), buffers=unsaved_buffers(program.model))
-        _hand_out(program, state or ProgramState(), devices=program.groups.devices)
-    for column in program.records.columns.values():
-        program.group.broadcast_(column)
+        take_over(program, state or ProgramState(), way=_HandingOut(program.groups.devices))
+    _broadcast(own_state(program).records.values(), program.group)
     share_program(program, program.groups.replicas)
     let_go(program)
 
 
-def load_state(program: TrainingProgram, state: ProgramState) -> None:
-    """Takes over this rank's part of a whole state, in place; without an optimiser's state its own stays."""
-    _hand_out(program, state, devices=ALONE)
+@torch.no_grad()
+def share_program(program: TrainingProgram, group: ReplicaGroup) -> None:
+    """All replicas get the first one's weights, statistics, optimiser state and records, bit for bit."""
+    if group.size > 1:
+        _broadcast(own_state(program).tensors(), group)
 
 
-def _hand_out(program: TrainingProgram, state: ProgramState, *, devices: ReplicaGroup) -> None:
-    """The members take their parts of what the first of them has; it alone has any."""
-    has_average, has_optimiser, has_buffers = devices.from_first(
-        (bool(state.averaged), bool(state.optimiser), bool(state.buffers))
-    )
-    if program.average is not None:
-        with program.average.in_place():
-            hand_out_tensors(own_values(program), state.averaged or state.model, devices=devices)
-        if has_average:
-            hand_out_tensors(_averaged_weights(program), state.averaged, devices=devices)
-    hand_out_tensors(own_values(program), state.model, devices=devices)
-    if has_optimiser:
-        hand_out_tensors(optimiser_states(program), state.optimiser, devices=devices)
-    if has_buffers:
-        hand_out_tensors(own_buffers(program), state.buffers, devices=devices)
+def _broadcast(tensors: Iterable[Tensor], group: ReplicaGroup) -> None:
+    for tensor in tensors:
+        whole = tensor.contiguous()
+        group.broadcast_(whole)
+        if whole is not tensor:
+            tensor.copy_(whole)
 
 
 @torch.no_grad()
@@ -216,16 +206,15 @@ def in_one_piece(program: TrainingProgram) -> TrainingProgram:
     bring_back(program)
     if program.groups.replicas.rank > 0:
         return program
-    own, buffers = own_values(program), own_buffers(program)
-    if program.average is not None:
-        program.average.adopt()
-        own |= _averaged_weights(program)
+    own = own_state(program)
+    if own.average is not None:
+        own.average.adopt()
     places: dict[str, Tensor] = {}
     if devices.is_first:
         program.model.cpu()
         widen_weights(program.model)
         places = {**program.model.state_dict(), **unsaved_buffers(program.model)}
-    gather_tensors({**own, **buffers}, devices=devices, room=places)
+    gather_tensors({**own.model, **own.averaged, **own.buffers}, devices=devices, room=places)
     return _whole(program) if devices.is_first else program
 
 
@@ -246,23 +235,5 @@ def _whole(program: TrainingProgram) -> TrainingProgram:
         device=choose_device("cpu"),
         precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
         stages=None,
-        average=None,
+        weight_update=replace(program.weight_update, average=None),
     )
-
-
-def optimiser_states(program: TrainingProgram) -> dict[str, Tensor]:
-    """The optimiser's state of every parameter here, by `state/parameter`, and that of the loss scale."""
-    of_parameters = {
-        f"{state}/{name}": view
-        for state, flat in program.optimiser.states.items()
-        for name, view in program.parameters.named_views(flat)
-    }
-    return of_parameters | ({} if program.loss_scale is None else program.loss_scale.states)
-
-
-@torch.no_grad()
-def load_average(program: TrainingProgram, stored: Mapping[str, Tensor]) -> None:
-    """Takes over the averages of parameters with all their bits, which 16-bit weights have not."""
-    if program.average is not None and stored:
-        for name, average in _averaged_weights(program).items():
-            average.copy_(stored[name])

@@ -1,5 +1,6 @@
 """What of a training program goes into a checkpoint, and back."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -8,12 +9,7 @@ from torch import Tensor
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.models.modules import take_over_buffers
 from drivetrain.program.training import TrainingProgram
-from drivetrain.state.program_state import (
-    ProgramState,
-    collect_state,
-    load_average,
-    optimiser_states,
-)
+from drivetrain.state.program_state import ProgramState, collect_state, take_over
 from drivetrain.store.checkpoint import Checkpoint
 
 
@@ -32,7 +28,7 @@ def copy_sound_state(
     if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
-            f"{program.rules.advice_on_overflow}."
+            f"{program.weight_update.rules.advice_on_overflow}."
         )
     return whole
 
@@ -49,18 +45,35 @@ def stored_state(checkpoint: Checkpoint) -> ProgramState:
 
 def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
     """Puts a checkpoint's weights and optimiser state into a program, in place."""
-    if program.average is not None:
-        with program.average.in_place():
-            restore_model(program.model, checkpoint)
-        load_average(program, checkpoint.averaged)
-    _load_state(program.model, checkpoint.model, checkpoint.path)
-    take_over_buffers(program.model, checkpoint.buffers)
-    own = optimiser_states(program)
-    if set(own) != set(checkpoint.optimiser):
-        raise BadInputError(f"{checkpoint.path} holds another optimiser's state; --overwrite starts afresh.")
-    with torch.no_grad():
-        for name, state in own.items():
-            state.copy_(checkpoint.optimiser[name])
+    take_over(program, stored_state(checkpoint), way=_FromCheckpoint(program.model, checkpoint.path))
+
+
+class _FromCheckpoint:
+    """The whole model loads what a checkpoint holds, as torch does it; what does not fit is refused."""
+
+    def __init__(self, model: torch.nn.Module, path: Path) -> None:
+        self._model, self._path = model, path
+
+    def model(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        _load_state(self._model, stored, self._path)
+
+    def averaged(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        if stored:
+            _copy(own, stored)
+
+    def optimiser(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+        if set(own) != set(stored):
+            raise BadInputError(f"{self._path} holds another optimiser's state; --overwrite starts afresh.")
+        _copy(own, stored)
+
+    def buffers(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        take_over_buffers(self._model, stored)
+
+
+@torch.no_grad()
+def _copy(own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+    for name, value in own.items():
+        value.copy_(stored[name])
 
 
 def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
@@ -69,7 +82,7 @@ def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
     take_over_buffers(model, checkpoint.buffers)
 
 
-def _load_state(model: torch.nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+def _load_state(model: torch.nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -20,7 +20,8 @@ from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.schema import Recipe
-from drivetrain.state.program_state import ProgramState, collect_state, load_state, optimiser_states
+from drivetrain.state.own_state import own_state
+from drivetrain.state.program_state import ProgramState, collect_state, load_state
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.subject import Subject
 
@@ -163,7 +164,7 @@ def _own_step(program: TrainingProgram) -> Step:
         gradients=_copied(parameters.named_views(parameters.gradients)),
         statistics=_copied(_own_statistics(program)),
         weights=_copied(parameters.named_views(parameters.values)),
-        optimiser=_copied(sorted(optimiser_states(program).items())),
+        optimiser=_copied(sorted(own_state(program).optimiser.items())),
     )
 
 

@@ -135,22 +135,23 @@ def full_program() -> TrainingProgram:
     feed = GivenFeed(torch.rand(8, 1, 4, 4), torch.arange(8) % 2, micro=4)
     program = make_program(model, feed, rate=0.1)
     values = program.parameters.values
-    program.optimiser = Adam(values, beta1=0.9, beta2=0.999, epsilon=1e-8)
-    program.average = WeightAverage([values, *program.batch_norms.statistics], kept_share=0.9)
-    program.loss_scale = DynamicLossScale(values.device, updates_to_growth=2)
+    program.weight_update.optimiser = Adam(values, beta1=0.9, beta2=0.999, epsilon=1e-8)
+    program.weight_update.average = WeightAverage([values, *program.batch_norms.statistics], kept_share=0.9)
+    program.weight_update.loss_scale = DynamicLossScale(values.device, updates_to_growth=2)
     program.batch_norms.can_undo = True
     model.eval()
     return program
 
 
 def everything(program: TrainingProgram) -> dict[str, Tensor]:
-    assert program.average is not None
-    assert program.loss_scale is not None
+    moved = program.weight_update
+    assert moved.average is not None
+    assert moved.loss_scale is not None
     tensors = {
         **program.model.state_dict(),
-        **program.optimiser.states,
-        **program.loss_scale.states,
-        **{f"average {index}": average for index, average in enumerate(program.average.averages)},
+        **moved.optimiser.states,
+        **moved.loss_scale.states,
+        **{f"average {index}": average for index, average in enumerate(moved.average.averages)},
         **{f"record {name}": column for name, column in program.records.columns.items()},
     }
     return {name: tensor.clone() for name, tensor in tensors.items()}

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.program.training import TrainingProgram
+from drivetrain.state.own_state import own_state
 
 __all__ = ["MeasuringStoppedError", "ProgramTimer", "leaving_no_trace"]
 
@@ -51,13 +52,12 @@ def leaving_no_trace(program: TrainingProgram) -> Iterator[None]:
 
 def _state(program: TrainingProgram) -> Iterator[Tensor]:
     """Every tensor that an update changes and the next one reads."""
+    skips = program.weight_update.skips
     return chain(
-        [program.parameters.values, program.parameters.gradients],
+        [program.parameters.gradients],
+        own_state(program).moving,
         program.model.buffers(),
-        program.optimiser.states.values(),
-        [] if program.average is None else program.average.averages,
-        [] if program.loss_scale is None else [*program.loss_scale.states.values(), program.loss_scale.skips],
-        program.records.columns.values(),
+        [] if skips is None else [skips],
     )
 
 

@@ -31,7 +31,7 @@ def read_sums(program: TrainingProgram) -> SumSeconds:
     """What a program has waited for so far; on an accelerator, only once it was synchronised."""
     layers = program.batch_norms.batch_norms
     return SumSeconds(
-        gradient=program.gradient_sum.waits.read(),
+        gradient=program.rank_sums.gradient_sum.waits.read(),
         batch_norm=layers[0].group.waits.read() if layers else 0.0,
         small=program.group.waits.read(),
         stages=program.passes.wait_seconds,

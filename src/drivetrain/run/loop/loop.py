@@ -56,7 +56,7 @@ def require_sound(program: TrainingProgram, *, first: int, update: int) -> None:
     if len(wrong):
         raise RunFailedError(
             f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0]) + 1}; no checkpoint "
-            f"was written after that; {program.rules.advice_on_overflow}."
+            f"was written after that; {program.weight_update.rules.advice_on_overflow}."
         )
     check_scale(program.records, update)
 
@@ -130,7 +130,7 @@ class RunLoop:
         self._first = self.pace.first = first
         self._mark = (first, 0.0)
         self._feed_before = (self.program.feed.data_seconds, self.program.feed.transfer_seconds)
-        self.program.wants_stop = lambda: self.stop.made
+        self.program.rank_sums.wants_stop = lambda: self.stop.made
         self.profile = watch_run(
             self.program, self.recipe, first=first, total=self.events.total_updates, reporter=self.reporter
         )
@@ -181,7 +181,7 @@ class RunLoop:
     @property
     def stops(self) -> bool:
         """Whether the run was asked to stop; several replicas agree on the update at which they do."""
-        return self.program.stop_votes.agreed if self.program.group.size > 1 else self.stop.made
+        return self.program.rank_sums.stop_votes.agreed if self.program.group.size > 1 else self.stop.made
 
     @property
     def images_per_second(self) -> float:

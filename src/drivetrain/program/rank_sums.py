@@ -1,0 +1,83 @@
+"""What the ranks of a training add up at every weight update."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from drivetrain.core.errors import RunFailedError
+from drivetrain.layers.batch_norm import BatchNormOwner
+from drivetrain.passes.gradient_sum import GradientSum
+from drivetrain.program.gradient_rules import are_finite
+from drivetrain.program.stop_votes import StopVotes
+from drivetrain.program.weight_update import WeightUpdate
+from drivetrain.ranks.replica_group import ALL_ALONE, RankGroups
+
+__all__ = ["RankSums"]
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True, kw_only=True)
+class RankSums:
+    """The gradient, loss and score, votes to stop and batch-norm statistics of all ranks together."""
+
+    gradient_sum: GradientSum
+    stop_votes: StopVotes
+    batch_norms: BatchNormOwner
+    weight_update: WeightUpdate
+    groups: RankGroups = ALL_ALONE
+    wants_stop: Callable[[], bool] = _never
+
+    def add_up(self, update: int, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+        """Everything that an update needs of the other ranks; returns everybody's loss and score."""
+        self.gradient_sum.finish()
+        own = torch.stack([loss, score]).to(self.weight_update.device.wide_dtype)
+        if self.groups.devices.size > 1:
+            return self._add_up_stages(update, own)
+        return self._add_up_replicas(own)
+
+    def _add_up_replicas(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        vote = own.new_full((1,), float(self.wants_stop()))
+        sums = torch.cat([own, vote, self.batch_norms.report_sums()])
+        self.groups.world.sum_(sums)
+        self.batch_norms.commit_sums(sums[3:])
+        self.stop_votes.count(sums[2])
+        return sums[0], sums[1]
+
+    def _add_up_stages(self, update: int, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Each rank has the gradient of some stages: all learn of a bad one at once."""
+        gradients, loss_scale = self.weight_update.parameters.gradients, self.weight_update.loss_scale
+        is_bad = ~are_finite(gradients)
+        flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
+        sums = torch.cat([own, flags])
+        self.groups.world.sum_(sums)
+        self.stop_votes.count(sums[2])
+        if loss_scale is not None:
+            loss_scale.judge(sums[3] > 0)
+            self._commit_statistics()
+            return sums[0], sums[1]
+        if self.weight_update.device.is_cpu and sums[3]:
+            raise self._not_finite(update, ranks=int(sums[3]))
+        self._commit_statistics()
+        # An accelerator is not waited for: nothing moves far, and the next host event sees the loss.
+        gradients.masked_fill_(sums[3] > 0, 0.0)
+        return torch.where(sums[3] > 0, torch.nan, sums[0]), sums[1]
+
+    def _not_finite(self, update: int, *, ranks: int) -> RunFailedError:
+        return RunFailedError(
+            f"the gradient is not finite at update {update + 1}, on {ranks} of {self.groups.world.size} "
+            f"ranks; no weight was moved; {self.weight_update.rules.advice_on_overflow}."
+        )
+
+    def _commit_statistics(self) -> None:
+        # Stages without a batch norm have nothing to add up, and it might lie on another device.
+        if self.groups.replicas.size == 1 or not self.batch_norms.layers:
+            self.batch_norms.commit()
+            return
+        sums = self.batch_norms.report_sums()
+        self.groups.replicas.sum_(sums)
+        self.batch_norms.commit_sums(sums)

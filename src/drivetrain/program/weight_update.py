@@ -1,0 +1,94 @@
+"""The weight update itself: what moves the weights, and what follows them, once their gradient is there."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from drivetrain.devices.compilation import Compilable
+from drivetrain.devices.device import Device
+from drivetrain.layers.context import UpdateContext
+from drivetrain.models.half_weights import widened
+from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.optim.optimiser import Optimiser
+from drivetrain.optim.schedule import LearningRate
+from drivetrain.passes.loss_scale import DynamicLossScale
+from drivetrain.program.averaging import WeightAverage
+from drivetrain.program.gradient_rules import GradientRules, add_l2_, clip_norm_
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+
+__all__ = ["WeightUpdate"]
+
+
+@dataclass(slots=True, kw_only=True)
+class WeightUpdate:
+    """Moves the weights by their gradient, of which the ranks in `parts` hold a part each.
+
+    Nothing is fetched from the device.
+    """
+
+    parameters: FlatParameters
+    context: UpdateContext
+    device: Device
+    optimiser: Optimiser
+    learning_rate: LearningRate
+    rules: GradientRules
+    parts: ReplicaGroup = ALONE
+    loss_scale: DynamicLossScale | None = None
+    average: WeightAverage | None = None
+    move_weights: Compilable[[Tensor], None] = field(init=False)
+    _rates: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.move_weights = Compilable(self._move_weights, what="the optimiser", whole=True)
+
+    @property
+    def skips(self) -> Tensor | None:
+        """The flag on the device that says whether the update under way is skipped, where one may be."""
+        return None if self.loss_scale is None else self.loss_scale.skips
+
+    def rate(self, *, updates: int) -> Tensor:
+        """The learning rate of the update under way; all of them are computed at once, at the first."""
+        if self._rates is None:
+            numbers = torch.arange(updates, device=self.device.torch_device)
+            self._rates = self.learning_rate.on_device(numbers)
+        return self._rates.index_select(0, self.context.update.view(1)).view(())
+
+    def move_average(self) -> None:
+        """The average, where there is one, takes in the weights and the statistics as they are now."""
+        if self.average is not None:
+            self.average.move(self.context.update, wide_dtype=self.device.wide_dtype, skips=self.skips)
+
+    def scale_numbers(self) -> dict[str, Tensor]:
+        """What the records keep of a dynamic loss scale."""
+        if self.loss_scale is None:
+            return {}
+        return {"loss_scale": self.loss_scale.scale, "skipped": self.loss_scale.skips}
+
+    def move_scale(self) -> None:
+        """A dynamic loss scale becomes that of the next update."""
+        if self.loss_scale is not None:
+            self.loss_scale.move()
+
+    def _move_weights(self, rate: Tensor) -> None:
+        self.optimiser.step(
+            values=self.parameters.values,
+            gradients=self._finished_gradient(),
+            rate=rate,
+            update=self.context.update,
+        )
+
+    def _finished_gradient(self) -> Tensor:
+        """The gradient as the optimiser takes it; that of 16-bit weights becomes a float32 one."""
+        gradients = widened(self.parameters.gradients)
+        if self.loss_scale is not None:
+            if self.parts.size == 1:
+                self.loss_scale.judge(~torch.isfinite(gradients).all())
+            self.loss_scale.take_out_(gradients)
+        elif self.rules.loss_scaling:
+            gradients.div_(self.rules.loss_scaling)
+        if self.rules.l2_regularization:
+            add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
+        if self.rules.clip_norm is not None:
+            clip_norm_(gradients, longest=self.rules.clip_norm, parts=self.parts)
+        return gradients
