@@ -1,32 +1,10 @@
 """The rules of tasks: what belongs to segmentation, what to classification."""
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.fields import fields_of_task
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.notes import Task
 
-_ONLY = {
-    "segmentation": (
-        "tile_size",
-        "white_level",
-        "rotate",
-        "elastic",
-        "gamma",
-        "noise",
-        "fold_scheme",
-        "loss",
-        "cross_entropy_weight",
-        "dice_weight",
-        "border_weight",
-        "border_sigma",
-        "flip_averaging",
-    ),
-    "classification": (
-        "random_resized_crop",
-        "rand_augment",
-        "rand_augment_magnitude",
-        "mixup",
-        "label_smoothing",
-    ),
-}
 _EXAMPLE_DATASET = {"segmentation": "synthetic-em", "classification": "digits"}
 _EXAMPLE_MODEL = {"segmentation": "unet_same", "classification": "cifar_resnet8"}
 
@@ -58,8 +36,8 @@ def check_task_options(given: Given, *, task: str) -> None:
             f"{given.option('model')} is for {model_task(given.recipe.model)}, but the data are for {task}; "
             f"--model {_EXAMPLE_MODEL[task]} works."
         )
-    other = next(name for name in _ONLY if name != task)
-    for field in _ONLY[other]:
+    other: Task = "classification" if task == "segmentation" else "segmentation"
+    for field in fields_of_task(other):
         if given.is_asked(field):
             raise BadInputError(f"{given.option(field)} is for {other}, and this is {task}; leave it out.")
 
