@@ -32,7 +32,9 @@ from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
 from drivetrain.plan.training_plan import build_plan
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.checks.folds import require_one_training
+from drivetrain.recipe.fields import fields_with
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.params import CompileWord
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.start import train_resolved
@@ -336,7 +338,7 @@ def _resolve_own(
 ) -> ResolvedRecipe:
     """The recipe of a call that may have a model and data of its own."""
     own = require_given_model(model)
-    for name in ("model_params", "model_width"):
+    for name in fields_with(Fact.OF_A_MODEL):
         if isinstance(own, nn.Module) and options.get(name):
             raise BadInputError(f"{name} has no effect on a model that is built already; leave it out.")
     resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)

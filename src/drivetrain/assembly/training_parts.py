@@ -26,8 +26,7 @@ from drivetrain.pipeline.memory.outline import RunOutline, outline_run
 from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, RankGroups, ReplicaGroup, split_ranks
-from drivetrain.recipe.checks.all_rules import OF_VALIDATION
-from drivetrain.recipe.fields import default_values
+from drivetrain.recipe.fields import default_values, fields_of_validation
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.schema import Recipe
@@ -277,7 +276,7 @@ def _idle_without_validation(recipe: Recipe) -> list[str]:
     given = Given(recipe, {})
     return [
         f"{given.option(field)} has no effect: there are no validation samples."
-        for field in OF_VALIDATION
+        for field in fields_of_validation()
         if given.is_asked(field) and field != "limit_validation_samples"
     ]
 

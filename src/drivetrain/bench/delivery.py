@@ -21,16 +21,12 @@ from drivetrain.data.feeds.held_once import hold_once
 from drivetrain.data.feeds.loader import default_num_workers
 from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
+from drivetrain.recipe.fields import without_augmentation
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.train import set_up_device
 
 __all__ = ["DeliveryMeasurement", "delivery_result", "keeps_up", "measure_delivery"]
 
-_WITHOUT_AUGMENTATION = {
-    "augment": False,
-    "random_resized_crop": None,
-    **dict.fromkeys(("rand_augment", "mixup", "rotate", "elastic", "gamma", "noise"), 0),
-}
 _STAGES = {"read_per_second": "reading", "preprocess_per_second": "preprocessing"}
 
 
@@ -58,7 +54,7 @@ def measure_delivery(
         hold_once(own.data, group=group)
         variants = {"data without augmentation": own}
         if own.changes_samples:
-            plain_recipe = resolved.recipe.model_copy(update=_WITHOUT_AUGMENTATION)
+            plain_recipe = resolved.recipe.model_copy(update=without_augmentation())
             plain = prepare_delivery(resolved, plain_recipe, device=device, group=group)
             hold_once(plain.data, group=group)
             variants = {"data with augmentation": own, "data without augmentation": plain}

@@ -1,10 +1,10 @@
 """What a benchmark of training is about: a recipe as long as it is measured; nothing here needs torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from drivetrain.bench.generated import generated_data
-from drivetrain.bench.idle_fields import IDLE_IN_TRAINING, DataKind
 from drivetrain.bench.repetition import Repetition
 from drivetrain.catalogue.data_sets import dataset_info, is_external_dataset
 from drivetrain.core.errors import BadInputError
@@ -13,18 +13,25 @@ from drivetrain.data.splits import open_data
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.recipe.checks.task import check_task_options
-from drivetrain.recipe.fields import default_values, plain_values
+from drivetrain.recipe.fields import default_values, defaults_with, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.notes import Fact, Measurement
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["DataKind", "Subject", "WantedData", "asked_values", "prepare_subject"]
 
 # Whether compiling pays is found out by updates whose records are overwritten later.
 _ROOM_TO_COMPARE = 256
+DataKind = Literal["real", "host", "device"]
 WantedData = Literal["auto", "real", "host", "device"]
+_MEASUREMENTS: Mapping[DataKind, Measurement] = {
+    "real": Measurement.REAL_DATA,
+    "host": Measurement.HOST_NOISE,
+    "device": Measurement.DEVICE_NOISE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +66,7 @@ def prepare_subject(
     given = Given(resolved.recipe, resolved.origins)
     opened, kind, note = _open(resolved, data)
     command = "bench train" if kind == "real" else f"bench train --data {kind}"
-    idle = idle_warnings(given, command=command, fields=IDLE_IN_TRAINING[kind])
+    idle = idle_warnings(given, command=command, measurement=_MEASUREMENTS[kind])
     changed = replace(resolved, recipe=_as_long(resolved.recipe, repetition, kind=kind))
     subject = Subject(
         resolved=changed,
@@ -118,9 +125,8 @@ def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recip
         "num_epochs": updates * _global_batch(recipe),
         "validation": False,
         "checkpoints": False,
-        "logs_per_epoch": "1",
         "init_from": None,
-        **dict.fromkeys(("log_every", "steps_per_execution", "evaluate_every", "checkpoint_every")),
+        **defaults_with(Fact.PACE),
     }
     if kind != "real":
         changes |= {"data_placement": "stream", "weight_updates_per_epoch": None}

@@ -30,8 +30,6 @@ class TaskInfo:
     """Whether samples of a single class leave nothing to learn."""
     example_dataset: str
     example_model: str
-    options: tuple[str, ...]
-    """Fields of the recipe that are not for every task."""
     default_recipe: str | None
     """Fills in what was not asked for beside a model or data; None leaves that to the schema's defaults."""
     default_augmentation: str | None
@@ -53,13 +51,6 @@ TASKS = (
         needs_two_classes=True,
         example_dataset="digits",
         example_model="cifar_resnet8",
-        options=(
-            "random_resized_crop",
-            "rand_augment",
-            "rand_augment_magnitude",
-            "mixup",
-            "label_smoothing",
-        ),
         default_recipe=None,
         default_augmentation=None,
         validation_pixels=8 * 1024 * 1024,
@@ -84,21 +75,6 @@ TASKS = (
         needs_two_classes=False,
         example_dataset="synthetic-em",
         example_model="unet_same",
-        options=(
-            "tile_size",
-            "white_level",
-            "rotate",
-            "elastic",
-            "gamma",
-            "noise",
-            "fold_scheme",
-            "loss",
-            "cross_entropy_weight",
-            "dice_weight",
-            "border_weight",
-            "border_sigma",
-            "flip_averaging",
-        ),
         default_recipe="synthetic_em",
         default_augmentation="flips",
         validation_pixels=5 * 512 * 1024,

@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drivetrain.bench.idle_fields import IDLE_IN_DELIVERY, IDLE_IN_INFERENCE
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import plain_number
 from drivetrain.bench.result_table import check_output, result_lines, write_result
@@ -23,18 +22,18 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress
 from drivetrain.ranks.environment import find_place
 from drivetrain.recipe.aliases import require_target
-from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.fields import fields_with, option_name
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
+from drivetrain.recipe.notes import Fact, Measurement
 from drivetrain.store.directory import open_run
 
 if TYPE_CHECKING:
     from drivetrain.bench.result import BenchResult
 
 _DATA_KINDS = ("auto", "real", "host", "device")
-_OPTIONS_OF_RUNS = frozenset({"precision", "half_type", "compile", "device", "num_threads", "verbosity"})
 _OWN_OPTIONS = (
     "data",
     "warmup_steps",
@@ -172,7 +171,7 @@ def _infer(args: argparse.Namespace) -> int:
     )
     with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
         given = Given(resolved.recipe, resolved.origins)
-        idle = idle_warnings(given, command="bench infer", fields=IDLE_IN_INFERENCE)
+        idle = idle_warnings(given, command="bench infer", measurement=Measurement.INFERENCE)
         for warning in (*resolved.warnings, *idle):
             reporter.warn(warning)
         result = measure_inference(resolved, settings, reporter=reporter, command=_command("infer", args))
@@ -191,7 +190,7 @@ def _recipe_for_inference(args: argparse.Namespace) -> ResolvedRecipe:
         if getattr(args, name) is not None:
             raise BadInputError(f"{option_name(name)} has no effect: RUN {args.run} has its own recipe.")
     for key in typed_overrides(args):
-        if require_target(key).field not in _OPTIONS_OF_RUNS:
+        if require_target(key).field not in fields_with(Fact.COMPUTING):
             raise BadInputError(
                 f"{option_name(key)} has no effect on RUN {args.run}, which has its own recipe; "
                 "--precision, --compile and --device say how to compute it."
@@ -219,7 +218,7 @@ def _data(args: argparse.Namespace) -> int:
     quiet = place is not None and place.rank > 0
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         given = Given(resolved.recipe, resolved.origins)
-        idle = idle_warnings(given, command="bench data", fields=IDLE_IN_DELIVERY)
+        idle = idle_warnings(given, command="bench data", measurement=Measurement.DELIVERY)
         for warning in (*resolved.warnings, *idle):
             reporter.warn(warning)
         measured = measure_on_ranks(

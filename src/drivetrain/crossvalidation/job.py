@@ -25,9 +25,10 @@ from drivetrain.models.own_model import MakeModel
 from drivetrain.ranks.threads import cores
 from drivetrain.recipe.checks.folds import require_crossval
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, parse_duration_s
-from drivetrain.recipe.fields import plain_values
+from drivetrain.recipe.fields import fields_with, plain_values
 from drivetrain.recipe.layout import batch_of, rank_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import job_of
 from drivetrain.run.share import RunResult
@@ -43,9 +44,6 @@ from drivetrain.store.lock import hold_lock
 from drivetrain.store.metrics_file import newest_update, read_metrics
 
 __all__ = ["CrossvalResult", "crossval_resolved", "device_names"]
-
-# What may change in a finished fold so that there is more, or less, to train.
-_LENGTH_FIELDS = ("num_epochs", "max_updates", "stop_at", "patience")
 
 
 # The devices that `--device` leaves open, for processes that each take their own.
@@ -281,7 +279,7 @@ class _Job:
         if not run.holds_run or not entries or entries[-1]["event"] != "summary":
             return False
         stored, asked = read_recipe_yaml(run.recipe), plain_values(self.recipe)
-        return all(stored.get(name) == asked[name] for name in _LENGTH_FIELDS)
+        return all(stored.get(name) == asked[name] for name in fields_with(Fact.LENGTH))
 
     def _is_stopped(self) -> bool:
         if self.recipe.max_time is not None and self._remaining_s() <= 0:

@@ -5,16 +5,40 @@ import shlex
 from collections.abc import Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from drivetrain.catalogue.tasks import TaskName
+from drivetrain.recipe.notes import (
+    AlternativeFor,
+    Augmentation,
+    Fact,
+    FieldNote,
+    Group,
+    IdleWith,
+    Mark,
+    Measurement,
+    NeedsStages,
+    OfTask,
+    note_of,
+)
 from drivetrain.recipe.schema import Recipe
 
 FieldKind = Literal["switch", "whole", "number", "text", "choice", "mapping", "several"]
 
 _SCALAR_KINDS: Mapping[Any, FieldKind] = {bool: "switch", int: "whole", float: "number", str: "text"}
+_OF_THE_COURSE: frozenset[Group] = frozenset({"length", "events", "run"})
+_OF_MODELS: frozenset[Group] = frozenset({"model", "pipeline", "optimisation"})
+# The groups that do nothing in a measurement; everywhere else those of a training's course.
+_IDLE_GROUPS: Mapping[Measurement, frozenset[Group]] = {
+    Measurement.INFERENCE: _OF_THE_COURSE | _OF_MODELS | {"data", "batch"},
+    Measurement.DELIVERY: _OF_THE_COURSE | _OF_MODELS,
+}
+
+_MarkT = TypeVar("_MarkT", bound=Mark)
+_UrgentT = TypeVar("_UrgentT", OfTask, NeedsStages, IdleWith)
 
 
 def option_name(field: str) -> str:
@@ -88,3 +112,79 @@ def written_value(value: Any) -> str:
     if isinstance(value, str) and any(map(str.isspace, value)):
         return shlex.quote(value)
     return "none" if value is None else str(value)
+
+
+# Lists of fields, made from the notes on them.
+
+
+def marked(kind: type[_MarkT], *, schema: type[Recipe] = Recipe) -> list[tuple[str, _MarkT]]:
+    """Every field with each of its marks of a kind, in the schema's order."""
+    return [
+        (field, mark)
+        for field, info in schema.model_fields.items()
+        for mark in note_of(info).marks
+        if isinstance(mark, kind)
+    ]
+
+
+def fields_with(fact: Fact, *, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
+    """The fields of which a fact is true."""
+    return tuple(field for field, mark in marked(Fact, schema=schema) if mark is fact)
+
+
+def defaults_with(fact: Fact, *, schema: type[Recipe] = Recipe) -> dict[str, Any]:
+    """The fields of which a fact is true, with their defaults."""
+    return {
+        field: schema.model_fields[field].get_default(call_default_factory=True)
+        for field in fields_with(fact, schema=schema)
+    }
+
+
+def fields_of_task(task: TaskName, *, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
+    """What belongs to one task, in the order of messages."""
+    return tuple(
+        field for field, mark in _most_urgent_first(marked(OfTask, schema=schema)) if mark.task == task
+    )
+
+
+def fields_of_stages(*, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
+    """What does nothing for a model in one piece, in the order of messages."""
+    return tuple(field for field, _ in _most_urgent_first(marked(NeedsStages, schema=schema)))
+
+
+def idle_conditions(*, schema: type[Recipe] = Recipe) -> list[tuple[str, IdleWith]]:
+    """Fields, each with a condition under which it does nothing, in the order of messages."""
+    return _most_urgent_first(marked(IdleWith, schema=schema))
+
+
+def fields_of_validation(*, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
+    """What only a training that validates has a use for, in the order of messages."""
+    return tuple(field for field, mark in idle_conditions(schema=schema) if mark.cause == "validation")
+
+
+def without_augmentation(*, schema: type[Recipe] = Recipe) -> dict[str, Any]:
+    """The values that turn every augmentation off."""
+    return {field: mark.off for field, mark in marked(Augmentation, schema=schema)}
+
+
+def alternatives(*, schema: type[Recipe] = Recipe) -> list[tuple[str, ...]]:
+    """Groups of fields that are ways to say the same."""
+    found = marked(AlternativeFor, schema=schema)
+    choices = dict.fromkeys(mark.choice for _, mark in found)
+    return [tuple(field for field, mark in found if mark.choice == choice) for choice in choices]
+
+
+def idle_fields(measurement: Measurement, *, schema: type[Recipe] = Recipe) -> frozenset[str]:
+    """What a measurement has no use for."""
+    fields = schema.model_fields.items()
+    return frozenset(field for field, info in fields if _is_idle(note_of(info), measurement))
+
+
+def _is_idle(note: FieldNote, measurement: Measurement) -> bool:
+    if measurement in note.used_in:
+        return False
+    return note.group in _IDLE_GROUPS.get(measurement, _OF_THE_COURSE) or measurement in note.idle_in
+
+
+def _most_urgent_first(found: list[tuple[str, _UrgentT]]) -> list[tuple[str, _UrgentT]]:
+    return sorted(found, key=lambda entry: -entry[1].urgency)

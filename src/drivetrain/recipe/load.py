@@ -15,18 +15,18 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.checks.all_rules import check_recipe
 from drivetrain.recipe.checks.pipeline import derive_memory
 from drivetrain.recipe.checks.replicas import derive_replicas
-from drivetrain.recipe.fields import default_values, plain_values
+from drivetrain.recipe.fields import default_values, fields_with, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.merging import Layer, Setting, layer_of, merge_layers
 from drivetrain.recipe.messages import COMMAND_LINE, RUN_DIRECTORY, explain_validation_error
 from drivetrain.recipe.named import file_layers, packaged_layers
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.yaml_text import PlainDumper, read_yaml_file
 
 __all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_yaml", "resolve_recipe"]
 
 _EMBEDDED = "synthetic_em"
-_FOR_ONE_CALL = frozenset({"overwrite", "training"})
 
 
 # What a command means that names no recipe: the embedded default, or the plain values of the schema.
@@ -124,7 +124,8 @@ def resolve_recipe(
 
 def _lasting(base: Mapping[str, Any] | None) -> dict[str, Any]:
     """A run's recipe without what was meant for one call: starting afresh, and only validating."""
-    return {field: value for field, value in (base or {}).items() if field not in _FOR_ONE_CALL}
+    of_one_call = fields_with(Fact.ONE_CALL)
+    return {field: value for field, value in (base or {}).items() if field not in of_one_call}
 
 
 def _plain_layer(values: Mapping[str, Any] | None, *, origin: str) -> list[Layer]:

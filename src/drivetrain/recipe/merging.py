@@ -10,17 +10,23 @@ from pydantic import BaseModel, ValidationError
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import shown
 from drivetrain.recipe.aliases import Target, require_target
-from drivetrain.recipe.fields import default_values, is_optional, kind_of, option_name, params_model
+from drivetrain.recipe.fields import (
+    alternatives,
+    default_values,
+    fields_with,
+    is_optional,
+    kind_of,
+    option_name,
+    params_model,
+)
 from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
 from drivetrain.recipe.precision_file import is_path, read_precision_list, refuse_bare_list
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.yaml_text import YamlDocument
 
 __all__ = [
-    "BATCH_GROUP",
-    "COUNT_GROUP",
-    "LOG_GROUP",
     "Layer",
     "Setting",
     "layer_of",
@@ -29,9 +35,6 @@ __all__ = [
     "merge_layers",
 ]
 
-BATCH_GROUP = ("gradient_accumulation_count", "global_batch_size")
-LOG_GROUP = ("logs_per_epoch", "log_every", "steps_per_execution")
-COUNT_GROUP = ("replicas", "devices")
 _OPEN = {"none", "null"}
 _TRUE = {"true", "t", "1", "yes", "y", "on"}
 _FALSE = {"false", "f", "0", "no", "n", "off"}
@@ -220,7 +223,7 @@ def _is_default(layer: Layer, field: str) -> bool:
 
 def _replaced(layer: Layer) -> list[str]:
     """The fields of earlier layers that an alternative in this layer takes the place of."""
-    groups = [group for group in (BATCH_GROUP, LOG_GROUP, COUNT_GROUP) if members_set(layer, group)]
+    groups = [group for group in alternatives() if members_set(layer, group)]
     fields = [field for group in groups for field in group]
     schedule_params = layer.values.get("lr_schedule_params") or {}
     sets_rate = "initial_learning_rate" in schedule_params or "values" in schedule_params
@@ -229,11 +232,8 @@ def _replaced(layer: Layer) -> list[str]:
 
 def _of_another_model(layer: Layer, values: Mapping[str, Any]) -> tuple[str, ...]:
     """What earlier layers said about a model does not follow to another one."""
-    return (
-        ("model_params", "model_width")
-        if layer.values.get("model", values["model"]) != values["model"]
-        else ()
-    )
+    is_another = layer.values.get("model", values["model"]) != values["model"]
+    return fields_with(Fact.OF_A_MODEL) if is_another else ()
 
 
 def _drop_foreign_keys(values: dict[str, Any], layer: Layer) -> None:

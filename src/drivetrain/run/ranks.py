@@ -25,9 +25,10 @@ from drivetrain.ranks.rank_device import check_enough_devices
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.ranks.sendable import ByValue, require_sendable
-from drivetrain.recipe.fields import plain_values, written_value
+from drivetrain.recipe.fields import fields_with, plain_values, written_value
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import Request, prepare_request
 from drivetrain.run.share import RunResult
@@ -35,22 +36,6 @@ from drivetrain.run.train import architecture_of, train_request
 from drivetrain.store.tensor_file import read_tensors, write_tensors
 
 __all__ = ["launch_training", "train_as_rank"]
-
-# What each host may have in its own way; in everything else ranks must be alike, or they would wait in vain.
-_OF_A_HOST = frozenset(
-    {
-        "data_dir",
-        "device",
-        "log_all_workers",
-        "log_dir",
-        "num_threads",
-        "num_workers",
-        "output_dir",
-        "tensorboard",
-        "verbosity",
-        "wandb",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +140,10 @@ def train_as_rank(
 
 def _require_agreement(request: Request, group: ReplicaGroup, *, device: str) -> None:
     """Ranks that other launchers started may have been asked for different things, or find other devices."""
+    of_a_host = fields_with(Fact.PER_HOST)
     own = {
         **request.identity,
-        **{name: value for name, value in plain_values(request.recipe).items() if name not in _OF_A_HOST},
+        **{name: value for name, value in plain_values(request.recipe).items() if name not in of_a_host},
         "device": device,
         "total_updates": request.plan.epochs.total_updates,
         "validation_samples": 0 if request.data.validation is None else len(request.data.validation),

@@ -21,8 +21,10 @@ from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.plan.events import RarerEvaluation
 from drivetrain.plan.training_plan import InputShape, plan_to_json
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
+from drivetrain.recipe.fields import defaults_with
 from drivetrain.recipe.layout import BatchArithmetic, stage_count
 from drivetrain.recipe.load import recipe_to_yaml
+from drivetrain.recipe.notes import Fact
 from drivetrain.run.compiling.kept_choice import choose_and_keep, chosen_before
 from drivetrain.run.events.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.loop.clocks import RunClock
@@ -188,7 +190,7 @@ class RunPart:
         write_files(self.directory, self.request.files)
         write_own_data(self.directory, self.request.own_data)
         # How this call was made is no part of what the run is: a continuation must not overwrite.
-        lasting = self.recipe.model_copy(update={"overwrite": False, "training": True})
+        lasting = self.recipe.model_copy(update=defaults_with(Fact.ONE_CALL))
         write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())
 
     def _warn_of_changes(self, checkpoint: Checkpoint | None) -> None:

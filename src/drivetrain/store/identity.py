@@ -9,7 +9,8 @@ from typing import Any
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
-from drivetrain.recipe.fields import written_value
+from drivetrain.recipe.fields import fields_with, written_value
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe, field_note
 
 __all__ = ["check_same_identity", "identity_hash", "identity_of"]
@@ -26,7 +27,6 @@ _FACTS = {
 # How many samples batch norm normalises together, and the settings whose product that is.
 _SET = "normalised_set"
 _SET_FIELDS = (_MICRO, _GROUP) = ("micro_batch_size", "dbn_replica_group_size")
-_LATER_FIELDS = ("best_by",)
 _REMEDY = "name another --output-dir, or --overwrite to start afresh."
 
 
@@ -67,7 +67,7 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
 
 def _is_later(name: str, value: object) -> bool:
     """Whether a setting came after directories were named so, and is as if it were not there."""
-    return name in _LATER_FIELDS and value is None
+    return value is None and name in fields_with(Fact.LATER)
 
 
 def check_same_identity(

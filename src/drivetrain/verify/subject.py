@@ -19,10 +19,12 @@ from drivetrain.models.own_model import MakeModel
 from drivetrain.optim.schedule import build_learning_rate
 from drivetrain.ranks.sendable import require_sendable
 from drivetrain.recipe.checks.task import check_task_options
+from drivetrain.recipe.fields import defaults_with
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.notes import Fact, Measurement
 from drivetrain.recipe.schema import LrScheduleParams, Recipe
 from drivetrain.verify.samples import few_samples, open_samples
 from drivetrain.verify.small_batch import SmallBatch, choose_batch
@@ -33,26 +35,6 @@ __all__ = ["Subject", "prepare_subject", "with_small_images"]
 _NOMINAL_UPDATES = 10**6
 _RATE_SHARE = 0.1
 _SEEDS = 2**63
-_IDLE_FIELDS = frozenset(
-    {
-        "capture",
-        "compile",
-        "ema",
-        "flip_averaging",
-        "fp_exceptions",
-        "half_partials",
-        "half_type",
-        "limit_validation_samples",
-        "lr_staircase",
-        "lr_warmup_params",
-        "num_workers",
-        "precision_list",
-        "profile",
-        "stochastic_rounding",
-        "validation_micro_batch_size",
-        "validation_replicas",
-    }
-)
 
 
 # Images of a size that a CPU goes through in a moment, for models and data that say what sizes they take.
@@ -189,15 +171,14 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         "stochastic_rounding": False,
         "validation": False,
         "weight_updates_per_epoch": None,
-        **dict.fromkeys(("log_every", "steps_per_execution", "evaluate_every", "checkpoint_every")),
-        "logs_per_epoch": "1",
+        **defaults_with(Fact.PACE),
     }
     return recipe.model_copy(update=changes), note
 
 
 def _idle_warnings(given: Given) -> Sequence[str]:
     """Says which typed options do nothing here."""
-    idle = idle_warnings(given, command="verify", fields=_IDLE_FIELDS)
+    idle = idle_warnings(given, command="verify", measurement=Measurement.VERIFY)
     compiles = any(option.get("compile") for option in given.recipe.stage_options)
     if compiles and given.is_typed("stage_options"):
         idle.append("compile in --stage-options has no effect on verify.")

@@ -20,6 +20,7 @@ from drivetrain.recipe.checks.replicas import check_parallel_folds, check_replic
 from drivetrain.recipe.checks.task import check_segmentation, check_task
 from drivetrain.recipe.class_weights import parse_class_weights
 from drivetrain.recipe.ending import check_best_by, parse_duration_s, parse_goal
+from drivetrain.recipe.fields import idle_conditions
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.messages import place
@@ -28,37 +29,6 @@ from drivetrain.recipe.schema import Recipe
 _FREQUENCY = re.compile(
     r"[-+]?(\d{1,12}(\.\d{0,100})?|\.\d{1,100})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
 )
-# What only a training that validates has a use for.
-OF_VALIDATION = (
-    "validation_replicas",
-    "evaluate_every",
-    "stop_at",
-    "patience",
-    "best_by",
-    "limit_validation_samples",
-    "validation_micro_batch_size",
-)
-# Left: an option that does nothing while the option on the right has this value.
-_IDLE_OPTIONS = (
-    ("keep_checkpoints", "checkpoints", False),
-    ("checkpoint_every", "checkpoints", False),
-    ("clean_dir", "checkpoints", False),
-    ("num_workers", "data_placement", "resident"),
-    ("rand_augment_magnitude", "rand_augment", 0),
-    ("random_resized_crop", "augment", False),
-    ("border_sigma", "border_weight", 0),
-    ("half_type", "precision", "32.32"),
-    ("half_partials", "precision", "32.32"),
-    ("precision_list", "precision", "32.32"),
-    ("stochastic_rounding", "precision", "32.32"),
-    ("stochastic_rounding", "precision", "16.32"),
-    ("max_cross_replica_buffer_size", "replicas", 1),
-    ("log_all_workers", "replicas", 1),
-    ("max_restarts", "replicas", 1),
-    *((field, "validation", False) for field in OF_VALIDATION),
-)
-# They concern every rank, and stages have ranks too.
-_OF_ANY_RANKS = ("log_all_workers", "max_restarts")
 
 
 # The rules of what ends a training early, and of what its best validation is.
@@ -233,11 +203,11 @@ def _idle_warnings(given: Given) -> list[str]:
 
 def _idle_options(given: Given) -> list[tuple[str, str, str]]:
     return [
-        (field, cause, f"{given.option(field)} has no effect with {given.option(cause)}")
-        for field, cause, value in _IDLE_OPTIONS
-        if given.value(cause) == value and given.is_asked(field)
+        (field, mark.cause, f"{given.option(field)} has no effect with {given.option(mark.cause)}")
+        for field, mark in idle_conditions()
+        if given.value(mark.cause) == mark.value and given.is_asked(field)
         if given.value(field) is not None and given.value(field) is not False
-        if field not in _OF_ANY_RANKS or rank_count(given.recipe) == 1
+        if not mark.alone or rank_count(given.recipe) == 1
     ]
 
 

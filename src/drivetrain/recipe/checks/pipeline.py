@@ -1,7 +1,7 @@
 """The rules of stages: how many there are, where they lie, and what is said of single ones."""
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.fields import fields_of_stages, option_name
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
@@ -70,7 +70,7 @@ def _check_mapping(given: Given) -> None:
 def _check_needs_stages(given: Given) -> None:
     if stage_count(given.recipe) > 1:
         return
-    for field in ("pipeline_schedule", "split_by", "device_mapping"):
+    for field in fields_of_stages():
         if given.is_typed(field):
             raise BadInputError(
                 f"{given.option(field)} has no effect on a model in one piece; add --stages 2 or leave it "

@@ -2,6 +2,7 @@
 
 from drivetrain.catalogue.tasks import TASKS, task_info
 from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.fields import fields_of_task
 from drivetrain.recipe.given import Given
 
 
@@ -34,10 +35,10 @@ def check_task_options(given: Given, *, task: str) -> None:
             f"{given.option('model')} is for {model_task(given.recipe.model)}, but the data are for {task}; "
             f"--model {task_info(task).example_model} works."
         )
-    own = task_info(task).options
-    for other, field in ((info.name, field) for info in TASKS for field in info.options):
-        if field not in own and given.is_asked(field):
-            raise BadInputError(f"{given.option(field)} is for {other}, and this is {task}; leave it out.")
+    for other in (info.name for info in TASKS if info.name != task):
+        asked = next((field for field in fields_of_task(other) if given.is_asked(field)), None)
+        if asked is not None:
+            raise BadInputError(f"{given.option(asked)} is for {other}, and this is {task}; leave it out.")
 
 
 def check_segmentation(given: Given) -> None:

@@ -14,6 +14,8 @@ from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
 from drivetrain.devices.code_folder import code_key
 from drivetrain.program.capture_choice import pieces_of
 from drivetrain.program.training import TrainingProgram
+from drivetrain.recipe.fields import fields_with
+from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
 
@@ -23,14 +25,6 @@ Marks = Mapping[str, Any]
 FEWEST_UPDATES = 200
 # Compiling takes about a minute (docs/performance.md), and saves a part of the rest.
 LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
-# Settings beside those of model, batch and precision that change what an update computes.
-_WORK_FIELDS = (
-    *("augment", "random_resized_crop", "rand_augment", "mixup", "rotate", "elastic", "gamma", "noise"),
-    *("loss", "border_weight", "class_weights", "label_smoothing", "clip_norm", "ema", "l2_regularization"),
-    *("stable_norm", "stochastic_rounding", "loss_scaling", "half_partials", "recomputation", "freeze"),
-    *("model_params", "model_width", "model_edit", "tile_size", "eight_bit_transfer", "precision_list"),
-    *("accelerator_side_preprocess", "optimizer", "optimizer_params", "weight_decay"),
-)
 # The mark of the processor, compiler and threads that compiled code is for.
 _CODE = "code"
 # What is won must be more than what two measurements of the same differ by.
@@ -274,5 +268,5 @@ def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, 
         "precision": program.precision.description,
         "feed": type(program.feed).__name__,
         "captured": program.capture is not None,
-        **recipe.model_dump(mode="json", include=set(_WORK_FIELDS), exclude_defaults=True),
+        **recipe.model_dump(mode="json", include=set(fields_with(Fact.WORK)), exclude_defaults=True),
     }
