@@ -15,6 +15,7 @@ from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, Patience
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.run.loop import checkpoints as checkpoints_module
 from drivetrain.run.loop import loop as loop_module
 from drivetrain.state.saver import copy_sound_state
 from tests.deadlines import HANG_S, wait_until
@@ -127,7 +128,7 @@ def test_the_loop_sets_what_belongs_to_each_part_of_a_run(
 
     monkeypatch.setattr(TrainingProgram, "run_update", slow_update)
     monkeypatch.setattr(Evaluator, "__call__", slow_evaluation)
-    monkeypatch.setattr(loop_module, "copy_sound_state", slow_save)
+    monkeypatch.setattr(checkpoints_module, "copy_sound_state", slow_save)
     monkeypatch.setattr(loop_module, "Patience", lambda set_timeout: Patience(set_timeout, clock=clock))
     monkeypatch.setattr(ReplicaGroup, "set_timeout", lambda _group, seconds: timeouts.append(seconds))
     drivetrain.train(

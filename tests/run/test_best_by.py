@@ -11,7 +11,7 @@ import drivetrain
 from drivetrain.cli.main import main
 from drivetrain.core.files import read_json
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.loop.validation import Validations
 from drivetrain.store.checkpoint import load_checkpoint
 from drivetrain.store.directory import RunDirectory, default_run_path
 from drivetrain.store.identity import identity_hash, identity_of
@@ -51,13 +51,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = cycle([0.9, 0.2, 0.5, 0.6, 0.7, 0.8])
     hits = cycle([10, 20, 30, 90, 50, 60])
 
-    def measured(_: RunLoop, *, regions: bool) -> ClassificationEvaluation:
+    def measured(_: Validations, *, regions: bool) -> ClassificationEvaluation:
         confusion = np.zeros((10, 10), dtype=np.int64)
         confusion[0, 0] = right = next(hits)
         confusion[0, 1] = 100 - right
         return ClassificationEvaluation(loss=next(losses), top5_accuracy=0.5, confusion=confusion)
 
-    monkeypatch.setattr(RunLoop, "_measured", measured)
+    monkeypatch.setattr(Validations, "_measured", measured)
 
 
 @pytest.mark.usefixtures("scripted")

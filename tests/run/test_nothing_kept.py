@@ -24,7 +24,7 @@ def _stop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunLoop.run
 
     def stopped(loop: RunLoop, first: int) -> int:
-        loop.stop.make(143)
+        loop.context.stop.make(143)
         return run(loop, first)
 
     monkeypatch.setattr(RunLoop, "run", stopped)

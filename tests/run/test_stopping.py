@@ -11,9 +11,10 @@ import pytest
 from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.program.training import TrainingProgram
 from drivetrain.ranks.collective_timeout import Patience
-from drivetrain.run import share as part_module
+from drivetrain.run import session as session_module
 from drivetrain.run.compiling import compile_choice, kept_choice
 from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
+from drivetrain.run.loop import checkpoints as checkpoints_module
 from drivetrain.run.loop import loop as loop_module
 from drivetrain.run.stopping import TimeLimit
 from drivetrain.state.saver import copy_sound_state
@@ -55,9 +56,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
 
     monkeypatch.setattr(TrainingProgram, "run_update", slow_update)
     monkeypatch.setattr(Evaluator, "__call__", slow_evaluation)
-    monkeypatch.setattr(loop_module, "copy_sound_state", slow_copy)
+    monkeypatch.setattr(checkpoints_module, "copy_sound_state", slow_copy)
     monkeypatch.setattr(loop_module, "Patience", lambda set_timeout: Patience(set_timeout, clock=clock))
-    monkeypatch.setattr(part_module, "TimeLimit", limit)
+    monkeypatch.setattr(session_module, "TimeLimit", limit)
     return clock
 
 
@@ -167,8 +168,8 @@ def test_a_run_reserves_what_writing_really_takes(
         limits.append(TimeLimit(seconds, began_s=began_s))
         return limits[-1]
 
-    monkeypatch.setattr(part_module, "TimeLimit", limit)
-    monkeypatch.setattr(loop_module, "_GUESSED_WRITING", 0.01)
+    monkeypatch.setattr(session_module, "TimeLimit", limit)
+    monkeypatch.setattr(checkpoints_module, "_GUESSED_WRITING", 0.01)
     # Before the second checkpoint the first one is written.
     train_small(tmp_path / "run", max_time=10**12, checkpoint_every=1, max_updates=4)
     assert 0.0 < limits[0].longest("writing") < 10**5

@@ -19,7 +19,7 @@ from drivetrain.ranks.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import Job
-from drivetrain.run.share import RunResult
+from drivetrain.run.session import RunResult
 from drivetrain.run.start import train_resolved
 from drivetrain.run.stopping import StopRequest
 from drivetrain.store.directory import RunDirectory

@@ -31,7 +31,7 @@ from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_y
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import job_of
-from drivetrain.run.share import RunResult
+from drivetrain.run.session import RunResult
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.crossval_directory import (
     CrossvalDirectory,

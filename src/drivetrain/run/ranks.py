@@ -31,7 +31,7 @@ from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import Request, prepare_request
-from drivetrain.run.share import RunResult
+from drivetrain.run.session import RunResult
 from drivetrain.run.train import architecture_of, train_request
 from drivetrain.store.tensor_file import read_tensors, write_tensors
 

@@ -13,7 +13,7 @@ from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.ranks import launch_training, train_as_rank
 from drivetrain.run.request import Job, Request, prepare_request
-from drivetrain.run.share import RunResult
+from drivetrain.run.session import RunResult
 from drivetrain.run.stopping import StopRequest
 from drivetrain.run.train import architecture_of, train_request
 from drivetrain.store.directory import RunDirectory

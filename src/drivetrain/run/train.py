@@ -33,7 +33,7 @@ from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.events.loggers import check_loggers
 from drivetrain.run.request import Request
-from drivetrain.run.share import RunPart, RunResult
+from drivetrain.run.session import RunResult, RunSession
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.directory import make_directory
 from drivetrain.store.lock import hold_lock
@@ -160,7 +160,7 @@ def _run_locked(
     with _claimed(request, assembly.program.group), listening as stop_request:
         if on_claimed is not None and assembly.program.group.is_first:
             on_claimed()
-        part = RunPart(request, assembly=assembly, reporter=reporter, stop=stop_request)
+        session = RunSession(request, assembly=assembly, reporter=reporter, stop=stop_request)
         show_details(
             request.resolved,
             model=assembly.program.model,
@@ -168,7 +168,7 @@ def _run_locked(
             reporter=reporter,
         )
         try:
-            return part.carry_out([*request.warnings, *assembly.warnings])
+            return session.carry_out([*request.warnings, *assembly.warnings])
         except OSError as error:
             raise RunFailedError(
                 f"{error.filename or request.directory.path} could not be written: "

@@ -97,11 +97,9 @@ def _loop(data_s: float, *, fastest_s: float = math.inf, workers: int | None = N
     feed = object.__new__(StreamFeed)
     program = SimpleNamespace(feed=feed, order=SimpleNamespace(global_batch=10))
     loop = SimpleNamespace(
-        program=program,
-        recipe=SimpleNamespace(num_workers=workers),
+        context=SimpleNamespace(program=program, recipe=SimpleNamespace(num_workers=workers)),
         replica_times=[ReplicaTimes(execution_s=10.0, data_s=share) for share in (data_s, 0.0)],
-        timed_samples=1000,
-        fastest_update_s=fastest_s,
+        times=SimpleNamespace(timed_samples=1000, fastest_update_s=fastest_s),
     )
     return cast(RunLoop, loop)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
@@ -56,36 +57,38 @@ def open_mask_folder(
     if on_bad_sample == "error":
         _refuse_outside(seen, coding, asked=asked)
     depth = channels or (3 if any(look.has_colour for look in seen) else 1)
+    read = partial(
+        MaskFolderImages, coding=coding, channels=depth, asked=asked, white_level=white_level, decoded=decoded
+    )
     sources = {
-        split: MaskFolderImages(
-            [file for file, _ in part],
-            sizes=_sizes(part, seen),
-            coding=coding,
-            channels=depth,
-            asked=asked,
-            white_level=white_level,
-            decoded=decoded,
-        )
+        split: read([file for file, _ in part], sizes=_sizes(part, seen))
         for split, part in samples.items()
         if part
     }
-    all_samples = [sample for part in samples.values() for sample in part]
-    warnings = [
-        *found.warnings,
-        *advise(seen, coding, num_classes=num_classes),
-        *advise_on_animations(all_samples),
-    ]
-    if white_level is None:
-        warnings += advise_on_dark_images(seen)
-    if num_classes is None and named is None:
-        warnings += advise_numbered(all_samples, coding)
     return MaskedSplits(
         train=sources["train"],
         validation=sources.get("validation"),
         test=sources.get("test"),
         spec=replace(_spec(coding, sources.values(), channels=depth), white_level=white_level),
-        warnings=warnings,
+        warnings=[*found.warnings, *_advice(samples, coding, asked=asked, white_level=white_level)],
     )
+
+
+def _advice(
+    samples: Mapping[str, Sequence[Sample]],
+    coding: MaskCoding,
+    *,
+    asked: ClassesAsked,
+    white_level: int | None,
+) -> list[str]:
+    every = [sample for part in samples.values() for sample in part]
+    seen = [look for _, look in every]
+    warnings = [*advise(seen, coding, num_classes=asked.num_classes), *advise_on_animations(every)]
+    if white_level is None:
+        warnings += advise_on_dark_images(seen)
+    if asked.num_classes is None and not asked.is_named:
+        warnings += advise_numbered(every, coding)
+    return warnings
 
 
 def _scanned(folder: Path, found: FoundFiles, scan: MaskScan) -> dict[str, list[Sample]]:

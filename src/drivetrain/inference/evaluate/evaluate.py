@@ -1,6 +1,7 @@
 """Metrics of a run's checkpoints on one of its splits."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -22,7 +23,7 @@ from drivetrain.devices.backend_settings import training_backends
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.inference.evaluate.evaluation_overlays import painting
 from drivetrain.inference.evaluate.given_data import divide_given
-from drivetrain.inference.model.evaluator import build_evaluator
+from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.inference.model.restore import (
     TrainedRun,
     find_checkpoints,
@@ -34,6 +35,7 @@ from drivetrain.inference.predict.mask_settings import MaskSettings
 from drivetrain.models.own_model import GivenModel
 from drivetrain.recipe.params import CompileMode
 from drivetrain.recipe.schema import Recipe
+from drivetrain.store.checkpoint import Checkpoint
 from drivetrain.store.data_files import warn_of_other_data, warn_of_seen
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.tasks.task import Evaluation
@@ -66,13 +68,7 @@ def evaluate_run(
     MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
     checkpoints = find_checkpoints(run.directory, checkpoint, warn=reporter.warn)
     recipe = run.recipe if data_dir is None else run.recipe.model_copy(update={"data_dir": data_dir})
-    with showing_progress(reporter):
-        if data is None:
-            split = split or "validation"
-            splits = _open(recipe, run, split=split)
-        else:
-            splits, split = divide_given(data, recipe=recipe, directory=run.directory, split=split)
-    _require_same_kind(splits.spec, run.spec)
+    splits, split = _splits(run, recipe, data, split=split, reporter=reporter)
     source = _choose_split(splits, split, recipe)
     if data is None:
         _say_what_was_seen(recipe, splits, run, split=split, reporter=reporter)
@@ -87,28 +83,72 @@ def evaluate_run(
         overlap=tile_overlap,
         forward=forward,
     )
-    if checkpoint == "best" and checkpoints[0].best is not None:
-        reporter.say(f"best checkpoint: {checkpoints[0].best.sentence()}")
-    elif checkpoint != "all":
-        reporter.say(weights_sentence(checkpoints[0]))
-    rows: list[dict[str, Any]] = []
-    for found in checkpoints:
-        if overlay and found is checkpoints[-1]:
-            folder = overlay_folder(run.directory, split=split)
-            evaluate = painting(evaluate, source=source, folder=folder, class_names=run.spec.class_names)
-        run.load(found)
-        forward.refresh()
-        with (
-            reporter.showing(f"measuring update {found.update}", total=len(source)),
-            training_backends(run.device),
-        ):
-            result = evaluate(regions=True, on_batch=partial(_note, reporter, forward, len(source)))
-        rows.append({"split": split, "update": found.update, **_row(result)})
+    _say_which_weights(checkpoints, checkpoint, reporter)
+    measured = _Measured(run=run, source=source, split=split, forward=forward, reporter=reporter)
+    rows, last = measured.by(evaluate, checkpoints, paints=bool(overlay))
     settings = {"data_dir": recipe.data_dir, "flips": flips, "tile_overlap": tile_overlap}
-    record = {"evaluations": rows, "settings": settings}
-    write_json(run.directory.path / f"evaluation-{split}.json", record)
-    write_evaluation(run.directory, result, source=source, names=run.spec.class_names, split=split)
+    write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows, "settings": settings})
+    write_evaluation(run.directory, last, source=source, names=run.spec.class_names, split=split)
     return rows
+
+
+def _splits(
+    run: TrainedRun, recipe: Recipe, data: Any, *, split: str | None, reporter: Reporter
+) -> tuple[DataSplits, str]:
+    """The samples that a split is taken from, and what it is called."""
+    with showing_progress(reporter):
+        if data is None:
+            split = split or "validation"
+            splits = _open(recipe, run, split=split)
+        else:
+            splits, split = divide_given(data, recipe=recipe, directory=run.directory, split=split)
+    _require_same_kind(splits.spec, run.spec)
+    return splits, split
+
+
+def _say_which_weights(checkpoints: Sequence[Checkpoint], asked: str, reporter: Reporter) -> None:
+    first = checkpoints[0]
+    if asked == "best" and first.best is not None:
+        reporter.say(f"best checkpoint: {first.best.sentence()}")
+    elif asked != "all":
+        reporter.say(weights_sentence(first))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """A run whose checkpoints are measured on the samples of a split, one after the other."""
+
+    run: TrainedRun
+    source: Source
+    split: str
+    forward: TrainedForward
+    reporter: Reporter
+
+    def by(
+        self, evaluate: Evaluator, checkpoints: Sequence[Checkpoint], *, paints: bool
+    ) -> tuple[list[dict[str, Any]], Evaluation]:
+        """A row of metrics for each checkpoint, and all that was found of the last; `paints` paints that."""
+        rows = []
+        for found in checkpoints:
+            if paints and found is checkpoints[-1]:
+                evaluate = self._painting(evaluate)
+            last = self._one(evaluate, found)
+            rows.append({"split": self.split, "update": found.update, **_row(last)})
+        return rows, last
+
+    def _painting(self, evaluate: Evaluator) -> Evaluator:
+        folder, names = overlay_folder(self.run.directory, split=self.split), self.run.spec.class_names
+        return painting(evaluate, source=self.source, folder=folder, class_names=names)
+
+    def _one(self, evaluate: Evaluator, checkpoint: Checkpoint) -> Evaluation:
+        self.run.load(checkpoint)
+        self.forward.refresh()
+        total = len(self.source)
+        with (
+            self.reporter.showing(f"measuring update {checkpoint.update}", total=total),
+            training_backends(self.run.device),
+        ):
+            return evaluate(regions=True, on_batch=partial(_note, self.reporter, self.forward, total))
 
 
 def overlay_folder(directory: RunDirectory, *, split: str) -> Path:

@@ -38,31 +38,32 @@ def finish_run(
 
     `program` has the whole model, whatever stages it was trained in.
     """
-    save_history(loop.directory.updates, loop.program.records, updates=update)
+    context = loop.context
+    save_history(context.directory.updates, context.program.records, updates=update)
     spent = time_spent(loop)
     summary = _summary(loop, spent)
-    summary |= scale_values(loop.program.records, 0, update)
+    summary |= scale_values(context.program.records, 0, update)
     if data.bad_samples:
         summary["bad_samples"] = len(data.bad_samples)
-    loop.log.summary(update, **summary)
-    with loop.clock.measure("pictures"), loop.reporter.showing("drawing pictures"):
-        draw_curves(loop.directory)
+    context.log.summary(update, **summary)
+    with context.clock.measure("pictures"), context.reporter.showing("drawing pictures"):
+        draw_curves(context.directory)
         _draw_validation(loop, data=data, preprocess=preprocess, program=program)
     # The event above came first, so that a run whose pictures fail is finished all the same.
     spent = time_spent(loop)
     summary |= _account(loop, spent)
-    if loop.last_evaluation is not None and data.validation is not None:
+    if loop.validations.last is not None and data.validation is not None:
         write_evaluation(
-            loop.directory, loop.last_evaluation, source=data.validation, names=data.spec.class_names
+            context.directory, loop.validations.last, source=data.validation, names=data.spec.class_names
         )
     _write_bad_samples(loop, data)
-    if loop.recipe.clean_dir:
-        shutil.rmtree(loop.directory.checkpoints, ignore_errors=True)
-    write_readme(loop.directory, summary=summary, recipe=loop.recipe)
+    if context.recipe.clean_dir:
+        shutil.rmtree(context.directory.checkpoints, ignore_errors=True)
+    write_readme(context.directory, summary=summary, recipe=context.recipe)
     _say_summary(loop, summary, spent)
     skipped = skipped_in_words(summary, updates=update)
     if skipped is not None:
-        loop.reporter.say(skipped)
+        context.reporter.say(skipped)
     return summary
 
 
@@ -72,37 +73,41 @@ def _draw_validation(
     """predictions/validation.png, with the weights that were measured."""
     if data.validation is None:
         return
+    context = loop.context
     drawings: dict[TaskName, Callable[..., None]] = {
         "classification": partial(draw_predictions, preprocess=preprocess),
-        "segmentation": partial(draw_mask_predictions, recipe=loop.recipe, spec=data.spec),
+        "segmentation": partial(draw_mask_predictions, recipe=context.recipe, spec=data.spec),
     }
     with program.weights_to_measure():
-        drawings[data.spec.task](loop.directory, program=program, data=data, evaluation=loop.last_evaluation)
+        drawings[data.spec.task](
+            context.directory, program=program, data=data, evaluation=loop.validations.last
+        )
 
 
 def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
     """bad_samples.json: every sample that was left out, and why."""
     if data.bad_samples:
         listed = [asdict(sample) for sample in data.bad_samples]
-        write_json(loop.directory.path / "bad_samples.json", {"bad_samples": listed})
-        loop.reporter.say(f"left out as unreadable: {len(listed)} samples, see bad_samples.json")
+        write_json(loop.context.directory.path / "bad_samples.json", {"bad_samples": listed})
+        loop.context.reporter.say(f"left out as unreadable: {len(listed)} samples, see bad_samples.json")
 
 
 def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
+    context = loop.context
     summary: dict[str, Any] = {
         "status": "finished",
-        "time_to_train_seconds": round(loop.clock.elapsed_s, 3),
+        "time_to_train_seconds": round(context.clock.elapsed_s, 3),
         "compile_seconds": round(loop.compile_s, 3),
-        "images_per_second": rounded_speed(loop.images_per_second),
-        "peak_memory_bytes": loop.program.device.peak_memory_bytes,
-        "device": loop.program.device.description,
-        "precision": loop.program.precision.description,
+        "images_per_second": rounded_speed(loop.times.images_per_second),
+        "peak_memory_bytes": context.program.device.peak_memory_bytes,
+        "device": context.program.device.description,
+        "precision": context.program.precision.description,
         **_account(loop, spent),
     }
     if loop.choice is not None:
-        summary["compile"] = "; ".join([loop.choice.sentence, *loop.program.compiled.problems])
-    if not loop.program.device.is_cpu:
-        summary["capture"] = loop.program.capture_status
+        summary["compile"] = "; ".join([loop.choice.sentence, *context.program.compiled.problems])
+    if not context.program.device.is_cpu:
+        summary["capture"] = context.program.capture_status
     bound = data_bound_of(loop)
     if bound is not None:
         summary["data_bound"] = bound.to_json()
@@ -110,16 +115,16 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
         summary |= _scaling(loop).to_json()
     if loop.profile is not None and (profile := loop.profile.summary()) is not None:
         summary["profile"] = profile
-    if loop.early_end.reason is not None:
-        summary["ended_by"] = loop.early_end.reason
-    if loop.last_evaluation is not None:
-        summary |= {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
+    if loop.validations.early_end.reason is not None:
+        summary["ended_by"] = loop.validations.early_end.reason
+    if loop.validations.last is not None:
+        summary |= {"validation": loop.validations.last.as_metrics(), "best": loop.validations.best.as_json()}
     return summary
 
 
 def _account(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
     """Where the time went, and what would save some of it."""
-    suggestion = suggest(spent, recipe=loop.recipe, processor_share=loop.processor_share)
+    suggestion = suggest(spent, recipe=loop.context.recipe, processor_share=loop.times.processor_share)
     advice = _scaling(loop).advice if len(loop.replica_times) > 1 else None
     if advice is not None and max(spent, key=lambda part: spent[part]) in ("step", "data"):
         suggestion = f"ranks mostly wait for {advice}."
@@ -130,13 +135,13 @@ def _account(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
 def _scaling(loop: RunLoop) -> Scaling:
     return scaling_of(
         loop.replica_times,
-        images_per_second=loop.images_per_second,
-        devices=loop.program.groups.devices.size,
+        images_per_second=loop.times.images_per_second,
+        devices=loop.context.program.groups.devices.size,
     )
 
 
 def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:
-    say = loop.reporter.say
+    say = loop.context.reporter.say
     total = sum(spent.values())
     say(
         f"time to train: {summary['time_to_train_seconds']:.1f} s "
@@ -148,8 +153,8 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
         say(f"updates: {summary['capture']}")
     if len(loop.replica_times) > 1:
         say(_scaling(loop).sentence())
-    if loop.early_end.reason is not None:
-        say(f"ended early by {loop.early_end.reason}")
+    if loop.validations.early_end.reason is not None:
+        say(f"ended early by {loop.validations.early_end.reason}")
     bound = data_bound_of(loop)
     if bound is not None:
         say(bound.sentence())
@@ -159,21 +164,21 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     ]
     say("where the time went: " + ", ".join(f"{part} {shares[part]:.0%}" for part in listed))
     say(f"suggestion: {summary['suggestion']}")
-    if loop.last_evaluation is not None:
-        _say_validation(loop, loop.last_evaluation.as_metrics())
-        say(f"run directory: {loop.directory.path}")
+    if loop.validations.last is not None:
+        _say_validation(loop, loop.validations.last.as_metrics())
+        say(f"run directory: {loop.context.directory.path}")
     else:
-        loop.reporter.result(f"run directory: {loop.directory.path}")
+        loop.context.reporter.result(f"run directory: {loop.context.directory.path}")
 
 
 def _say_validation(loop: RunLoop, metrics: dict[str, float]) -> None:
     """The last validation, by class where classes have scores, and which one is the best."""
-    best = loop.best
+    best = loop.validations.best
     by_class = table_lines(metrics)
     for line in ["validation by class:", *by_class] if by_class else []:
-        loop.reporter.say(line)
+        loop.context.reporter.say(line)
     words = shown_metric(best.metric)
     name = f"validation_{best.metric}" if words == best.metric else f"validation {words}"
     last = "-" if best.metric not in metrics else f"{metrics[best.metric]:.4f}"
     chosen = "no best one" if best.value is None else f"best {best.value:.4f} at update {best.update}"
-    loop.reporter.result(f"{name}: {last} ({chosen})")
+    loop.context.reporter.result(f"{name}: {last} ({chosen})")

@@ -30,17 +30,17 @@ _DATA_SHARE_WORTH_A_WORD = 0.1
 
 def time_spent(loop: RunLoop) -> dict[str, float]:
     """Seconds of this process's part of the run, by what they were spent on."""
-    data_s, transfer_s = loop.feed_seconds
-    first_update_s = loop.first_update_s if loop.compiles else 0.0
-    step = max(0.0, loop.execution_s - data_s - transfer_s - first_update_s)
+    data_s, transfer_s = loop.times.feed_seconds
+    first_update_s = loop.times.first_update_s if loop.compiles else 0.0
+    step = max(0.0, loop.times.execution_s - data_s - transfer_s - first_update_s)
     known = {"step": step, "data": data_s, "transfer": transfer_s}
-    known |= {part: loop.clock.seconds.get(part, 0.0) for part in _MEASURED}
+    known |= {part: loop.context.clock.seconds.get(part, 0.0) for part in _MEASURED}
     if loop.compiles:
         known["compilation"] = loop.compile_s
-    if loop.choice is not None and (probing_s := loop.clock.seconds.get("probing", 0.0)):
+    if loop.choice is not None and (probing_s := loop.context.clock.seconds.get("probing", 0.0)):
         known["probing"] = max(0.0, probing_s - loop.choice.compiling_s)
-    other = max(0.0, loop.clock.own_s - sum(known.values()))
-    return {**known, "start-up": loop.clock.start_up_s, "other": other}
+    other = max(0.0, loop.context.clock.own_s - sum(known.values()))
+    return {**known, "start-up": loop.context.clock.start_up_s, "other": other}
 
 
 def suggest(spent: dict[str, float], *, recipe: Recipe, processor_share: float | None = None) -> str:
@@ -93,18 +93,18 @@ class DataBound:
 
 def data_bound_of(loop: RunLoop) -> DataBound | None:
     """What bounds a streamed run, where waiting for data took a part of its time that is worth a word."""
-    if not isinstance(loop.program.feed, StreamFeed) or not loop.replica_times:
+    if not isinstance(loop.context.program.feed, StreamFeed) or not loop.replica_times:
         return None
     slowest = max(loop.replica_times, key=lambda times: times.data_s / times.execution_s)
     if slowest.data_s < _DATA_SHARE_WORTH_A_WORD * slowest.execution_s:
         return None
     # A training process that prepares its samples itself does so in turns with the device.
-    loading_s = slowest.data_s if loop.recipe.num_workers == 0 else slowest.execution_s
-    loader = loop.timed_samples / loading_s
-    if math.isfinite(loop.fastest_update_s):
-        device = loop.program.order.global_batch / loop.fastest_update_s
+    loading_s = slowest.data_s if loop.context.recipe.num_workers == 0 else slowest.execution_s
+    loader = loop.times.timed_samples / loading_s
+    if math.isfinite(loop.times.fastest_update_s):
+        device = loop.context.program.order.global_batch / loop.times.fastest_update_s
     else:
-        device = loop.timed_samples / max(slowest.execution_s - slowest.data_s, 1e-9)
+        device = loop.times.timed_samples / max(slowest.execution_s - slowest.data_s, 1e-9)
     if device <= loader:
         return None
     return DataBound(loader_images_per_second=loader, device_images_per_second=device)

@@ -1,7 +1,7 @@
 """One process's share of a run: from its restored state to its summary."""
 
 import time
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +9,22 @@ import torch
 from torch import nn
 
 from drivetrain.assembly.training_parts import Assembly
-from drivetrain.catalogue.metrics import direction, shown_metric
 from drivetrain.console.figures import plain_numbers, score_lines
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.files import write_atomically, write_json
+from drivetrain.core.files import write_json
 from drivetrain.devices.backend_settings import give_back_freed_memory
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.models.half_weights import widen_weights
-from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.plan.events import RarerEvaluation
-from drivetrain.plan.training_plan import InputShape, plan_to_json
-from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, ended_by_options, parse_duration_s
-from drivetrain.recipe.fields import defaults_with
-from drivetrain.recipe.layout import BatchArithmetic, stage_count
-from drivetrain.recipe.load import recipe_to_yaml
-from drivetrain.recipe.notes import Fact
-from drivetrain.run.compiling.kept_choice import choose_and_keep, chosen_before
+from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, parse_duration_s
+from drivetrain.run.beginning import introduce, warn_of_changes, write_request
+from drivetrain.run.compiling.kept_choice import choose_and_keep
 from drivetrain.run.events.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
-from drivetrain.run.loop.clocks import RunClock
+from drivetrain.run.left_to_do import TaskLeft, finishing_event, training_left
+from drivetrain.run.loop.clocks import RunClock, UpdateTimes
+from drivetrain.run.loop.context import RunContext
 from drivetrain.run.loop.loop import RunLoop
-from drivetrain.run.loop.validation_pace import decisive_option, keep_rarer, kept_rarer, rarer_in_words
+from drivetrain.run.loop.validation import Validations
 from drivetrain.run.request import Request
 from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.run.summary.finish import finish_run
@@ -44,16 +39,13 @@ from drivetrain.state.program_state import (
 from drivetrain.state.saver import restore_program, stored_state
 from drivetrain.state.updates_file import DamagedHistoryError, read_history
 from drivetrain.store.best import Best, best_metric
-from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after, newest_checkpoint
+from drivetrain.store.checkpoint import Checkpoint, newest_checkpoint
 from drivetrain.store.checkpoint_paths import sweep_partial
-from drivetrain.store.data_files import write_files, write_own_data
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.metrics_file import MetricsLog, damaged_events, read_metrics
-from drivetrain.store.stored_plan import plan_problem, stored_plan
+from drivetrain.store.metrics_file import MetricsLog, read_metrics
 
 # What an event tells beside what was measured.
 _OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
-_LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +61,7 @@ class RunResult:
     exit_status: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What the first replica found left to do in the run directory: "train", "validate" or "nothing"."""
-
-    what: str
-    first: int = 0
-    best: Best | None = None
-    _: KW_ONLY
-    without_progress: int = 0
-    owes_validation: bool = False
-    rarer: RarerEvaluation | None = None
-
-
-class RunPart:
+class RunSession:
     """One process's share of a run."""
 
     def __init__(
@@ -109,15 +88,15 @@ class RunPart:
             self._restore(checkpoint)
             checkpoint = checkpoint.without_tensors()
         if not self.recipe.training:
-            self._tell_others(_Task("validate"))
+            self._tell_others(TaskLeft("validate"))
             return self._validate_only(checkpoint)
-        finished = self._finishing_event()
+        finished = finishing_event(self.request)
         if finished is not None:
-            self._tell_others(_Task("nothing"))
+            self._tell_others(TaskLeft("nothing"))
             return self._say_finished(finished, checkpoint)
-        self._warn_of_changes(checkpoint)
-        self._write_request(warnings)
-        self._introduce(checkpoint)
+        warn_of_changes(self.request, checkpoint, reporter=self.reporter)
+        write_request(self.request, self.assembly, warnings=warnings)
+        introduce(self.request, self.assembly, checkpoint, reporter=self.reporter)
         return self._train(checkpoint)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -145,17 +124,6 @@ class RunPart:
             return
         self.assembly.program.records.restore(history, updates=updates)
 
-    def _finishing_event(self) -> dict[str, Any] | None:
-        """The summary of a run that has nothing left to do; a kill before its summary leaves that to do."""
-        entries = read_metrics(self.directory.metrics)
-        summaries = [entry for entry in entries if entry["event"] == "summary"]
-        if not summaries:
-            return None
-        last = summaries[-1]
-        ended_as_asked = last.get("ended_by") in ended_by_options(self.recipe)
-        is_whole = int(last["update"]) >= self.plan.epochs.total_updates
-        return last if is_whole or ended_as_asked else None
-
     def _say_finished(self, summary: dict[str, Any], checkpoint: Checkpoint | None) -> RunResult:
         if checkpoint is None and self.assembly.is_own_model:
             raise BadInputError(
@@ -174,110 +142,19 @@ class RunPart:
         self._hand_over_average()
         return self._result("finished", int(summary["update"]), summary)
 
-    def _write_request(self, warnings: list[str]) -> None:
-        """The recipe comes last: with it the directory is a run."""
-        plan = plan_to_json(
-            self.recipe,
-            self.plan,
-            shape=self._shape(),
-            totals=self.assembly.totals,
-            warnings=warnings,
-            outline=self.assembly.outline,
-        )
-        write_json(self.directory.identity, self.request.identity)
-        write_json(self.directory.plan, plan | chosen_before(self.directory.plan))
-        write_json(self.directory.data, self.data.spec.to_json())
-        write_files(self.directory, self.request.files)
-        write_own_data(self.directory, self.request.own_data)
-        # How this call was made is no part of what the run is: a continuation must not overwrite.
-        lasting = self.recipe.model_copy(update=defaults_with(Fact.ONE_CALL))
-        write_atomically(self.directory.recipe, recipe_to_yaml(lasting).encode())
-
-    def _warn_of_changes(self, checkpoint: Checkpoint | None) -> None:
-        """What a continuation does differently from what the run was until now."""
-        for problem in (plan_problem(self.directory.plan), damaged_events(self.directory.metrics)):
-            if problem is not None:
-                self.reporter.warn(problem)
-        if checkpoint is None:
-            if read_metrics(self.directory.metrics):
-                self.reporter.warn("there is no checkpoint to continue from, so the run starts again at 0.")
-            return
-        drop_checkpoints_after(self.directory.checkpoints, update=checkpoint.update)
-        total = self.plan.epochs.total_updates
-        before = stored_plan(self.directory.plan).get("total_updates", total)
-        if before != total and self.recipe.lr_schedule in _LENGTH_BOUND_SCHEDULES:
-            self.reporter.warn(
-                f"the run was planned for {before} updates and now has {total}; where the "
-                f"{self.recipe.lr_schedule} learning rate follows the length of the training, it jumps here."
-            )
-
-    def _shape(self) -> InputShape:
-        spec, preprocess = self.data.spec, self.assembly.preprocess
-        size, _ = preprocess.picture_size
-        return InputShape(channels=spec.channels, image_size=size, num_classes=spec.num_classes)
-
-    def _introduce(self, checkpoint: Checkpoint | None) -> None:
-        device = self.assembly.program.device
-        batch, epochs = self.plan.batch, self.plan.epochs
-        self.reporter.say(
-            f"{self.recipe.model} on {self.recipe.dataset}: {epochs.samples} training samples "
-            f"of {_classes(self.data.spec.num_classes)}, "
-            f"{epochs.total_updates} updates of {batch.global_batch} samples{_cut(batch)}, logging every "
-            f"{self.plan.events.log_updates * batch.accumulation} micro-batches"
-        )
-        self.reporter.say(
-            f"device: {device.torch_device} ({device.description}; {device.reason}), "
-            f"precision {self.assembly.program.precision.description}"
-        )
-        stages = self.assembly.program.stages
-        if stages is not None and stage_count(self.recipe) > 1:
-            self.reporter.say(_stages_in_words(stages.plan))
-        if self.recipe.replicas > 1 and self.assembly.program.batch_norms.batch_norms:
-            together = batch.micro * self.recipe.dbn_replica_group_size
-            self.reporter.say(
-                f"batch norm normalises {together} samples together (micro-batch x group); "
-                "--dbn-replica-group-size takes in those of more replicas"
-            )
-        if self.assembly.evaluate is not None and self.recipe.checkpoints:
-            self.reporter.say(f"{self._how_best_is_chosen()}; --best-by METRIC chooses by another metric")
-        self.reporter.say(f"run directory: {self.directory.path}")
-        if checkpoint is not None:
-            self.reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
-
-    def _how_best_is_chosen(self) -> str:
-        metric = self._best_metric
-        return f"best checkpoint: by validation {shown_metric(metric)}, {direction(metric)}"
-
     def _train(self, checkpoint: Checkpoint | None) -> RunResult:
         first = 0 if checkpoint is None else checkpoint.update
         MetricsLog(self.directory.metrics).rewind(first)
-        stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
-        best = Best(self._best_metric) if stored is None else Best.from_json(stored)
         entries = read_metrics(self.directory.metrics)
-        validated = [int(entry["update"]) for entry in entries if entry["event"] == "validation"]
-        rarer = self._kept_rarer()
-        task = _Task(
-            "train",
-            first,
-            best,
-            without_progress=sum(update > (best.update or 0) for update in validated),
-            owes_validation=self._owes_validation(first, validated, rarer),
-            rarer=rarer,
-        )
+        validates = self.assembly.evaluate is not None
+        task = training_left(self.request, checkpoint, entries, validates=validates, reporter=self.reporter)
         self._tell_others(task)
         loop = self._loop(task, log=self._event_log(first), elapsed_before_s=_elapsed_so_far(entries))
+        log = loop.context.log
         if self.reporter.is_verbose:
-            loop.log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
+            log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
-            with loop.clock.measure("probing"):
-                loop.choice = choose_and_keep(
-                    self.request,
-                    self.assembly,
-                    first=first,
-                    stop=self.stop,
-                    limit=loop.limit,
-                    reporter=self.reporter,
-                )
+            self._choose_compile(loop, first)
             give_back_freed_memory()
             reached = loop.run(first)
             self._gather_model()
@@ -291,53 +168,55 @@ class RunPart:
                 program=self._measured_program,
             )
         finally:
-            loop.log.close()
+            log.close()
         self._hand_over_average()
         return self._result("finished", reached, summary)
 
-    def _loop(self, task: _Task, *, log: EventLog, elapsed_before_s: float = 0.0) -> RunLoop:
+    def _choose_compile(self, loop: RunLoop, first: int) -> None:
+        with loop.context.clock.measure("probing"):
+            loop.choice = choose_and_keep(
+                self.request,
+                self.assembly,
+                first=first,
+                stop=self.stop,
+                limit=loop.context.limit,
+                reporter=self.reporter,
+            )
+
+    def _loop(self, task: TaskLeft, *, log: EventLog, elapsed_before_s: float = 0.0) -> RunLoop:
+        context = self._context(log, elapsed_before_s=elapsed_before_s)
+        times = UpdateTimes(program=context.program)
+        validations = Validations(
+            context=context,
+            times=times,
+            events=replace(self.plan.events, rarer=task.rarer),
+            evaluate=self.assembly.evaluate,
+            best=task.best or Best(self._best_metric),
+            early_end=early_end_of(self.recipe, without_progress=task.without_progress),
+            is_owed=task.owes_validation,
+        )
+        return RunLoop(context=context, times=times, validations=validations)
+
+    def _context(self, log: EventLog, *, elapsed_before_s: float) -> RunContext:
         # Clocks differ: the first replica's tells all of them when the time is up.
         is_timed = self.recipe.max_time is not None and self.group.is_first
-        return RunLoop(
+        start_up_s = max(0.0, time.time() - self.request.began_s)
+        return RunContext(
             recipe=self.recipe,
             program=self.assembly.program,
             epochs=self.plan.epochs,
-            events=replace(self.plan.events, rarer=task.rarer),
             directory=self.directory,
             log=log,
             reporter=self.reporter,
             stop=self.stop,
-            clock=RunClock(
-                elapsed_before_s=elapsed_before_s, start_up_s=max(0.0, time.time() - self.request.began_s)
-            ),
-            evaluate=self.assembly.evaluate,
-            best=task.best or Best(self._best_metric),
-            early_end=early_end_of(self.recipe, without_progress=task.without_progress),
-            owes_validation=task.owes_validation,
+            clock=RunClock(elapsed_before_s=elapsed_before_s, start_up_s=start_up_s),
             limit=self._time_limit() if is_timed else None,
         )
 
     def _time_limit(self) -> TimeLimit:
         return TimeLimit(parse_duration_s(str(self.recipe.max_time)), began_s=self.request.began_s)
 
-    def _kept_rarer(self) -> RarerEvaluation | None:
-        """How often the model is validated, as chosen before; what the user says now counts instead."""
-        events = self.plan.events
-        if events.evaluation_is_asked_for or decisive_option(self.recipe) is not None:
-            return None
-        rarer = kept_rarer(self.directory, self.recipe)
-        if rarer is not None:
-            keep_rarer(self.directory, self.recipe, rarer)
-            if rarer.times != 1:
-                self.reporter.say(f"as chosen before, {rarer_in_words(events, rarer)}.")
-        return rarer
-
-    def _owes_validation(self, update: int, validated: list[int], rarer: RarerEvaluation | None) -> bool:
-        """Whether the run broke off between an update and the validation that belongs to it."""
-        is_due = update > 0 and replace(self.plan.events, rarer=rarer).is_evaluation(update)
-        return self.assembly.evaluate is not None and is_due and update not in validated
-
-    def _tell_others(self, task: _Task) -> None:
+    def _tell_others(self, task: TaskLeft) -> None:
         """The other replicas learn what is left to do, and get the state to do it from."""
         self.group.from_first(task)
         if task.what != "nothing":
@@ -353,7 +232,7 @@ class RunPart:
 
     def _follow(self) -> RunResult:
         """What every replica but the first does: the same work, and no word about it."""
-        task: _Task = self.group.from_first(None)
+        task: TaskLeft = self.group.from_first(None)
         if task.what == "nothing":
             return self._result("finished", self.plan.epochs.total_updates, {})
         self._share()
@@ -448,32 +327,17 @@ class RunPart:
         )
 
 
-def _stages_in_words(plan: StagePlan) -> str:
-    firsts = ", ".join((plan.traced.layers[0].name, *plan.firsts))
-    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} of each replica"
-    other = "" if plan.other_cut is None else f"; by itself it would be cut by {plan.other_cut}"
-    return f"{plan.stages} stages on {devices}, beginning at {firsts}; schedule {plan.schedule_name}{other}"
-
-
-def _classes(number: int) -> str:
-    return "1 class" if number == 1 else f"{number} classes"
-
-
-def _cut(batch: BatchArithmetic) -> str:
-    if batch.replicas == 1:
-        return ""
-    return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"
-
-
 def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
     """Of a run that was stopped: its latest validation, be it made before the run was continued."""
-    if loop.last_evaluation is not None:
-        return {"validation": loop.last_evaluation.as_metrics(), "best": loop.best.as_json()}
-    events = [entry for entry in read_metrics(loop.directory.metrics) if entry["event"] == "validation"]
+    if loop.validations.last is not None:
+        return {"validation": loop.validations.last.as_metrics(), "best": loop.validations.best.as_json()}
+    events = [
+        entry for entry in read_metrics(loop.context.directory.metrics) if entry["event"] == "validation"
+    ]
     if not events:
         return {}
     validation = {name: value for name, value in events[-1].items() if name not in _OF_EVENTS}
-    return {"validation": validation, "best": loop.best.as_json()}
+    return {"validation": validation, "best": loop.validations.best.as_json()}
 
 
 def _elapsed_so_far(entries: list[dict[str, Any]]) -> float:

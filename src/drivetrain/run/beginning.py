@@ -1,0 +1,138 @@
+"""The beginning of a training, in its directory and in words: what it is, and what a continuation changes."""
+
+from drivetrain.assembly.training_parts import Assembly
+from drivetrain.catalogue.metrics import direction, shown_metric
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.files import write_atomically, write_json
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.plan.training_plan import InputShape, plan_to_json
+from drivetrain.recipe.fields import defaults_with
+from drivetrain.recipe.layout import BatchArithmetic, stage_count
+from drivetrain.recipe.load import recipe_to_yaml
+from drivetrain.recipe.notes import Fact
+from drivetrain.run.compiling.kept_choice import chosen_before
+from drivetrain.run.request import Request
+from drivetrain.store.best import best_metric
+from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after
+from drivetrain.store.data_files import write_files, write_own_data
+from drivetrain.store.metrics_file import damaged_events, read_metrics
+from drivetrain.store.stored_plan import plan_problem, stored_plan
+
+__all__ = ["introduce", "warn_of_changes", "write_request"]
+
+_LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
+
+
+def warn_of_changes(request: Request, checkpoint: Checkpoint | None, *, reporter: Reporter) -> None:
+    """What a continuation does differently from what the run was until now."""
+    directory, schedule = request.directory, request.recipe.lr_schedule
+    for problem in (plan_problem(directory.plan), damaged_events(directory.metrics)):
+        if problem is not None:
+            reporter.warn(problem)
+    if checkpoint is None:
+        if read_metrics(directory.metrics):
+            reporter.warn("there is no checkpoint to continue from, so the run starts again at 0.")
+        return
+    drop_checkpoints_after(directory.checkpoints, update=checkpoint.update)
+    total = request.plan.epochs.total_updates
+    before = stored_plan(directory.plan).get("total_updates", total)
+    if before != total and schedule in _LENGTH_BOUND_SCHEDULES:
+        reporter.warn(
+            f"the run was planned for {before} updates and now has {total}; where the "
+            f"{schedule} learning rate follows the length of the training, it jumps here."
+        )
+
+
+def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) -> None:
+    """Writes what is asked for; the recipe comes last: with it the directory is a run."""
+    directory = request.directory
+    plan = plan_to_json(
+        request.recipe,
+        request.plan,
+        shape=_shape(request, assembly),
+        totals=assembly.totals,
+        warnings=warnings,
+        outline=assembly.outline,
+    )
+    write_json(directory.identity, request.identity)
+    write_json(directory.plan, plan | chosen_before(directory.plan))
+    write_json(directory.data, request.data.spec.to_json())
+    write_files(directory, request.files)
+    write_own_data(directory, request.own_data)
+    # How this call was made is no part of what the run is: a continuation must not overwrite.
+    lasting = request.recipe.model_copy(update=defaults_with(Fact.ONE_CALL))
+    write_atomically(directory.recipe, recipe_to_yaml(lasting).encode())
+
+
+def _shape(request: Request, assembly: Assembly) -> InputShape:
+    spec, preprocess = request.data.spec, assembly.preprocess
+    size, _ = preprocess.picture_size
+    return InputShape(channels=spec.channels, image_size=size, num_classes=spec.num_classes)
+
+
+def introduce(
+    request: Request, assembly: Assembly, checkpoint: Checkpoint | None, *, reporter: Reporter
+) -> None:
+    """Says what is about to be trained, on what, and where it is kept."""
+    for line in (_samples_in_words(request), _device_in_words(assembly), *_layout_lines(request, assembly)):
+        reporter.say(line)
+    if assembly.evaluate is not None and request.recipe.checkpoints:
+        reporter.say(f"{_how_best_is_chosen(request)}; --best-by METRIC chooses by another metric")
+    reporter.say(f"run directory: {request.directory.path}")
+    if checkpoint is not None:
+        reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
+
+
+def _samples_in_words(request: Request) -> str:
+    recipe, batch, epochs = request.recipe, request.plan.batch, request.plan.epochs
+    return (
+        f"{recipe.model} on {recipe.dataset}: {epochs.samples} training samples "
+        f"of {_classes(request.data.spec.num_classes)}, "
+        f"{epochs.total_updates} updates of {batch.global_batch} samples{_cut(batch)}, logging every "
+        f"{request.plan.events.log_updates * batch.accumulation} micro-batches"
+    )
+
+
+def _device_in_words(assembly: Assembly) -> str:
+    device = assembly.program.device
+    return (
+        f"device: {device.torch_device} ({device.description}; {device.reason}), "
+        f"precision {assembly.program.precision.description}"
+    )
+
+
+def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
+    """How the model and its batch norms are spread, where they are."""
+    recipe, program = request.recipe, assembly.program
+    lines = []
+    if program.stages is not None and stage_count(recipe) > 1:
+        lines.append(_stages_in_words(program.stages.plan))
+    if recipe.replicas > 1 and program.batch_norms.batch_norms:
+        together = request.plan.batch.micro * recipe.dbn_replica_group_size
+        lines.append(
+            f"batch norm normalises {together} samples together (micro-batch x group); "
+            "--dbn-replica-group-size takes in those of more replicas"
+        )
+    return lines
+
+
+def _how_best_is_chosen(request: Request) -> str:
+    metric = best_metric(request.recipe, task=request.data.spec.task)
+    return f"best checkpoint: by validation {shown_metric(metric)}, {direction(metric)}"
+
+
+def _stages_in_words(plan: StagePlan) -> str:
+    firsts = ", ".join((plan.traced.layers[0].name, *plan.firsts))
+    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} of each replica"
+    other = "" if plan.other_cut is None else f"; by itself it would be cut by {plan.other_cut}"
+    return f"{plan.stages} stages on {devices}, beginning at {firsts}; schedule {plan.schedule_name}{other}"
+
+
+def _classes(number: int) -> str:
+    return "1 class" if number == 1 else f"{number} classes"
+
+
+def _cut(batch: BatchArithmetic) -> str:
+    if batch.replicas == 1:
+        return ""
+    return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"

@@ -1,0 +1,62 @@
+"""What a run says of its updates: at logs into its events, between them beside its progress."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivetrain.catalogue.metrics import brief_metric
+from drivetrain.console.figures import speed_text
+from drivetrain.run.events.loss_scale_report import scale_values
+from drivetrain.run.loop.clocks import UpdateTimes
+from drivetrain.run.loop.context import RunContext
+
+__all__ = ["TrainingLog"]
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingLog:
+    """Loss, score and speed of the updates between two logs, which come every `log_updates` updates."""
+
+    context: RunContext
+    times: UpdateTimes
+    log_updates: int
+    _mark: tuple[int, float] = (0, 0.0)
+    _last_logged: str = "loss: -"
+
+    def previous(self, update: int) -> int:
+        """The update of the log before that of `update`, or before the next one."""
+        return (update - 1) // self.log_updates * self.log_updates
+
+    def write(self, update: int, *, compile_s: float) -> None:
+        """The event of a log; the first one tells of compilation too."""
+        first, records = self.previous(update), self.context.program.records
+        values = self._means(first, update)
+        rate = float(records.read("learning_rate", update - 1, update)[0])
+        is_first_log = self._mark[1] == 0.0
+        execution_s = self.times.execution_s
+        speed = self.times.speed(update, execution_s, since=None if is_first_log else self._mark)
+        extra = {"compile_seconds": compile_s} if is_first_log else {}
+        self._mark = (update, execution_s)
+        self._last_logged = self._described(values, images_per_second=speed)
+        values |= {"learning_rate": rate, "images_per_second": speed, **extra}
+        values |= scale_values(records, first, update)
+        self.context.log.training(update, **self.context.position(update), **values)
+
+    def newest(self, finished: int) -> str:
+        """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""
+        if not self.context.program.device.is_cpu:
+            return self._last_logged
+        means = self._means(finished - 1, finished)
+        return self._described(means, images_per_second=self.times.speed_now(finished))
+
+    def _means(self, first: int, last: int) -> dict[str, float]:
+        """Mean loss and score of updates first..last-1."""
+        records = self.context.program.records
+        names = ("loss", self.context.program.task.metric)
+        return {name: float(np.nanmean(records.read(name, first, last))) for name in names}
+
+    def _described(self, means: dict[str, float], *, images_per_second: float) -> str:
+        metric = self.context.program.task.metric
+        words = brief_metric(metric)
+        score = f"training{'_' if words == metric else ' '}{words}: {means[metric]:.4f}"
+        return f"loss: {means['loss']:.4f}  {score}  images/s: {speed_text(images_per_second)}"
