@@ -273,7 +273,7 @@ def test_max_time_counts_for_the_whole_job(
         allowed.append(resolved.recipe.max_time)
         return _pretend(resolved)
 
-    monkeypatch.setattr(crossval._Job, "_spent_s", lambda job: 200.0 * len(job.results))
+    monkeypatch.setattr(crossval._CrossvalSession, "_spent_s", lambda job: 200.0 * len(job.results))
     monkeypatch.setattr(fold_request, "train_resolved", pretend)
     stopped = cross(tmp_path / "job", max_time="500", folds=4)
     assert (stopped.status, stopped.exit_status) == ("stopped", 75)

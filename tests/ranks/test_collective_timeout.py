@@ -12,7 +12,7 @@ import pytest
 import drivetrain
 from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, Patience
+from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, CollectiveTimeout
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.run.loop import checkpoints as checkpoints_module
@@ -36,12 +36,12 @@ class _Clock:
         self.now_s += seconds
 
 
-def _patience(clock: _Clock) -> tuple[Patience, list[float]]:
+def _patience(clock: _Clock) -> tuple[CollectiveTimeout, list[float]]:
     timeouts: list[float] = []
-    return Patience(timeouts.append, clock=clock), timeouts
+    return CollectiveTimeout(timeouts.append, clock=clock), timeouts
 
 
-def _updates(patience: Patience, clock: _Clock, *seconds: float) -> None:
+def _updates(patience: CollectiveTimeout, clock: _Clock, *seconds: float) -> None:
     for lasted_s in seconds:
         clock.pass_by(lasted_s)
         patience.end_update()
@@ -129,7 +129,9 @@ def test_the_loop_sets_what_belongs_to_each_part_of_a_run(
     monkeypatch.setattr(TrainingProgram, "run_update", slow_update)
     monkeypatch.setattr(Evaluator, "__call__", slow_evaluation)
     monkeypatch.setattr(checkpoints_module, "copy_sound_state", slow_save)
-    monkeypatch.setattr(loop_module, "Patience", lambda set_timeout: Patience(set_timeout, clock=clock))
+    monkeypatch.setattr(
+        loop_module, "CollectiveTimeout", lambda set_timeout: CollectiveTimeout(set_timeout, clock=clock)
+    )
     monkeypatch.setattr(ReplicaGroup, "set_timeout", lambda _group, seconds: timeouts.append(seconds))
     drivetrain.train(
         dataset="digits",

@@ -4,7 +4,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.collective_timeout import Patience
+from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.loop import loop
 from drivetrain.run.ranks import train_as_rank
@@ -40,7 +40,9 @@ def train_impatiently(folder: Path, ranks: int) -> int:
         }
     )
     with (
-        patch.object(loop, "Patience", lambda set_timeout: Patience(set_timeout, least_update_s=5.0)),
+        patch.object(
+            loop, "CollectiveTimeout", lambda set_timeout: CollectiveTimeout(set_timeout, least_update_s=5.0)
+        ),
         patch.object(TrainingProgram, "run_update", run_and_tell),
     ):
         return train_as_rank(place, prepare_request(resolved), quiet=True).exit_status

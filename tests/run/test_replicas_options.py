@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from drivetrain.ranks.collective_timeout import Patience
+from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.store.metrics_file import read_metrics
@@ -143,7 +143,7 @@ def test_a_training_without_time_left_stops_all_ranks_and_goes_on_later(
 
 def _train_with_long_updates(group: ReplicaGroup, path: str, options: dict[str, Any]) -> Ending:
     lasting = mock.PropertyMock(return_value=1e6)
-    with mock.patch.object(Patience, "longest_update_s", lasting):
+    with mock.patch.object(CollectiveTimeout, "longest_update_s", lasting):
         return train_rank(group, path, options)
 
 

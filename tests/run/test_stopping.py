@@ -10,7 +10,7 @@ import pytest
 
 from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.collective_timeout import Patience
+from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.run import session as session_module
 from drivetrain.run.compiling import compile_choice, kept_choice
 from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer
@@ -57,7 +57,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     monkeypatch.setattr(TrainingProgram, "run_update", slow_update)
     monkeypatch.setattr(Evaluator, "__call__", slow_evaluation)
     monkeypatch.setattr(checkpoints_module, "copy_sound_state", slow_copy)
-    monkeypatch.setattr(loop_module, "Patience", lambda set_timeout: Patience(set_timeout, clock=clock))
+    monkeypatch.setattr(
+        loop_module, "CollectiveTimeout", lambda set_timeout: CollectiveTimeout(set_timeout, clock=clock)
+    )
     monkeypatch.setattr(session_module, "TimeLimit", limit)
     return clock
 

@@ -31,7 +31,7 @@ class RankMeasure(Protocol[Found]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class _MeasureTask:
     """What every rank gets from the launching process; it travels by pickle."""
 
     measure: RankMeasure[Any]
@@ -62,12 +62,12 @@ def measure_on_ranks(
 
 def _launch(measure: Callable[..., Found], recipe: Recipe, *, ranks: int) -> Found:
     with tempfile.TemporaryDirectory() as folder:
-        job = _Job(measure=measure, recipe=recipe, outcome=Path(folder) / "outcome")
-        status = launch(_run_job, args=(job,), ranks=ranks, threads_per_rank=recipe.num_threads).settle()
-        if not job.outcome.is_file():
+        task = _MeasureTask(measure=measure, recipe=recipe, outcome=Path(folder) / "outcome")
+        status = launch(_run_rank, args=(task,), ranks=ranks, threads_per_rank=recipe.num_threads).settle()
+        if not task.outcome.is_file():
             # A signal came first, and nothing was measured.
             raise SystemExit(status)
-        found: Found = pickle.loads(job.outcome.read_bytes())
+        found: Found = pickle.loads(task.outcome.read_bytes())
     return found
 
 
@@ -78,10 +78,10 @@ def _measure_as_rank(place: RankPlace, measure: RankMeasure[Found], recipe: Reci
         return measure(reporter=reporter, group=group)
 
 
-def _run_job(job: _Job) -> int:
+def _run_rank(task: _MeasureTask) -> int:
     place = find_place(os.environ)
     assert place is not None, "a launched rank finds its place in its environment"
-    found = _measure_as_rank(place, job.measure, job.recipe)
+    found = _measure_as_rank(place, task.measure, task.recipe)
     if place.rank == 0:
-        job.outcome.write_bytes(pickle.dumps(found))
+        task.outcome.write_bytes(pickle.dumps(found))
     return 0

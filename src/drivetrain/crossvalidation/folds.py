@@ -18,7 +18,7 @@ from drivetrain.models.own_model import MakeModel
 from drivetrain.ranks.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.request import Job
+from drivetrain.run.request import TrainingSeries
 from drivetrain.run.session import RunResult
 from drivetrain.run.start import train_resolved
 from drivetrain.run.stopping import StopRequest
@@ -155,7 +155,7 @@ class FoldRequest:
         *,
         reporter: Reporter,
         stop: StopRequest | None = None,
-        job: Job | None = None,
+        series: TrainingSeries | None = None,
         on_prepared: Callable[[], None] | None = None,
     ) -> RunResult:
         """Trains the fold in this process."""
@@ -165,7 +165,7 @@ class FoldRequest:
             data=self._data(),
             make_model=self.make_model,
             stop=stop,
-            job=job,
+            series=series,
             sibling=self.sibling,
             on_prepared=on_prepared,
             began_s=self.began_s,

@@ -30,7 +30,7 @@ from drivetrain.recipe.layout import batch_of, rank_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, recipe_to_yaml
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.request import job_of
+from drivetrain.run.request import series_of
 from drivetrain.run.session import RunResult
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.crossval_directory import (
@@ -88,7 +88,7 @@ def crossval_resolved(
     directory, identity, is_fresh = choose_job(recipe, name=resolved.name, global_batch=batch.global_batch)
     made = make_directory(directory.path)
     with hold_lock(directory.path), listen_for_stop() as stop:
-        job = _Job(resolved, directory, identity, reporter, stop, open_fold, make_model, began_s)
+        job = _CrossvalSession(resolved, directory, identity, reporter, stop, open_fold, make_model, began_s)
         try:
             return job.carry_out(is_fresh=is_fresh)
         except BadInputError:
@@ -97,7 +97,7 @@ def crossval_resolved(
             raise
 
 
-class _Job:
+class _CrossvalSession:
     """One process's share of a cross-validation."""
 
     def __init__(
@@ -252,7 +252,7 @@ class _Job:
         return self._request(recipe).train(
             reporter=self.reporter,
             stop=self.stop,
-            job=job_of(self.recipe, trainings=self.folds),
+            series=series_of(self.recipe, trainings=self.folds),
             on_prepared=self.reporter.say_held_back if is_silent_here else None,
         )
 

@@ -7,7 +7,7 @@ after it, last as long as those of the slowest rank, so all have seen about the 
 import time
 from collections.abc import Callable
 
-__all__ = ["FIRST_UPDATE_TIMEOUT_S", "FIRST_VALIDATION_TIMEOUT_S", "Patience"]
+__all__ = ["FIRST_UPDATE_TIMEOUT_S", "FIRST_VALIDATION_TIMEOUT_S", "CollectiveTimeout"]
 
 # Kernel selection and compilation, and hosts that read data at different speeds.
 FIRST_UPDATE_TIMEOUT_S = 1800.0
@@ -17,7 +17,7 @@ LEAST_UPDATE_TIMEOUT_S = 60.0
 _TIMES_THE_LONGEST = 20
 
 
-class Patience:
+class CollectiveTimeout:
     """Sets the timeout of collectives as a run goes on; `clock` gives seconds."""
 
     def __init__(

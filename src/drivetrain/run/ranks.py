@@ -39,7 +39,7 @@ __all__ = ["launch_training", "train_as_rank"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class _RankTask:
     """What every rank gets from the launching process; it travels by pickle."""
 
     resolved: ResolvedRecipe
@@ -82,7 +82,7 @@ def launch_training(
         require_sendable(data, what="The data set")
     _say(f"starting {_ranks_in_words(recipe)}", recipe, quiet=quiet)
     with tempfile.TemporaryDirectory() as folder:
-        job = _Job(
+        task = _RankTask(
             resolved=resolved,
             data=data,
             model=model,
@@ -91,19 +91,19 @@ def launch_training(
             began_s=began_s,
         )
         result = launch(
-            _run_job,
-            args=(ByValue(job),),
+            _run_rank,
+            args=(ByValue(task),),
             ranks=rank_count(recipe),
             threads_per_rank=recipe.num_threads,
             max_restarts=recipe.max_restarts,
         )
         status = result.settle()
-        if not job.outcome.is_file():
+        if not task.outcome.is_file():
             _say("stopped before the first update: nothing was kept.", recipe, quiet=quiet)
             return _stopped_at_the_start(resolved, model=model, exit_status=status)
-        outcome: _Outcome = pickle.loads(job.outcome.read_bytes())
+        outcome: _Outcome = pickle.loads(task.outcome.read_bytes())
         trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
-        _load_model(trained, outcome, job.outcome)
+        _load_model(trained, outcome, task.outcome)
     own_status = outcome.values.pop("exit_status")
     return RunResult(model=trained, exit_status=status or own_status, **outcome.values)
 
@@ -174,23 +174,23 @@ def _stopped_at_the_start(
     )
 
 
-def _run_job(packed: ByValue[_Job]) -> int:
-    job = packed.value
+def _run_rank(packed: ByValue[_RankTask]) -> int:
+    task = packed.value
     place = find_place(os.environ)
     assert place is not None, "a launched rank finds its place in its environment"
-    claimed = job.outcome.with_name("claimed")
-    resolved = job.resolved
+    claimed = task.outcome.with_name("claimed")
+    resolved = task.resolved
     if place.restart and claimed.exists():
         # What failed has begun afresh already, and goes on from there.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
     # What torch.load gives (2.11 to 2.13) cannot give its memory up, as `program_state.py` asks it to.
-    job = replace(job, model=copy.deepcopy(job.model))
+    task = replace(task, model=copy.deepcopy(task.model))
     request = prepare_request(
-        resolved, data=job.data, own_model=lambda _: architecture_of(job.model), began_s=job.began_s
+        resolved, data=task.data, own_model=lambda _: architecture_of(task.model), began_s=task.began_s
     )
-    result = train_as_rank(place, request, model=job.model, quiet=job.quiet, on_claimed=claimed.touch)
+    result = train_as_rank(place, request, model=task.model, quiet=task.quiet, on_claimed=claimed.touch)
     if place.rank == 0:
-        job.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec, path=job.outcome)))
+        task.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec, path=task.outcome)))
     # Files that --predict-after left out are no reason to train again.
     return 0 if result.status == "finished" else result.exit_status
 

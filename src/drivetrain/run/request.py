@@ -50,17 +50,19 @@ _MOST_THREADS_PER_CORE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class TrainingSeries:
     """Trainings of one length that a process carries out in a row, and the time it has for all of them."""
 
     trainings: int
     max_time_s: float | None
 
 
-def job_of(recipe: Recipe, *, trainings: int) -> Job:
+def series_of(recipe: Recipe, *, trainings: int) -> TrainingSeries:
     """So many trainings of a recipe, for all of which it says how long they may take."""
     max_time = recipe.max_time
-    return Job(trainings=trainings, max_time_s=None if max_time is None else parse_duration_s(str(max_time)))
+    return TrainingSeries(
+        trainings=trainings, max_time_s=None if max_time is None else parse_duration_s(str(max_time))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class Request:
     identity: dict[str, Any]
     files: DataFiles | None
     own_data: OwnData | None = None
-    job: Job | None = None
+    series: TrainingSeries | None = None
     began_s: float
 
     @property

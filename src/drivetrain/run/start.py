@@ -12,7 +12,7 @@ from drivetrain.ranks.rank_place import RankPlace, Start, how_to_start
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.run.ranks import launch_training, train_as_rank
-from drivetrain.run.request import Job, Request, prepare_request
+from drivetrain.run.request import Request, TrainingSeries, prepare_request
 from drivetrain.run.session import RunResult
 from drivetrain.run.stopping import StopRequest
 from drivetrain.run.train import architecture_of, train_request
@@ -28,7 +28,7 @@ def train_resolved(
     data: DataSplits | None = None,
     make_model: MakeModel | None = None,
     stop: StopRequest | None = None,
-    job: Job | None = None,
+    series: TrainingSeries | None = None,
     sibling: RunDirectory | None = None,
     on_prepared: Callable[[], None] | None = None,
     began_s: float | None = None,
@@ -52,7 +52,7 @@ def train_resolved(
         )
         if on_prepared is not None:
             on_prepared()
-        return replace(request, job=job)
+        return replace(request, series=series)
 
     # Nobody but `start_training` keeps the request, and with it the data that it has opened.
     return start_training(prepare(), reporter=reporter, data=data, model=own.module, stop=stop)

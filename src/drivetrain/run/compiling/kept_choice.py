@@ -7,7 +7,7 @@ from drivetrain.assembly.training_parts import Assembly
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.files import write_json
 from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
-from drivetrain.run.request import Job, Request
+from drivetrain.run.request import Request, TrainingSeries
 from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.store.stored_plan import VALIDATION_KEY, stored_plan
 
@@ -37,16 +37,16 @@ def choose_and_keep(
     """
     recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
     # All trainings of a job choose alike, whatever time is left for the last of them.
-    job = request.job or Job(trainings=1, max_time_s=None if limit is None else limit.left_s)
+    series = request.series or TrainingSeries(trainings=1, max_time_s=None if limit is None else limit.left_s)
     choice = choose_compile(
         recipe,
         assembly.program,
         first=first,
         total=request.plan.epochs.total_updates,
-        trainings=job.trainings,
+        trainings=series.trainings,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
         stored=chosen_before(path).get(_KEY),
-        max_time_s=job.max_time_s,
+        max_time_s=series.max_time_s,
         goes_on=lambda: not stop.made and (limit is None or not limit.is_up()),
         reporter=reporter,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from drivetrain.core.errors import RunFailedError
 from drivetrain.plan.events import HostEvents
 from drivetrain.program.training import TrainingProgram
-from drivetrain.ranks.collective_timeout import Patience
+from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS
 from drivetrain.run.compiling.compile_choice import CompileChoice
 from drivetrain.run.events.loss_scale_report import check_scale
@@ -54,7 +54,7 @@ class RunLoop:
     replica_times: list[ReplicaTimes] = field(default_factory=list)
     checkpoints: RunCheckpoints = field(init=False)
     training_log: TrainingLog = field(init=False)
-    patience: Patience = field(init=False)
+    collective_timeout: CollectiveTimeout = field(init=False)
     _reached: int = 0
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class RunLoop:
         self.training_log = TrainingLog(
             context=self.context, times=self.times, log_updates=self.events.log_updates
         )
-        self.patience = Patience(self.context.program.group.set_timeout)
+        self.collective_timeout = CollectiveTimeout(self.context.program.group.set_timeout)
 
     @property
     def events(self) -> HostEvents:
@@ -112,7 +112,7 @@ class RunLoop:
             context.program, context.recipe, first=first, total=total, reporter=context.reporter
         )
         context.reporter.start_progress("training", done=first, total=total)
-        self.patience.begin_run()
+        self.collective_timeout.begin_run()
 
     def _run_to_next_event(self) -> None:
         update = self._reached = self._execute(self._reached, self.events.next_event(self._reached))
@@ -166,7 +166,7 @@ class RunLoop:
         return goes_on
 
     def _is_in_time(self, finished: int) -> bool:
-        self.patience.end_update()
+        self.collective_timeout.end_update()
         self._look_at_time(finished)
         return not self.context.stops
 
@@ -177,7 +177,7 @@ class RunLoop:
             return
         if self.checkpoints.writer.longest_write_s:
             limit.reserve("writing", self.checkpoints.writer.longest_write_s)
-        next_s = self.patience.longest_update_s
+        next_s = self.collective_timeout.longest_update_s
         # Several replicas decide before an event whether there is time for it: they cannot break it off.
         if not self.context.is_alone:
             next_s += self._seconds_of_events_after(finished, copying_s=limit.longest("copying"))
@@ -199,18 +199,18 @@ class RunLoop:
             return 0.0
         samples = context.samples_until(finished) - context.samples_until(finished - 1)
         trained = samples / context.program.groups.replicas.size
-        return self.patience.longest_update_s * evaluate.samples / trained
+        return self.collective_timeout.longest_update_s * evaluate.samples / trained
 
     def _handle_owed_validation(self, update: int) -> None:
         """What a stop or a kill left undone at the update where the run goes on."""
-        self.patience.begin_event(validates=True)
+        self.collective_timeout.begin_event(validates=True)
         if self.validations.validate(update) and self.context.recipe.checkpoints:
             self.checkpoints.save(update)
 
     def _handle_events(self, update: int) -> None:
         validates = self.validations.is_due(update)
         if validates or self._saves_anyway(update) or update == self.events.total_updates:
-            self.patience.begin_event(validates=validates)
+            self.collective_timeout.begin_event(validates=validates)
         with self.context.clock.measure("logging"):
             if self.events.is_log(update):
                 self.training_log.write(update, compile_s=self.compile_s)
