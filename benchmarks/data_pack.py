@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFilter
 
-from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.data.source import Source
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe

@@ -138,7 +138,7 @@ def profile_drivetrain(data_dir: str, limit: int | None) -> dict[str, float]:
     """Shares of the CPU time of our updates, by operation, largest first."""
     import torch
 
-    from drivetrain.program.training import TrainingProgram
+    from drivetrain.program.training_program import TrainingProgram
 
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
     run_update = TrainingProgram.run_update

@@ -19,7 +19,7 @@ import drivetrain
 from drivetrain.assembly.training_parts import assemble
 from drivetrain.bench.machine import describe_machine
 from drivetrain.devices.device import choose_device
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.request import prepare_request
 from drivetrain.schedules.by_name import SCHEDULE_NAMES

@@ -54,7 +54,7 @@ def time_training(steps: int, *, images: int, batch: int, **options: Any) -> dic
 
 def _time_updates(train: Callable[[], object]) -> list[float]:
     """The moments at which the updates of a training of this project ended."""
-    from drivetrain.program.training import TrainingProgram
+    from drivetrain.program.training_program import TrainingProgram
 
     ends = [time.perf_counter()]
     run_update = TrainingProgram.run_update

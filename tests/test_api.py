@@ -85,7 +85,7 @@ _INTERRUPTED_SCRIPT = """
 import os, signal, sys
 import numpy as np
 import drivetrain
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 
 run_update = TrainingProgram.run_update
 

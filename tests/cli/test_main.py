@@ -179,7 +179,7 @@ def test_torch_is_not_imported(argv: list[str], status: int) -> None:
 
 def test_a_training_imports_no_library_that_few_trainings_need() -> None:
     """They take a third of a second, in every rank."""
-    code = "import sys, drivetrain.cli.train, drivetrain.run.ranks, drivetrain.run.train; print(*sys.modules)"
+    code = "import sys, drivetrain.cli.train, drivetrain.run.start; print(*sys.modules)"
     loaded = set(_python(code, []).stdout.split())
     assert "torch" in loaded
     assert not loaded & {"scipy", "skimage", "sklearn", "matplotlib", "tensorboard"}

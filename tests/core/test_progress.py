@@ -12,7 +12,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.progress import counted, showing_progress
 from drivetrain.data.bad_samples import find_bad
 from drivetrain.data.commands.check_files import check_dataset
-from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.data.feeds.resident_data import ResidentData
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_images import pixel_counts

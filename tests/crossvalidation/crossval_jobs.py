@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.crossvalidation.folds import FoldOutcome
+from drivetrain.crossvalidation.fold_training import FoldOutcome
 from drivetrain.run.stopping import listen_for_stop
 from tests.deadlines import HANG_S
 

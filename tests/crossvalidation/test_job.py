@@ -12,9 +12,9 @@ import pytest
 
 import drivetrain
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.crossvalidation import folds as fold_request
+from drivetrain.crossvalidation import fold_training as fold_request
 from drivetrain.crossvalidation import job as crossval
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.compiling import kept_choice
 from drivetrain.run.compiling.compile_choice import CompileChoice
 from drivetrain.run.start import train_resolved

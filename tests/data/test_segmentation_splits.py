@@ -16,12 +16,12 @@ from drivetrain.data.preprocess import DensePreprocess, build_preparation
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
-from drivetrain.data.tile_source import TileSource, UniformSource, masked_of
+from drivetrain.data.training_tiles import TileSource, UniformSource, masked_of
 from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import dense_spec, stored_pairs
 from tests.data.helpers import CPU, collect, make_order, same_batches
 from tests.data.mask_files import classes, colour, save
-from tests.data.test_tile_source import Numbered
+from tests.data.test_training_tiles import Numbered
 
 
 def _held(height: int = 20, width: int = 24, *, samples: int = 4) -> HeldMaskedImages:

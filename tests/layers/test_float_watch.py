@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from drivetrain.core.errors import RunFailedError
 from drivetrain.passes.loss_scale import DynamicLossScale
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from tests.pipeline.rank_programs import Job, build

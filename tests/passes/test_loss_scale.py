@@ -109,13 +109,13 @@ def test_a_skipped_update_leaves_everything_as_it_was(precision: Any) -> None:
         recipe={"optimizer_params": {"momentum": 0.9}, "weight_decay": 0.1},
         rate=0.1,
     )
-    program.weight_update.average = WeightAverage(
+    program.mover.average = WeightAverage(
         [program.parameters.values, *program.batch_norms.statistics], kept_share=0.9
     )
     state = {
         "values": program.parameters.values,
-        "velocity": program.weight_update.optimiser.states["velocity"],
-        **{f"average {i}": tensor for i, tensor in enumerate(program.weight_update.average.averages)},
+        "velocity": program.mover.optimiser.states["velocity"],
+        **{f"average {i}": tensor for i, tensor in enumerate(program.mover.average.averages)},
         **dict(model.named_buffers()),
     }
     before = {name: tensor.clone() for name, tensor in state.items()}
@@ -167,11 +167,11 @@ def _overflowing(group: ReplicaGroup, job: Job) -> tuple[list[float], list[float
     for update in range(1, job.updates):
         program.run_update(update)
     records = program.records
-    assert program.weight_update.loss_scale is not None
+    assert program.mover.loss_scale is not None
     return (
         records.read("skipped", 0, job.updates).tolist(),
         records.read("loss", 0, job.updates).tolist(),
-        program.weight_update.loss_scale.scale.item(),
+        program.mover.loss_scale.scale.item(),
         is_still,
     )
 

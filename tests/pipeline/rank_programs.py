@@ -16,7 +16,7 @@ from drivetrain.core.errors import RunFailedError
 from drivetrain.data.splits import split_user_data
 from drivetrain.devices.device import choose_device
 from drivetrain.plan.training_plan import plan_training
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.layout import devices_per_replica

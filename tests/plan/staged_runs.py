@@ -7,7 +7,7 @@ from drivetrain.assembly.training_parts import assemble
 from drivetrain.data.splits import open_data
 from drivetrain.devices.device import choose_device
 from drivetrain.plan.training_plan import plan_training
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.load import resolve_recipe
 
 __all__ = ["MODELS", "SETTINGS", "assembled", "planned"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from drivetrain.assembly import prepared_model
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.pipeline.memory.weight_memory import LiveBytes
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from tests.plan.staged_runs import assembled, planned
 
 ONE_DEVICE: dict[str, Any] = {
@@ -77,7 +77,7 @@ def test_offloading_saves_what_the_plan_says() -> None:
     peaks = []
     for offloads in (False, True):
         program = assembled("cifar_resnet8", **options, optimizer_state_offloading=offloads)
-        optimiser = program.weight_update.optimiser
+        optimiser = program.mover.optimiser
         on_device = list(optimiser.states.values())
         if isinstance(optimiser, OffloadedOptimiser):
             on_device = optimiser.buffers

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from drivetrain.optim.schedule import LearningRate, constant, cosine
+from drivetrain.optim.learning_rate import LearningRate, constant, cosine
 from drivetrain.plan.render import _model_rows, print_plan, sparkline
 from drivetrain.plan.training_plan import build_plan, plan_training
 from drivetrain.recipe.load import resolve_recipe

@@ -6,7 +6,7 @@ import pytest
 
 from drivetrain.pipeline.runtime.channels import LocalChannel
 from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from tests.plan.staged_runs import MODELS, assembled, planned
 
 SCHEDULE: dict[str, Any] = {"pipeline_schedule": "1f1b", "gradient_accumulation_count": 4, "stages": 4}

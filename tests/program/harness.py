@@ -17,19 +17,19 @@ from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import install_counter_dropout
 from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.optim.learning_rate import LearningRate, constant
 from drivetrain.optim.rules import Sgd
-from drivetrain.optim.schedule import LearningRate, constant
 from drivetrain.passes.forward import Precision
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.update_batches import UpdateBatches
 from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.gradient_rules import GradientRules
+from drivetrain.program.move_weights import WeightMover
 from drivetrain.program.rank_sums import RankSums
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.training import TrainingProgram
-from drivetrain.program.weight_update import WeightUpdate
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, RankGroups, ReplicaGroup
 from drivetrain.tasks.classification import ClassificationTask
 
@@ -119,7 +119,7 @@ def make_program(
         norm_group_size=norm_group_size,
     )
     gradient_sum = GradientSum(parameters, group=group, max_buffer_bytes=0, overlaps=overlaps, model=model)
-    weight_update = WeightUpdate(
+    mover = WeightMover(
         parameters=parameters,
         context=context,
         device=device,
@@ -149,12 +149,12 @@ def make_program(
         batch_norms=owner,
         context=context,
         task=chosen,
-        weight_update=weight_update,
+        mover=mover,
         rank_sums=RankSums(
             gradient_sum=gradient_sum,
             stop_votes=StopVotes(device),
             batch_norms=owner,
-            weight_update=weight_update,
+            mover=mover,
             groups=RankGroups(world=group, replicas=group),
         ),
         records=UpdateRecords(updates, score=chosen.metric, device=CPU),

@@ -13,7 +13,7 @@ from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.passes.model_step import LossHead, ModelStep
 from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.records import UpdateRecords
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from tests.program.harness import CPU, GivenFeed, make_program
 
@@ -68,13 +68,13 @@ def precise_program(
     program = make_program(model, feed, task=task or Output(), rate=rate, updates=updates)
     settings = Recipe(optimizer="sgd", **{"optimizer_params": {}, **(recipe or {})})
     flat = program.parameters
-    program.weight_update.optimiser = build_optimiser(
+    program.mover.optimiser = build_optimiser(
         settings,
         values=flat.values,
         segments=flat.segments,
         skips=None if scale is None else scale.skips,
     )
-    program.precision, program.weight_update.loss_scale = precision, scale
+    program.precision, program.mover.loss_scale = precision, scale
     program.batch_norms.can_undo = scale is not None
     assert isinstance(program.passes, PlainPasses)
     program.passes.step = ModelStep(

@@ -14,7 +14,7 @@ from drivetrain.devices.device import choose_device
 from drivetrain.program import capture_choice as capturing
 from drivetrain.program import capture_choice as cuda_graph
 from drivetrain.program.capture import CapturedUpdates, draws_of
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from tests.program.capture_cases import CASES, CLASSIFICATION
 from tests.program.tape import Tape
 from tests.run.small_runs import weights

@@ -18,7 +18,7 @@ from drivetrain.data.splits import open_data
 from drivetrain.devices.device import choose_device
 from drivetrain.models.create import create_model
 from drivetrain.plan.training_plan import plan_training
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 
 # No weight of these models has this many outputs, so the first dimension tells what is a batch.

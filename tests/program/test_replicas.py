@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from drivetrain.models.create import create_model
 from drivetrain.program.gradient_rules import GradientRules
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.verify.measure import Starts

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.ranks.rank_process import keep_log

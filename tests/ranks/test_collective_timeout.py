@@ -11,7 +11,7 @@ import pytest
 
 import drivetrain
 from drivetrain.inference.model.evaluator import Evaluator
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.collective_timeout import FIRST_VALIDATION_TIMEOUT_S, CollectiveTimeout
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.replica_group import ReplicaGroup

@@ -35,7 +35,7 @@ PLACE = RankPlace(
 
 TORCHRUN_PROGRAM = """
 import os, sys
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.join import joined
 
 place = find_place(os.environ)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.rank_failure import RankTracebackError
 from drivetrain.ranks.replica_group import ReplicaGroup

@@ -3,11 +3,11 @@
 from pathlib import Path
 from unittest.mock import patch
 
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.loop import loop
-from drivetrain.run.ranks import train_as_rank
+from drivetrain.run.rank_training import train_as_rank
 from drivetrain.run.request import prepare_request
 from tests.ranks.rank_functions import arrive
 

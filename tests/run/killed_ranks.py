@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.ranks.activity_note import ActivityNote, Doing
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.ranks import train_as_rank
+from drivetrain.run.rank_training import train_as_rank
 from drivetrain.run.request import prepare_request
 from tests.run.rank_runs import SMALL
 

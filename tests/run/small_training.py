@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import drivetrain
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from tests.run.stopping import result_of
 
 SMALL: dict[str, Any] = {

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from drivetrain.core.files import read_json
 from drivetrain.devices.code_folder import CACHE_VARIABLE, code_key
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.compiling import compile_choice
 from drivetrain.run.compiling import compile_choice as compile_gains
 from drivetrain.run.compiling.compile_timer import ProgramTimer

@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import drivetrain
 from drivetrain.core.errors import BadInputError
-from drivetrain.run import ranks
+from drivetrain.run import rank_training as ranks
 from tests.program.harness import worst_error
 from tests.run.rank_runs import weights
 

@@ -93,7 +93,7 @@ def _train_and_kill(path: Path, *, update: int, checkpoint_every: int, kept: lis
     """Kills the training after an update, once the checkpoints that are written beside it are there."""
     script = f"""
 import os, signal, time, torch, drivetrain
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 torch.set_num_threads(1)
 run_update = TrainingProgram.run_update
 def killed(self, update):
@@ -131,7 +131,7 @@ def test_a_dropout_model_continues_with_the_same_bits(tmp_path: Path, train_smal
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     script = f"""
 import os, signal, time, drivetrain
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 def twice(self, update):
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(0.6)

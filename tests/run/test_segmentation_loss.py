@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from drivetrain.data.splits import open_data
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.recipe.load import resolve_recipe
 from tests.data.masks.test_border_weights import by_hand as border_by_hand
 from tests.run.segments import SEGMENT, losses_of, segment, write_shapes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drivetrain.cli.main import main
-from drivetrain.data import tile_source
+from drivetrain.data import training_tiles as tile_source
 from drivetrain.data.draws import draw_per_sample
 from drivetrain.store.metrics_file import read_metrics
 from tests.run.segments import ALL_AUGMENTATIONS, TILES, losses_of, segment, write_shapes

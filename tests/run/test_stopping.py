@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drivetrain.inference.model.evaluator import Evaluator
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.run import session as session_module
 from drivetrain.run.compiling import compile_choice, kept_choice

@@ -11,7 +11,7 @@ import torch
 import drivetrain
 from drivetrain.assembly.training_parts import Assembly, assemble
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.program.weight_update import WeightUpdate
+from drivetrain.program.move_weights import WeightMover
 from drivetrain.store.lock import hold_lock
 from drivetrain.store.metrics_file import read_metrics
 from drivetrain.tasks.classification import ClassificationTask
@@ -445,13 +445,13 @@ def test_constant_gradients_are_not_scaled(
 ) -> None:
     """Each sample's gradient is 1: the update's must be exactly 1 for any accumulation."""
     found: list[float] = []
-    finished_gradient = WeightUpdate._finished_gradient
+    finished_gradient = WeightMover._finished_gradient
 
-    def keep(self: WeightUpdate) -> torch.Tensor:
+    def keep(self: WeightMover) -> torch.Tensor:
         found.append(float(self.parameters.gradients[0]))
         return finished_gradient(self)
 
-    monkeypatch.setattr(WeightUpdate, "_finished_gradient", keep)
+    monkeypatch.setattr(WeightMover, "_finished_gradient", keep)
     monkeypatch.setattr(ClassificationTask, "losses", lambda self, logits, labels: logits[:, 0])
     drivetrain.train(
         quiet=True,

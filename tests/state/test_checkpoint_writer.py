@@ -12,7 +12,7 @@ import torch
 
 import drivetrain
 from drivetrain.core.errors import RunFailedError
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.state import checkpoint_writer
 from drivetrain.state.checkpoint_writer import CheckpointWriter
 from drivetrain.state.program_state import ProgramState

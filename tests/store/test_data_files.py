@@ -13,7 +13,7 @@ from PIL import Image
 import drivetrain
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.inference.evaluate.evaluate import evaluate_run
 
 SMALL: dict[str, Any] = {

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from drivetrain.api import certify
 from drivetrain.core.errors import BadInputError
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
@@ -134,7 +134,7 @@ def _other_weights(program: TrainingProgram, _update: int) -> None:
 
 
 def _no_momentum(program: TrainingProgram, _update: int) -> None:
-    for state in program.weight_update.optimiser.states.values():
+    for state in program.mover.optimiser.states.values():
         state.zero_()
 
 

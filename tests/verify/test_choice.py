@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.schedules.accumulation_check import check_accumulation
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
-from drivetrain.schedules.divisibility import check_accumulation
 from drivetrain.verify.choice import (
     Choice,
     choose_layouts,

@@ -1,7 +1,7 @@
 """From a recipe, a model and a feed to a program on a device, by steps in one fixed order.
 
 `prepare_for_training` takes the first four: 1. `install_counter_dropout`; 2. `place_on_device`;
-3. `install_norms`; 4. `flatten_parameters`. `build_program` goes on: 5. `build_weight_update`;
+3. `install_norms`; 4. `flatten_parameters`. `build_program` goes on: 5. `build_mover`;
 6. `build_update_passes`; 7. `compile_parts`; 8. `watch_floats`; 9. `capture_updates`.
 """
 
@@ -33,11 +33,11 @@ from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.capture_choice import capture_updates
 from drivetrain.program.gradient_rules import GradientRules
+from drivetrain.program.move_weights import WeightMover
 from drivetrain.program.rank_sums import RankSums
 from drivetrain.program.records import UpdateRecords
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.training import TrainingProgram
-from drivetrain.program.weight_update import WeightUpdate
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.task import Task
 
@@ -64,17 +64,17 @@ def _whole(program: TrainingProgram) -> Iterator[Compilable[..., Any]]:
     if isinstance(program.feed, ResidentFeed | StreamFeed):
         yield program.feed.prepare
     # Its copies go beside the computation, on streams of their own.
-    if not isinstance(program.weight_update.optimiser, OffloadedOptimiser):
-        yield program.weight_update.move_weights
+    if not isinstance(program.mover.optimiser, OffloadedOptimiser):
+        yield program.mover.move_weights
 
 
 def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) -> TrainingProgram:
     """The training program of one rank: of the whole model, or of the stages that it holds."""
     prepared = prepare_for_training(recipe, model, inputs)
-    weight_update = build_weight_update(recipe, prepared, inputs)
+    mover = build_mover(recipe, prepared, inputs)
     task, batches = inputs.task(recipe), inputs.batches(recipe)
     gradient_sum = build_gradient_sum(recipe, prepared, inputs)
-    head = _loss_head(task, weight_update)
+    head = _loss_head(task, mover)
     built = build_update_passes(
         recipe, prepared, inputs, head=head, batches=batches, gradient_sum=gradient_sum
     )
@@ -88,15 +88,15 @@ def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) ->
         batch_norms=prepared.batch_norms,
         context=prepared.context,
         task=task,
-        weight_update=weight_update,
+        mover=mover,
         rank_sums=RankSums(
             gradient_sum=gradient_sum,
             stop_votes=StopVotes(inputs.device),
             batch_norms=prepared.batch_norms,
-            weight_update=weight_update,
+            mover=mover,
             groups=inputs.groups,
         ),
-        records=_records(weight_update, task=task, plan=inputs.plan),
+        records=_records(mover, task=task, plan=inputs.plan),
         device=inputs.device,
     )
     compile_parts(program, recipe, built.runners)
@@ -105,11 +105,11 @@ def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) ->
     return program
 
 
-def build_weight_update(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) -> WeightUpdate:
+def build_mover(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) -> WeightMover:
     """What moves the flat vector, and the average that follows it."""
     static_scale, loss_scale = _loss_scaling(recipe, inputs.device)
     prepared.batch_norms.can_undo = loss_scale is not None
-    return WeightUpdate(
+    return WeightMover(
         parameters=prepared.parameters,
         context=prepared.context,
         device=inputs.device,
@@ -149,22 +149,22 @@ def _average(recipe: Recipe, prepared: PreparedModel) -> WeightAverage | None:
     return WeightAverage(averaged, kept_share=recipe.ema)
 
 
-def _loss_head(task: Task, weight_update: WeightUpdate) -> LossHead:
-    loss_scale = weight_update.loss_scale
+def _loss_head(task: Task, mover: WeightMover) -> LossHead:
+    loss_scale = mover.loss_scale
     return LossHead(
         task=task,
-        loss_scaling=weight_update.rules.loss_scaling,
+        loss_scaling=mover.rules.loss_scaling,
         scale=None if loss_scale is None else loss_scale.scale,
     )
 
 
-def _records(weight_update: WeightUpdate, *, task: Task, plan: TrainingPlan) -> UpdateRecords:
+def _records(mover: WeightMover, *, task: Task, plan: TrainingPlan) -> UpdateRecords:
     return UpdateRecords(
         plan.epochs.total_updates,
         score=task.metric,
-        device=weight_update.device.torch_device,
-        dtype=weight_update.device.wide_dtype,
-        others=tuple(weight_update.scale_numbers()),
+        device=mover.device.torch_device,
+        dtype=mover.device.wide_dtype,
+        others=tuple(mover.scale_numbers()),
     )
 
 
@@ -189,7 +189,7 @@ def watch_floats(program: TrainingProgram, recipe: Recipe) -> None:
         context=program.context,
         parameters=program.parameters,
         samples_of=program.order.indices,
-        sees_gradients=program.weight_update.loss_scale is None,
+        sees_gradients=program.mover.loss_scale is None,
     )
 
 

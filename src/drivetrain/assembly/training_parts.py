@@ -24,7 +24,7 @@ from drivetrain.pipeline.cutting.marks import marked_stages
 from drivetrain.pipeline.cutting.stage_plan import StagePlan, plan_stages
 from drivetrain.pipeline.memory.outline import RunOutline, outline_run
 from drivetrain.plan.training_plan import TrainingPlan
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, RankGroups, ReplicaGroup, split_ranks
 from drivetrain.recipe.fields import default_values, fields_of_validation
 from drivetrain.recipe.given import Given

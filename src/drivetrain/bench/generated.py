@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from drivetrain.catalogue.models import named_task
 from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.data.source import DataSpec, DataSplits, Source
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.load import ResolvedRecipe
 

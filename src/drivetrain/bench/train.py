@@ -23,7 +23,7 @@ from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.plan.training_plan import TrainingPlan, plan_training
 from drivetrain.program.capture_choice import capture_updates
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.layout import stage_count

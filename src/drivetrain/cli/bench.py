@@ -20,7 +20,7 @@ from drivetrain.cli.switch import add_switch
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.fields import fields_with, option_name
 from drivetrain.recipe.given import Given
@@ -129,7 +129,7 @@ def bench_training(
     ) as reporter:
         with showing_progress(reporter):
             subject, splits = prepare_subject(resolved, data=data, repetition=repetition)
-        from drivetrain.bench.ranks import measure_on_ranks
+        from drivetrain.bench.rank_measure import measure_on_ranks
         from drivetrain.bench.train import check_stages, measure_training
         from drivetrain.bench.train_result import training_result
 
@@ -213,7 +213,7 @@ def _data(args: argparse.Namespace) -> int:
             f"share the ranks that {place.launcher} started; --stages 1 works."
         )
     from drivetrain.bench.delivery import delivery_result, keeps_up, measure_delivery
-    from drivetrain.bench.ranks import measure_on_ranks
+    from drivetrain.bench.rank_measure import measure_on_ranks
 
     quiet = place is not None and place.rank > 0
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.core.errors import BadInputError
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.recipe.checks.folds import require_crossval
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import check_writable

@@ -172,7 +172,7 @@ def _print_checked(checked: "CheckedDataset", data_dir: str | None) -> None:
 
 
 def _pack(args: argparse.Namespace) -> int:
-    from drivetrain.data.commands.pack import PackRequest, write_pack
+    from drivetrain.data.commands.write_pack import PackRequest, write_pack
 
     if args.image_size is not None and args.image_size < 1:
         raise BadInputError(f"--image-size {args.image_size} must be at least 1; --image-size 224 works.")

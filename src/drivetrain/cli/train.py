@@ -10,7 +10,7 @@ from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, continued_recipe
 from drivetrain.console.reporter import Reporter
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launched_rank import launched_rank
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.recipe.checks.folds import require_one_training

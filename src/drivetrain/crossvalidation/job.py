@@ -11,7 +11,7 @@ import torch
 
 from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.core.files import write_atomically, write_json
-from drivetrain.crossvalidation.folds import (
+from drivetrain.crossvalidation.fold_training import (
     FoldOutcome,
     FoldRequest,
     OpenFold,

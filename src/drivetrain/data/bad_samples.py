@@ -19,7 +19,7 @@ from drivetrain.data.files.side_by_side import mapped
 from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.source import BadSample, DataSplits, Source, SubsetSource
 from drivetrain.data.sources.synthetic_em import SyntheticMicrographs
-from drivetrain.data.tile_source import TileSource, UniformSource
+from drivetrain.data.training_tiles import TileSource, UniformSource
 
 FileSource = ImageSource | UniformSource | TileSource
 

@@ -11,7 +11,7 @@ from drivetrain.catalogue.models import is_external_model, model_info, nearest_i
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.masks.masked_images import MaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec, DataSplits, Source
-from drivetrain.data.tile_source import TileSource, UniformSource
+from drivetrain.data.training_tiles import TileSource, UniformSource
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["ResizedMasked", "as_samples"]

@@ -33,7 +33,7 @@ from drivetrain.data.sources.pack import open_packed
 from drivetrain.data.sources.stored_images import ImageRequest
 from drivetrain.data.sources.synthetic import open_synthetic
 from drivetrain.data.sources.synthetic_em import open_synthetic_em
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.recipe.checks.folds import require_fold
 from drivetrain.recipe.schema import Recipe
 

@@ -42,7 +42,7 @@ def _add_up() -> int:
     import torch
     import torch.distributed as dist
 
-    from drivetrain.ranks.environment import find_place
+    from drivetrain.ranks.find_place import find_place
     from drivetrain.ranks.join import joined
 
     place = find_place(os.environ)

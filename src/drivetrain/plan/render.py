@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drivetrain.optim.schedule import LearningRate
+from drivetrain.optim.learning_rate import LearningRate
 from drivetrain.plan.render_stages import print_memory, print_stages, with_unit
 
 SPARKLINE_WIDTH = 40

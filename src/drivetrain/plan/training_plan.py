@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivetrain.catalogue.models import output_margin_of
 from drivetrain.core.errors import BadInputError
-from drivetrain.optim.schedule import LearningRate, build_learning_rate
+from drivetrain.optim.learning_rate import LearningRate, build_learning_rate
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
 from drivetrain.plan.inputs import planned_inputs
@@ -14,7 +14,7 @@ from drivetrain.plan.precision import precision_in_words
 from drivetrain.recipe.layout import BatchArithmetic, batch_of, devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.schedules.divisibility import check_accumulation
+from drivetrain.schedules.accumulation_check import check_accumulation
 
 if TYPE_CHECKING:
     from drivetrain.models.summary import ModelTotals

@@ -19,7 +19,7 @@ from torch import nn
 from drivetrain.data.feeds.micro_batch import Parcel, ParcelFeed
 from drivetrain.devices.device import Device
 from drivetrain.passes.whole_model import PlainPasses
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 
 __all__ = ["CapturedUpdates", "Drawn", "Recorder", "RunAhead", "changed", "counters_of", "draws_of"]
 

@@ -11,7 +11,7 @@ from drivetrain.layers.float_watch import CAPTURE_OBSTACLE
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.program.capture import CapturedUpdates
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["CudaRecorder", "capture_updates", "pieces_of"]
@@ -48,7 +48,7 @@ def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
         return "ranks talk to each other inside an update"
     if not isinstance(program.passes, PlainPasses):
         return f"the model runs {pieces_of(program)}"
-    if isinstance(program.weight_update.optimiser, OffloadedOptimiser):
+    if isinstance(program.mover.optimiser, OffloadedOptimiser):
         return "optimiser states lie in host memory (--optimizer-state-offloading)"
     if not isinstance(program.feed, ParcelFeed):
         return "the data come one micro-batch at a time"

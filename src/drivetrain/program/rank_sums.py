@@ -10,8 +10,8 @@ from drivetrain.core.errors import RunFailedError
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.program.gradient_rules import are_finite
+from drivetrain.program.move_weights import WeightMover
 from drivetrain.program.stop_votes import StopVotes
-from drivetrain.program.weight_update import WeightUpdate
 from drivetrain.ranks.replica_group import ALL_ALONE, RankGroups
 
 __all__ = ["RankSums"]
@@ -28,14 +28,14 @@ class RankSums:
     gradient_sum: GradientSum
     stop_votes: StopVotes
     batch_norms: BatchNormOwner
-    weight_update: WeightUpdate
+    mover: WeightMover
     groups: RankGroups = ALL_ALONE
     wants_stop: Callable[[], bool] = _never
 
     def add_up(self, update: int, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
         """Everything that an update needs of the other ranks; returns everybody's loss and score."""
         self.gradient_sum.finish()
-        own = torch.stack([loss, score]).to(self.weight_update.device.wide_dtype)
+        own = torch.stack([loss, score]).to(self.mover.device.wide_dtype)
         if self.groups.devices.size > 1:
             return self._add_up_stages(update, own)
         return self._add_up_replicas(own)
@@ -50,7 +50,7 @@ class RankSums:
 
     def _add_up_stages(self, update: int, own: Tensor) -> tuple[Tensor, Tensor]:
         """Each rank has the gradient of some stages: all learn of a bad one at once."""
-        gradients, loss_scale = self.weight_update.parameters.gradients, self.weight_update.loss_scale
+        gradients, loss_scale = self.mover.parameters.gradients, self.mover.loss_scale
         is_bad = ~are_finite(gradients)
         flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
         sums = torch.cat([own, flags])
@@ -60,7 +60,7 @@ class RankSums:
             loss_scale.judge(sums[3] > 0)
             self._commit_statistics()
             return sums[0], sums[1]
-        if self.weight_update.device.is_cpu and sums[3]:
+        if self.mover.device.is_cpu and sums[3]:
             raise self._not_finite(update, ranks=int(sums[3]))
         self._commit_statistics()
         # An accelerator is not waited for: nothing moves far, and the next host event sees the loss.
@@ -70,7 +70,7 @@ class RankSums:
     def _not_finite(self, update: int, *, ranks: int) -> RunFailedError:
         return RunFailedError(
             f"the gradient is not finite at update {update + 1}, on {ranks} of {self.groups.world.size} "
-            f"ranks; no weight was moved; {self.weight_update.rules.advice_on_overflow}."
+            f"ranks; no weight was moved; {self.mover.rules.advice_on_overflow}."
         )
 
     def _commit_statistics(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from drivetrain.core.errors import RunFailedError
-from drivetrain.ranks.environment import find_place, place_variables
+from drivetrain.ranks.find_place import find_place, place_variables
 from drivetrain.ranks.join import join_at, leave, meet
 from drivetrain.ranks.rank_failure import RankFailure, RankTracebackError, primary_failure
 from drivetrain.ranks.rank_job import RankJob

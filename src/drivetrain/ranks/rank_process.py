@@ -18,7 +18,7 @@ from typing import Any
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.process_exit import skip_last_collection
 from drivetrain.ranks.activity_note import NamelessFile, take_up_note
-from drivetrain.ranks.environment import place_variables
+from drivetrain.ranks.find_place import place_variables
 from drivetrain.ranks.parent_watch import die_with_parent_thread, watch_parent
 from drivetrain.ranks.rank_failure import RankFailure, failing_layer, is_consequence
 from drivetrain.ranks.rank_place import RankPlace

@@ -19,12 +19,12 @@ from drivetrain.models.half_weights import widen_weights
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, parse_duration_s
 from drivetrain.run.beginning import introduce, warn_of_changes, write_request
 from drivetrain.run.compiling.kept_choice import choose_and_keep
-from drivetrain.run.events.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.left_to_do import TaskLeft, finishing_event, training_left
 from drivetrain.run.loop.clocks import RunClock, UpdateTimes
 from drivetrain.run.loop.context import RunContext
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation import Validations
+from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.request import Request
 from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.run.summary.finish import finish_run
@@ -264,8 +264,8 @@ class RunSession:
 
     def _hand_over_average(self) -> None:
         """The model given back is the one that was measured."""
-        if self._measured_program.weight_update.average is not None:
-            self._measured_program.weight_update.average.adopt()
+        if self._measured_program.mover.average is not None:
+            self._measured_program.mover.average.adopt()
 
     def _event_log(self, first: int) -> EventLog:
         return open_event_log(

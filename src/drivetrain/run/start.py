@@ -11,7 +11,7 @@ from drivetrain.models.own_model import MakeModel
 from drivetrain.ranks.rank_place import RankPlace, Start, how_to_start
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.run.ranks import launch_training, train_as_rank
+from drivetrain.run.rank_training import launch_training, train_as_rank
 from drivetrain.run.request import Request, TrainingSeries, prepare_request
 from drivetrain.run.session import RunResult
 from drivetrain.run.stopping import StopRequest

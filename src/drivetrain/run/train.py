@@ -31,7 +31,7 @@ from drivetrain.ranks.threads import threads_of_rank
 from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.events.loggers import check_loggers
+from drivetrain.run.reporting.loggers import check_loggers
 from drivetrain.run.request import Request
 from drivetrain.run.session import RunResult, RunSession
 from drivetrain.run.stopping import StopRequest, listen_for_stop

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drivetrain.models.modules import unsaved_buffers
 from drivetrain.program.averaging import WeightAverage
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 
 __all__ = ["OwnState", "own_state"]
 
@@ -43,7 +43,7 @@ class OwnState:
 
 def own_state(program: TrainingProgram) -> OwnState:
     """All that a program's next update depends on, and its records; of a cut model this rank's stages."""
-    moved, records = program.weight_update, program.records.columns
+    moved, records = program.mover, program.records.columns
     states = moved.optimiser.states
     scale = {} if moved.loss_scale is None else moved.loss_scale.states
     averages = [] if moved.average is None else moved.average.averages

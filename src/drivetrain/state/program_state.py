@@ -12,7 +12,7 @@ from drivetrain.devices.device import choose_device
 from drivetrain.models.half_weights import widen_weights
 from drivetrain.models.modules import take_over_buffers, unsaved_buffers
 from drivetrain.passes.forward import Precision
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.state.own_state import own_state
 from drivetrain.state.tensor_exchange import gather_tensors, hand_out_tensors
@@ -107,7 +107,7 @@ def collect_state(program: TrainingProgram, *, room: ProgramState | None = None)
 
 
 def _collect_average(program: TrainingProgram, room: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    average = program.weight_update.average
+    average = program.mover.average
     if average is None:
         return {}
     with average.in_place():
@@ -235,5 +235,5 @@ def _whole(program: TrainingProgram) -> TrainingProgram:
         device=choose_device("cpu"),
         precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
         stages=None,
-        weight_update=replace(program.weight_update, average=None),
+        mover=replace(program.mover, average=None),
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.models.modules import take_over_buffers
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.state.program_state import ProgramState, collect_state, take_over
 from drivetrain.store.checkpoint import Checkpoint
 
@@ -28,7 +28,7 @@ def copy_sound_state(
     if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
             f"the weights are not finite at update {update}, so no checkpoint of them was written; "
-            f"{program.weight_update.rules.advice_on_overflow}."
+            f"{program.mover.rules.advice_on_overflow}."
         )
     return whole
 

@@ -17,7 +17,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json, write_json
 from drivetrain.data.files.image_source import ImageSource, ImageStore
 from drivetrain.data.source import DataSplits, Source, SubsetSource
-from drivetrain.data.tile_source import TileSource, UniformSource
+from drivetrain.data.training_tiles import TileSource, UniformSource
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import RunDirectory
 

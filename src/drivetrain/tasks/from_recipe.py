@@ -13,7 +13,7 @@ from drivetrain.catalogue.tasks import TaskName
 from drivetrain.data.labels import labels_of
 from drivetrain.data.masks.masked_images import pixel_counts
 from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.recipe.class_weights import class_weights_of, pixel_class_weights
 from drivetrain.recipe.schema import Recipe
 from drivetrain.tasks.classification import ClassificationTask

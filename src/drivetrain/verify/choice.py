@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.schedules.accumulation_check import check_accumulation
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
-from drivetrain.schedules.divisibility import check_accumulation
 from drivetrain.verify.cuts import Cut, Layout
 
 __all__ = [

@@ -17,7 +17,7 @@ from drivetrain.assembly.training_parts import assemble
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.plan.training_plan import plan_training
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 from drivetrain.state.own_state import own_state

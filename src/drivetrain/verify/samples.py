@@ -16,7 +16,7 @@ from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import ArraySource, DataSplits, Source, SubsetSource
 from drivetrain.data.sources.synthetic import open_synthetic
 from drivetrain.data.splits import open_data
-from drivetrain.data.tile_source import UniformSource, masked_of
+from drivetrain.data.training_tiles import UniformSource, masked_of
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.messages import COMMAND_LINE

@@ -9,9 +9,9 @@ from drivetrain.pipeline.cutting.settings import stage_settings
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.accumulation_check import check_accumulation
 from drivetrain.schedules.by_name import build_schedule
 from drivetrain.schedules.checker import live_micro_batches
-from drivetrain.schedules.divisibility import check_accumulation
 from drivetrain.verify.cuts import Cut, StageChoice
 
 __all__ = ["SmallBatch", "choose_batch"]

@@ -16,7 +16,7 @@ from drivetrain.data.augment.warp import largest_shift
 from drivetrain.data.source import DataSplits
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.own_model import MakeModel
-from drivetrain.optim.schedule import build_learning_rate
+from drivetrain.optim.learning_rate import build_learning_rate
 from drivetrain.ranks.sendable import require_sendable
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.fields import defaults_with

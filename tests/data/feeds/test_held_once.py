@@ -11,7 +11,7 @@ from drivetrain.data.feeds.held_once import hold_once
 from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits, SubsetSource
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from tests.data.helpers import CPU, make_order

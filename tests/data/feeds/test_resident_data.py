@@ -13,7 +13,7 @@ from drivetrain.data.feeds.resident_data import ResidentData, held_samples
 from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.preprocess import Preprocess
 from drivetrain.data.source import ArraySource, Source, SubsetSource
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from tests.data.helpers import CPU, collect, make_order, same_batches, small_source, spec_of_small
 
 _SPEC = spec_of_small(small_source())

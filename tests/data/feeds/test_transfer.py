@@ -11,7 +11,7 @@ import torch
 from drivetrain.assembly.training_feed import augmentation_of, training_feed
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.data.feeds.feed import StreamFeed
 from drivetrain.data.feeds.host_batch import HostPreparation
 from drivetrain.data.feeds.micro_batch import Feed

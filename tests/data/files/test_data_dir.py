@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.data.files.data_dir import folder_that_works
 from drivetrain.data.files.tiff_pages import write_pages
 from drivetrain.data.splits import open_data

@@ -14,9 +14,9 @@ from PIL import Image
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files import folder_files, kept_scans
 from drivetrain.data.files.folder_files import FolderStore, list_classes
+from drivetrain.data.masks import mask_pixels
+from drivetrain.data.masks import mask_pixels as held_pixels
 from drivetrain.data.masks import page_images as mask_images
-from drivetrain.data.masks import pixels as held_pixels
-from drivetrain.data.masks import pixels as mask_pixels
 from drivetrain.data.masks import scan as mask_scan
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_images import MaskedSplits

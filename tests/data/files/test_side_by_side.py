@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from drivetrain.data.commands import pack as pack_write
+from drivetrain.data.commands import write_pack as pack_write
 from drivetrain.data.commands.check_files import check_mask_folder
-from drivetrain.data.commands.pack import PackRequest, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.data.feeds import resident_data
 from drivetrain.data.feeds.resident import ResidentFeed
 from drivetrain.data.files import side_by_side

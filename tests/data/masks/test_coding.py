@@ -18,7 +18,7 @@ from drivetrain.data.masks.coding import (
     object_coding,
     read_class_file,
 )
-from drivetrain.data.masks.pixels import decode_mask, find_values
+from drivetrain.data.masks.mask_pixels import decode_mask, find_values
 
 RED, BLACK, WHITE = (255, 0, 0), (0, 0, 0), (255, 255, 255)
 

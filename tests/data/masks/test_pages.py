@@ -19,7 +19,7 @@ from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_images import MaskedImages, ObjectImages
 from drivetrain.data.masks.pages import OpenVolumes, count_pages, file_of, named_page
 from drivetrain.data.splits import open_data
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.recipe.schema import Recipe
 from tests.data.mask_files import classes, grey, save, save_pages, write_pairs, write_volume
 

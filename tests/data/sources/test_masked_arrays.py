@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.sources.masked_arrays import is_masked, masked_splits_of
 from drivetrain.data.splits import open_data, split_user_data
-from drivetrain.data.tile_source import TileSource, UniformSource, masked_of
+from drivetrain.data.training_tiles import TileSource, UniformSource, masked_of
 from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import stored_pairs
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.commands.pack import PackRequest, PackResult, write_pack
+from drivetrain.data.commands.write_pack import PackRequest, PackResult, write_pack
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.source import DataSplits
 from drivetrain.data.sources.pack import damaged_files

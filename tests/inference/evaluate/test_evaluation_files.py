@@ -10,7 +10,7 @@ from tests.tasks.dense_cases import random_case
 
 from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.source import ArraySource, SubsetSource
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.classification_measure import ClassificationEvaluation

@@ -14,7 +14,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
-from drivetrain.data.tile_source import UniformSource, masked_of
+from drivetrain.data.training_tiles import UniformSource, masked_of
 from drivetrain.devices.device import choose_device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator, validation_batch_size
 from drivetrain.inference.model.tiles import FlipAveraged, TiledForward

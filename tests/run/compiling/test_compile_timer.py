@@ -14,7 +14,7 @@ from drivetrain.optim.rules import Adam
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.capture import CapturedUpdates
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer, leaving_no_trace
 from tests.program.harness import GivenFeed, make_program
 from tests.run.shown_work import ShownWork
@@ -135,16 +135,16 @@ def full_program() -> TrainingProgram:
     feed = GivenFeed(torch.rand(8, 1, 4, 4), torch.arange(8) % 2, micro=4)
     program = make_program(model, feed, rate=0.1)
     values = program.parameters.values
-    program.weight_update.optimiser = Adam(values, beta1=0.9, beta2=0.999, epsilon=1e-8)
-    program.weight_update.average = WeightAverage([values, *program.batch_norms.statistics], kept_share=0.9)
-    program.weight_update.loss_scale = DynamicLossScale(values.device, updates_to_growth=2)
+    program.mover.optimiser = Adam(values, beta1=0.9, beta2=0.999, epsilon=1e-8)
+    program.mover.average = WeightAverage([values, *program.batch_norms.statistics], kept_share=0.9)
+    program.mover.loss_scale = DynamicLossScale(values.device, updates_to_growth=2)
     program.batch_norms.can_undo = True
     model.eval()
     return program
 
 
 def everything(program: TrainingProgram) -> dict[str, Tensor]:
-    moved = program.weight_update
+    moved = program.mover
     assert moved.average is not None
     assert moved.loss_scale is not None
     tensors = {

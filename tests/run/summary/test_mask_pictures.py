@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from drivetrain.devices.device import choose_device
 from drivetrain.passes.forward import choose_precision
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.summary import mask_pictures
 from drivetrain.store.directory import RunDirectory

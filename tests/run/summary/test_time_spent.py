@@ -13,12 +13,12 @@ from torch.utils.data import Dataset
 
 import drivetrain
 from drivetrain.data.feeds.stream import StreamFeed
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.run.events.replica_efficiency import ReplicaTimes
 from drivetrain.run.loop import clocks as pace
 from drivetrain.run.loop.clocks import pace_updates
 from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
 from drivetrain.run.summary.time_spent import data_bound_of, suggest
 from tests.slow_motion import SlowMotion
 

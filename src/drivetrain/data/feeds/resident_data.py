@@ -26,7 +26,7 @@ from drivetrain.data.source import (
     require_finite_fetch,
     require_labels,
 )
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.ranks.shared_memory import Layout, shared_arrays
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.folder_files import first_names
-from drivetrain.data.masks.pixels import DecodedMask, FoundValues, colour_of
+from drivetrain.data.masks.mask_pixels import DecodedMask, FoundValues, colour_of
 
 __all__ = [
     "OBJECT_CODING",

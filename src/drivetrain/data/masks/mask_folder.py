@@ -9,7 +9,9 @@ from pathlib import Path
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.kept_scans import KeptScan
-from drivetrain.data.masks.advice import (
+from drivetrain.data.masks.coding import MaskCoding, NamedClasses, find_coding, object_coding, read_class_file
+from drivetrain.data.masks.find_pairs import FoundFiles, find_masked_files
+from drivetrain.data.masks.mask_advice import (
     ClassesAsked,
     advise,
     advise_numbered,
@@ -17,11 +19,9 @@ from drivetrain.data.masks.advice import (
     advise_on_dark_images,
     describe_outside,
 )
-from drivetrain.data.masks.coding import MaskCoding, NamedClasses, find_coding, object_coding, read_class_file
+from drivetrain.data.masks.mask_pixels import FoundValues, HeldPixels
 from drivetrain.data.masks.masked_images import MaskedSplits
 from drivetrain.data.masks.page_images import MaskFolderImages
-from drivetrain.data.masks.pairs import FoundFiles, find_masked_files
-from drivetrain.data.masks.pixels import FoundValues, HeldPixels
 from drivetrain.data.masks.scan import Look, MaskScan, Sample, as_record, from_record
 from drivetrain.data.source import DataSpec
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.data.files.decode import naming_bad_sample
-from drivetrain.data.masks.advice import ClassesAsked, describe_outside
 from drivetrain.data.masks.coding import MaskCoding, OutsideClassesError
+from drivetrain.data.masks.find_pairs import MaskedFile
+from drivetrain.data.masks.mask_advice import ClassesAsked, describe_outside
+from drivetrain.data.masks.mask_pixels import HELD_BYTES, DecodedMask, HeldPixels, decode_mask
 from drivetrain.data.masks.masked_images import ObjectPixels, cut_out
 from drivetrain.data.masks.pages import OpenVolumes, decode_whole, in_channels, naming_mask
-from drivetrain.data.masks.pairs import MaskedFile
-from drivetrain.data.masks.pixels import HELD_BYTES, DecodedMask, HeldPixels, decode_mask
 
 __all__ = ["MaskFolderImages"]
 

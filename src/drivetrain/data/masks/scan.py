@@ -21,6 +21,8 @@ from drivetrain.data.files.decode import (
     naming_bad_sample,
 )
 from drivetrain.data.files.side_by_side import mapped
+from drivetrain.data.masks.find_pairs import MaskedFile
+from drivetrain.data.masks.mask_pixels import FoundValues, HeldPixels, decode_mask, find_values
 from drivetrain.data.masks.masked_images import cut_out
 from drivetrain.data.masks.pages import (
     OpenVolumes,
@@ -34,8 +36,6 @@ from drivetrain.data.masks.pages import (
     require_one_size,
     stored_size,
 )
-from drivetrain.data.masks.pairs import MaskedFile
-from drivetrain.data.masks.pixels import FoundValues, HeldPixels, decode_mask, find_values
 
 __all__ = ["Look", "MaskScan", "Sample", "as_record", "from_record"]
 

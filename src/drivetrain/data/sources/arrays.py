@@ -25,7 +25,7 @@ from drivetrain.data.source import (
     index_chunks,
     require_finite,
 )
-from drivetrain.data.sources.pixels import LOOKED_AT, range_warning, read_images, read_labels
+from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_images, read_labels
 
 # Modes whose stored values are not the brightness they stand for.
 _READABLE_MODE = {

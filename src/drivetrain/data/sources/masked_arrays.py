@@ -11,7 +11,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec, require_finite
 from drivetrain.data.sources.arrays import is_array
-from drivetrain.data.sources.pixels import LOOKED_AT, range_warning, read_images
+from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_images
 
 __all__ = ["is_masked", "masked_splits_of"]
 

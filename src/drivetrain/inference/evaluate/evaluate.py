@@ -18,7 +18,7 @@ from drivetrain.data.bad_samples import without_bad
 from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
-from drivetrain.data.tile_source import UniformSource, masked_of
+from drivetrain.data.training_tiles import UniformSource, masked_of
 from drivetrain.devices.backend_settings import training_backends
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.inference.evaluate.evaluation_overlays import painting

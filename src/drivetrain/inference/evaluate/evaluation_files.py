@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from drivetrain.core.files import write_atomically
 from drivetrain.data.source import Source
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.pictures.confusion import write_confusion
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.classification_measure import ClassificationEvaluation

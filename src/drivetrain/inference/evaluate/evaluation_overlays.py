@@ -15,7 +15,7 @@ from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.data.files.decode import IMAGE_SUFFIXES
 from drivetrain.data.masks.masked_images import MaskedImages
 from drivetrain.data.source import Source
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.inference.predict.mask_inputs import distinct_stems
 from drivetrain.pictures.overlays import overlay_sheet

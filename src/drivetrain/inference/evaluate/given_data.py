@@ -8,7 +8,7 @@ from drivetrain.data.source import DataSplits
 from drivetrain.data.sources.arrays import as_source, spec_of
 from drivetrain.data.sources.masked_arrays import is_masked, masked_splits_of
 from drivetrain.data.splits import split_user_data
-from drivetrain.data.tile_source import UniformSource
+from drivetrain.data.training_tiles import UniformSource
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.data_files import OwnData, stored_own_data
 from drivetrain.store.directory import RunDirectory

@@ -14,7 +14,7 @@ from drivetrain.data.feeds.evaluation_feed import WholeImageFeed
 from drivetrain.data.feeds.feed import EvaluationFeed, MicroBatch, fits_on_device
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, Source, SubsetSource
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.tiles import DEFAULT_OVERLAP, FlipAveraged
 from drivetrain.inference.model.whole_images import whole_image_forward

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from drivetrain.data.tile_source import mirrored_places
+from drivetrain.data.training_tiles import mirrored_places
 from drivetrain.passes.forward import Forward
 
 __all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "ScaledForward", "TileAxis", "TiledForward"]

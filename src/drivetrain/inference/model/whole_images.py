@@ -13,7 +13,7 @@ from torch import Tensor
 from drivetrain.catalogue.data_sets import dataset_info, dataset_names
 from drivetrain.data.preprocess import channels_last_view, normalise_dense
 from drivetrain.data.source import DataSpec
-from drivetrain.inference.model.tiled_graph import GraphScaled, GraphTiles
+from drivetrain.inference.model.exported_tiles import GraphScaled, GraphTiles
 from drivetrain.inference.model.tiles import (
     DEFAULT_OVERLAP,
     FlipAveraged,

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.pipeline.cutting.automatic import check_stage_count, choose_stages, possible_splits
+from drivetrain.pipeline.cutting.choose_stages import check_stage_count, choose_stages, possible_splits
 from drivetrain.pipeline.cutting.cut import Cut, cut_model
 from drivetrain.pipeline.cutting.marks import has_marks
 from drivetrain.pipeline.cutting.move_small import move_small

@@ -9,8 +9,8 @@ from drivetrain.core.wording import shown
 from drivetrain.recipe.checks.folds import check_folds, warn_of_idle_fraction
 from drivetrain.recipe.checks.optimisation import (
     check_learning_rate,
+    check_lr_schedule,
     check_optimizer,
-    check_schedule,
     warn_of_idle_staircase,
     warn_of_long_warmup,
 )
@@ -228,7 +228,7 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     _check_modes,
     _check_idle_options,
     check_optimizer,
-    check_schedule,
+    check_lr_schedule,
     check_learning_rate,
     check_ending,
     check_class_weights,

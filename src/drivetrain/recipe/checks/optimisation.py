@@ -30,7 +30,7 @@ def check_optimizer(given: Given) -> None:
         )
 
 
-def check_schedule(given: Given) -> None:
+def check_lr_schedule(given: Given) -> None:
     """Parameters belong to their schedule, and a stepped one is complete."""
     _check_keys(given, choice="lr_schedule", params="lr_schedule_params", keys=SCHEDULE_KEYS)
     if given.recipe.lr_schedule == "stepped":

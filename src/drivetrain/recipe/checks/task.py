@@ -1,4 +1,7 @@
-"""The rules of tasks: what belongs to segmentation, what to classification."""
+"""The rules of tasks: model, data and options belong to one task.
+
+Which task an option belongs to is a mark on its field in `recipe/schema.py` (`OfTask`).
+"""
 
 from drivetrain.catalogue.tasks import TASKS, task_info
 from drivetrain.core.errors import BadInputError

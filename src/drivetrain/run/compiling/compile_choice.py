@@ -13,7 +13,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
 from drivetrain.devices.code_folder import code_key
 from drivetrain.program.capture_choice import pieces_of
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.fields import fields_with
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe

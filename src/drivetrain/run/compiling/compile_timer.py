@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.state.own_state import own_state
 
 __all__ = ["MeasuringStoppedError", "ProgramTimer", "leaving_no_trace"]
@@ -52,7 +52,7 @@ def leaving_no_trace(program: TrainingProgram) -> Iterator[None]:
 
 def _state(program: TrainingProgram) -> Iterator[Tensor]:
     """Every tensor that an update changes and the next one reads."""
-    skips = program.weight_update.skips
+    skips = program.mover.skips
     return chain(
         [program.parameters.gradients],
         own_state(program).moving,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 
 from drivetrain.data.feeds.stream import StreamFeed
-from drivetrain.program.training import TrainingProgram
-from drivetrain.run.events.replica_efficiency import ReplicaTimes, SumSeconds, read_sums
+from drivetrain.program.training_program import TrainingProgram
+from drivetrain.run.reporting.replica_efficiency import ReplicaTimes, SumSeconds, read_sums
 
 __all__ = ["RunClock", "UpdateTimes", "pace_updates"]
 

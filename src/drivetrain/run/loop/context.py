@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.epochs import EpochPlan
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.events.loggers import EventLog
 from drivetrain.run.loop.clocks import RunClock
+from drivetrain.run.reporting.loggers import EventLog
 from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.store.directory import RunDirectory
 

@@ -7,12 +7,10 @@ import numpy as np
 
 from drivetrain.core.errors import RunFailedError
 from drivetrain.plan.events import HostEvents
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.collective_timeout import CollectiveTimeout
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS
 from drivetrain.run.compiling.compile_choice import CompileChoice
-from drivetrain.run.events.loss_scale_report import check_scale
-from drivetrain.run.events.replica_efficiency import ReplicaTimes
 from drivetrain.run.loop.checkpoints import RunCheckpoints
 from drivetrain.run.loop.clocks import UpdateTimes, pace_updates
 from drivetrain.run.loop.context import RunContext
@@ -20,6 +18,8 @@ from drivetrain.run.loop.profile import RunProfile
 from drivetrain.run.loop.training_log import TrainingLog
 from drivetrain.run.loop.validation import Validations
 from drivetrain.run.loop.watch import watch_run
+from drivetrain.run.reporting.loss_scale_report import check_scale
+from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
 
 __all__ = ["RunLoop", "require_sound"]
 
@@ -37,7 +37,7 @@ def require_sound(program: TrainingProgram, *, first: int, update: int) -> None:
     if len(wrong):
         raise RunFailedError(
             f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0]) + 1}; no checkpoint "
-            f"was written after that; {program.weight_update.rules.advice_on_overflow}."
+            f"was written after that; {program.mover.rules.advice_on_overflow}."
         )
     check_scale(program.records, update)
 

@@ -12,7 +12,7 @@ from typing import Any
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.files import write_atomically
 from drivetrain.pictures.profile_picture import draw_timeline
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.actions import Edge, Schedule
 from drivetrain.schedules.recorded_timeline import (

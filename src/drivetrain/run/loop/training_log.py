@@ -6,9 +6,9 @@ import numpy as np
 
 from drivetrain.catalogue.metrics import brief_metric
 from drivetrain.console.figures import speed_text
-from drivetrain.run.events.loss_scale_report import scale_values
 from drivetrain.run.loop.clocks import UpdateTimes
 from drivetrain.run.loop.context import RunContext
+from drivetrain.run.reporting.loss_scale_report import scale_values
 
 __all__ = ["TrainingLog"]
 

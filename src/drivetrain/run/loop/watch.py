@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.activity_note import ActivityNote, Doing, own_note
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.loop.profile import RunProfile, plan_profile

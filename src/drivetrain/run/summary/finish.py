@@ -13,10 +13,10 @@ from drivetrain.core.files import write_json
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
-from drivetrain.program.training import TrainingProgram
-from drivetrain.run.events.loss_scale_report import scale_values, skipped_in_words
-from drivetrain.run.events.replica_efficiency import Scaling, scaling_of
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.reporting.loss_scale_report import scale_values, skipped_in_words
+from drivetrain.run.reporting.replica_efficiency import Scaling, scaling_of
 from drivetrain.run.summary.mask_pictures import draw_mask_predictions
 from drivetrain.run.summary.pictures import draw_curves, draw_predictions
 from drivetrain.run.summary.report_page import write_readme

@@ -12,11 +12,11 @@ from drivetrain.catalogue.models import output_margin_of
 from drivetrain.core.files import write_atomically
 from drivetrain.data.masks.masked_images import MaskedImages
 from drivetrain.data.source import DataSpec, DataSplits
-from drivetrain.data.tile_source import masked_of
+from drivetrain.data.training_tiles import masked_of
 from drivetrain.inference.model.whole_images import image_logits, whole_image_forward
 from drivetrain.passes.forward import in_precision
 from drivetrain.pictures.overlays import overlay_sheet
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation, foreground_dice

@@ -12,7 +12,7 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.passes.forward import in_precision
 from drivetrain.pictures.pyplot import load_pyplot
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 from drivetrain.state.updates_file import load_history
 from drivetrain.store.best import Best
 from drivetrain.store.directory import RunDirectory

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from drivetrain.data.files.folder_files import describe_animations, first_names
 from drivetrain.data.masks.coding import MaskCoding
+from drivetrain.data.masks.mask_pixels import FoundValues, decode_mask
 from drivetrain.data.masks.pages import OpenVolumes, naming_mask
-from drivetrain.data.masks.pixels import FoundValues, decode_mask
 from drivetrain.data.masks.scan import Look, Sample
 
 __all__ = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from drivetrain.console.figures import rounded_speed, speed_text
-from drivetrain.program.training import TrainingProgram
+from drivetrain.program.training_program import TrainingProgram
 
 __all__ = ["ReplicaTimes", "Scaling", "SumSeconds", "read_sums", "scaling_of"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drivetrain.cli.main import main
-from drivetrain.run import ranks
+from drivetrain.run import rank_training as ranks
 
 FIRST, SECOND = "conv2_block1_post_addition_relu", "conv3_block1_post_addition_relu"
 BRANCHING = """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.commands.check_files import check_mask_folder
-from drivetrain.data.masks import advice as mask_numbers
+from drivetrain.data.masks import mask_advice as mask_numbers
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from tests.data.mask_files import grey, save, save_pages, save_palette
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.ranks.environment import expand_counts, expand_hosts, find_place, place_variables
+from drivetrain.ranks.find_place import expand_counts, expand_hosts, find_place, place_variables
 from drivetrain.ranks.rank_place import RankPlace
 
 TORCHRUN = {

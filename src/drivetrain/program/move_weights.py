@@ -1,4 +1,4 @@
-"""The weight update itself: what moves the weights, and what follows them, once their gradient is there."""
+"""The last part of an update: the optimiser moves the weights, and the average and the loss scale follow."""
 
 from dataclasses import dataclass, field
 
@@ -10,18 +10,18 @@ from drivetrain.devices.device import Device
 from drivetrain.layers.context import UpdateContext
 from drivetrain.models.half_weights import widened
 from drivetrain.optim.flat_parameters import FlatParameters
+from drivetrain.optim.learning_rate import LearningRate
 from drivetrain.optim.optimiser import Optimiser
-from drivetrain.optim.schedule import LearningRate
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.gradient_rules import GradientRules, add_l2_, clip_norm_
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
-__all__ = ["WeightUpdate"]
+__all__ = ["WeightMover"]
 
 
 @dataclass(slots=True, kw_only=True)
-class WeightUpdate:
+class WeightMover:
     """Moves the weights by their gradient, of which the ranks in `parts` hold a part each.
 
     Nothing is fetched from the device.

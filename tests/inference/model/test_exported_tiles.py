@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from drivetrain.inference.model.tiled_graph import GraphScaled, GraphTiles
+from drivetrain.inference.model.exported_tiles import GraphScaled, GraphTiles
 from drivetrain.inference.model.tiles import DEFAULT_OVERLAP, ResizedForward, ScaledForward, TiledForward
 from drivetrain.inference.model.whole_images import _always
 

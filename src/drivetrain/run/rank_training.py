@@ -18,7 +18,7 @@ from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.modules import take_over_buffers, unsaved_buffers
 from drivetrain.pipeline.cutting.stage_plan import check_cut
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.join import joined
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.rank_device import check_enough_devices

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedImages
 from drivetrain.data.source import AugmentingSource, Source, SubsetSource
-from drivetrain.data.tile_source import TileSource, UniformSource, masked_of, mirrored_places
+from drivetrain.data.training_tiles import TileSource, UniformSource, masked_of, mirrored_places
 
 SIZES = ((40, 60), (16, 16), (17, 90), (5, 9), (1, 3))
 

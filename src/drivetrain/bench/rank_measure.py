@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.devices.device import choose_device
-from drivetrain.ranks.environment import find_place
+from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.join import joined
 from drivetrain.ranks.launch import launch
 from drivetrain.ranks.launched_rank import launched_rank

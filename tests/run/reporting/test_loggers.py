@@ -12,9 +12,9 @@ import pytest
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.events import wandb_log
-from drivetrain.run.events.loggers import EventLog, ScreenLog, TimingLog
-from drivetrain.run.events.wandb_log import WandbLog, shareable_config
+from drivetrain.run.reporting import wandb_log
+from drivetrain.run.reporting.loggers import EventLog, ScreenLog, TimingLog
+from drivetrain.run.reporting.wandb_log import WandbLog, shareable_config
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
 from tests.run.small_training import TrainSmall, signal_after

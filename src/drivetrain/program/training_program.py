@@ -1,4 +1,4 @@
-"""The training program of one device: everything that happens between two host events."""
+"""One weight update from top to bottom (`run_update`), and all updates between two host events."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,9 +19,9 @@ from drivetrain.passes.forward import Forward, Precision
 from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
 from drivetrain.passes.whole_model import Passes, PlainPasses
 from drivetrain.pipeline.runtime.placed_stages import PlacedStages
+from drivetrain.program.move_weights import WeightMover
 from drivetrain.program.rank_sums import RankSums
 from drivetrain.program.records import UpdateRecords
-from drivetrain.program.weight_update import WeightUpdate
 from drivetrain.ranks.replica_group import RankGroups, ReplicaGroup
 from drivetrain.schedules.observer import Observer, Part, observed_part
 from drivetrain.tasks.task import Task
@@ -65,7 +65,7 @@ class TrainingProgram:
     batch_norms: BatchNormOwner
     context: UpdateContext
     task: Task
-    weight_update: WeightUpdate
+    mover: WeightMover
     rank_sums: RankSums
     records: UpdateRecords
     device: Device
@@ -79,7 +79,7 @@ class TrainingProgram:
     @property
     def parameters(self) -> FlatParameters:
         """The trained weights and their gradients."""
-        return self.weight_update.parameters
+        return self.mover.parameters
 
     @property
     def groups(self) -> RankGroups:
@@ -104,10 +104,10 @@ class TrainingProgram:
     @contextmanager
     def weights_to_measure(self) -> Iterator[None]:
         """The averaged weights where there are some, for validation and pictures."""
-        if self.weight_update.average is None:
+        if self.mover.average is None:
             yield
             return
-        with self.weight_update.average.in_place():
+        with self.mover.average.in_place():
             yield
 
     def watch(self, observer: Observer | None) -> None:
@@ -132,7 +132,7 @@ class TrainingProgram:
         return self.capture.status
 
     def run_update(self, update: int) -> None:
-        """All micro-batches of one update, then the weights, then the statistics."""
+        """All micro-batches, the sums over ranks, then the weights; nothing is fetched from the device."""
         if self.capture is not None and self._observer is None:
             self.capture.run(update)
             return
@@ -150,7 +150,7 @@ class TrainingProgram:
         """The weights by their gradient, the statistics and the averages; the update's numbers are kept."""
         if self.float_watch is not None:
             self.float_watch.finish_update()
-        moving = self.weight_update
+        moving = self.mover
         rate = moving.rate(updates=len(self.records))
         moving.move_weights(rate)
         if self.group.size == 1:
@@ -172,4 +172,4 @@ class TrainingProgram:
 
     def _begin_gradient(self) -> None:
         if self.passes.adds_to_zeros:
-            self.weight_update.parameters.gradients.zero_()
+            self.mover.parameters.gradients.zero_()

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from drivetrain.data.masks.mask_pixels import HeldPixels
 from drivetrain.data.masks.masked_images import cut_out
-from drivetrain.data.masks.pixels import HeldPixels
 
 
 class _Overtaken(dict[str, object]):

@@ -8,7 +8,7 @@ from torch import nn
 
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
-from drivetrain.run.events.replica_efficiency import ReplicaTimes, SumSeconds, read_sums, scaling_of
+from drivetrain.run.reporting.replica_efficiency import ReplicaTimes, SumSeconds, read_sums, scaling_of
 from tests.program.harness import GivenFeed, make_program
 
 

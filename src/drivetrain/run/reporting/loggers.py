@@ -76,7 +76,7 @@ def open_event_log(
         board = directory.tensorboard if folder is None else folder
         log.add(TensorBoardLog(board, first_update=first_update))
     if recipe.wandb:
-        from drivetrain.run.events.wandb_log import WandbLog
+        from drivetrain.run.reporting.wandb_log import WandbLog
 
         log.add(WandbLog(recipe, directory=directory, folder=folder or directory.path))
     return log
@@ -85,7 +85,7 @@ def open_event_log(
 def check_loggers(recipe: Recipe) -> None:
     """Refuses loggers that could not write, before a run does."""
     if recipe.wandb:
-        from drivetrain.run.events.wandb_log import require_wandb
+        from drivetrain.run.reporting.wandb_log import require_wandb
 
         require_wandb()
     if recipe.log_dir is not None:

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.masks.pairs import MaskOwner, find_masked_files, find_owner, is_mask_name, owners_by_name
+from drivetrain.data.masks.find_pairs import (
+    MaskOwner,
+    find_masked_files,
+    find_owner,
+    is_mask_name,
+    owners_by_name,
+)
 from tests.data.mask_files import grey, save
 
 IMAGES = ("x", "x_1", "a/y", "img_007", "scan-image", "7")

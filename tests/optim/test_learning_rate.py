@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.optim.schedule import (
+from drivetrain.optim.learning_rate import (
     Array,
     Curve,
     LearningRate,
@@ -235,7 +235,7 @@ def test_host_and_device_agree(rate: LearningRate) -> None:
 
 
 def test_planning_a_rate_needs_no_torch() -> None:
-    code = "import sys, drivetrain.optim.schedule; sys.exit('torch' in sys.modules)"
+    code = "import sys, drivetrain.optim.learning_rate; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

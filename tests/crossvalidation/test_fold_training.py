@@ -15,7 +15,7 @@ import torch
 
 import drivetrain
 from drivetrain.core.errors import BadInputError
-from drivetrain.crossvalidation.folds import FoldOutcome, train_side_by_side
+from drivetrain.crossvalidation.fold_training import FoldOutcome, train_side_by_side
 from drivetrain.crossvalidation.job import device_names
 from drivetrain.run.stopping import StopRequest
 from tests.crossvalidation import crossval_jobs

@@ -10,7 +10,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
 from drivetrain.models.zoo.mnist_cnn import mnist_cnn
 from drivetrain.models.zoo.resnet import resnet50
-from drivetrain.pipeline.cutting.automatic import FLOPS_PER_BYTE, choose_stages, possible_splits
+from drivetrain.pipeline.cutting.choose_stages import FLOPS_PER_BYTE, choose_stages, possible_splits
 from drivetrain.pipeline.cutting.cut import cut_model
 from drivetrain.pipeline.cutting.splits import stages_by_names
 from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages

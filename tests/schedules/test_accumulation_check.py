@@ -3,7 +3,7 @@
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.schedules.divisibility import check_accumulation
+from drivetrain.schedules.accumulation_check import check_accumulation
 
 
 @pytest.mark.parametrize(
