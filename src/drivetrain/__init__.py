@@ -7,8 +7,9 @@ from drivetrain.core.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from drivetrain.api import TrainingTerminated, certify, crossval, evaluate, make_plan, predict, train
+    from drivetrain.api import certify, crossval, evaluate, make_plan, predict, train
     from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
+    from drivetrain.core.stopped import TrainingTerminated
     from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.data.source import DataSplits
     from drivetrain.models.create import create_model
@@ -24,7 +25,7 @@ _HOMES = {
     "RunFailedError": "drivetrain.core.errors",
     "RunResult": "drivetrain.run.train",
     "CrossvalResult": "drivetrain.crossvalidation.job",
-    "TrainingTerminated": "drivetrain.api",
+    "TrainingTerminated": "drivetrain.core.stopped",
     "assign_stages": "drivetrain.pipeline.cutting.marks",
     "certify": "drivetrain.api",
     "create_model": "drivetrain.models.create",

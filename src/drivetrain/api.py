@@ -1,6 +1,5 @@
 """What the command line does, as Python: a recipe or its options, and optionally your own model and data."""
 
-import signal
 import time
 import warnings
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from torch import nn
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.stopped import raise_if_signalled
 from drivetrain.crossvalidation.job import CrossvalResult, crossval_resolved
 from drivetrain.crossvalidation.reporter import CrossvalReporter
 from drivetrain.data.splits import split_user_data
@@ -47,49 +47,8 @@ if TYPE_CHECKING:
     from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.run.train import RunResult
 
-__all__ = [
-    "Dtype",
-    "TableFormat",
-    "TrainingTerminated",
-    "certify",
-    "crossval",
-    "evaluate",
-    "make_plan",
-    "predict",
-    "raise_if_signalled",
-    "train",
-]
-
 TableFormat = Literal["csv", "json", "both"]
 Dtype = Literal["float32", "float64", "both"]
-
-
-# What a training raises in Python when a signal has stopped it, so that its caller does not just go on.
-
-
-class TrainingTerminated(SystemExit):
-    """SIGTERM has stopped a training, after its checkpoint; `result` tells how far it came."""
-
-    def __init__(self, result: "RunResult | CrossvalResult") -> None:
-        super().__init__(result.exit_status)
-        self.result = result
-
-
-def raise_if_signalled(result: "RunResult | CrossvalResult") -> None:
-    """For what a signal has stopped; a training that ended by itself or by its own options is left alone."""
-    if result.exit_status == 128 + signal.SIGINT:
-        raise _interrupt(result)
-    if result.exit_status == 128 + signal.SIGTERM:
-        raise TrainingTerminated(result)
-
-
-def _interrupt(result: "RunResult | CrossvalResult") -> KeyboardInterrupt:
-    """Of no class of its own: Python ends a script by SIGINT for exactly this one."""
-    interrupt = KeyboardInterrupt(
-        f"the training in {result.directory} was interrupted; the same call continues it"
-    )
-    interrupt.result = result  # type: ignore[attr-defined]
-    return interrupt
 
 
 def train(

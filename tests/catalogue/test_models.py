@@ -1,4 +1,4 @@
-"""None"""
+"""What is known of the models by name, without torch."""
 
 import importlib
 import subprocess

@@ -5,6 +5,8 @@ from drivetrain.devices import cpu_half as half_precision
 from drivetrain.devices.cpu_half import prepare_half_precision
 from drivetrain.recipe.schema import Recipe
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:

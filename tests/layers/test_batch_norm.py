@@ -1,4 +1,4 @@
-"""None"""
+"""Running statistics move once per weight update; options without effect are named."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""None"""
+"""What a user's own model must do, and what is said where it does not."""
 
 from typing import Any
 

@@ -22,6 +22,8 @@ from tests.deadlines import HANG_S, wait_until
 from tests.ranks.rank_functions import lives, pids_in
 from tests.run.impatient import train_impatiently
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 HOUR_S = 3600.0
 
 

@@ -1,4 +1,4 @@
-"""None"""
+"""What replicas do together, and how long they wait for each other."""
 
 import time
 from collections.abc import Callable

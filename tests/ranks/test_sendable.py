@@ -1,4 +1,4 @@
-"""None"""
+"""What can be sent to other processes, and what is refused in a sentence."""
 
 import io
 from collections.abc import Callable

@@ -27,13 +27,13 @@ from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.messages import COMMAND_LINE
 from drivetrain.recipe.notes import (
     AlternativeFor,
-    Augmentation,
     Fact,
     FieldNote,
     IdleIn,
     IdleWith,
-    Measurement,
+    Measuring,
     NeedsStages,
+    OfAugmentation,
     OfTask,
     UsedIn,
     check_notes,
@@ -43,7 +43,7 @@ from drivetrain.recipe.notes import (
 from drivetrain.recipe.schema import Recipe
 
 NEW = "blur"
-EVERYWHERE = ~Measurement(0)
+EVERYWHERE = ~Measuring(0)
 
 
 class WithBlur(Recipe):
@@ -59,7 +59,7 @@ class WithBlur(Recipe):
                 NeedsStages(),
                 idle(validation=False),
                 IdleIn(EVERYWHERE),
-                Augmentation(off=0),
+                OfAugmentation(off=0),
                 AlternativeFor("logs"),
             ),
         ),
@@ -82,7 +82,7 @@ def _alternatives_of_logs(*, schema: type[Recipe]) -> tuple[str, ...]:
 
 LISTS: list[Callable[[type[Recipe]], Collection[str]]] = [
     *(lambda schema, fact=fact: fields_with(fact, schema=schema) for fact in Fact),
-    *(lambda schema, where=where: idle_fields(where, schema=schema) for where in Measurement),
+    *(lambda schema, where=where: idle_fields(where, schema=schema) for where in Measuring),
     lambda schema: defaults_with(Fact.PACE, schema=schema),
     lambda schema: fields_of_task("segmentation", schema=schema),
     lambda schema: fields_of_stages(schema=schema),
@@ -123,8 +123,8 @@ def _typed(**values: Any) -> Given:
 
 
 @pytest.mark.usefixtures("_with_blur")
-@pytest.mark.parametrize("measurement", list(Measurement))
-def test_a_measurement_says_that_a_new_field_does_nothing(measurement: Measurement) -> None:
+@pytest.mark.parametrize("measurement", list(Measuring))
+def test_a_measurement_says_that_a_new_field_does_nothing(measurement: Measuring) -> None:
     said = idle_warnings(_typed(blur=5), command="bench", measurement=measurement)
     assert said == ["--blur 5 has no effect on bench."]
 
@@ -187,9 +187,7 @@ def test_a_field_cannot_be_idle_and_used_at_once() -> None:
     class Torn(Recipe):
         blur: Annotated[
             int,
-            FieldNote(
-                "data", (IdleIn(Measurement.VERIFY), UsedIn(Measurement.VERIFY | Measurement.DELIVERY))
-            ),
+            FieldNote("data", (IdleIn(Measuring.VERIFY), UsedIn(Measuring.VERIFY | Measuring.DELIVERY))),
         ] = 0
 
     with pytest.raises(TypeError, match="idle and used of one measurement"):
@@ -211,4 +209,4 @@ def test_the_value_of_a_condition_is_one_that_its_cause_may_have(field: str, mar
 def test_an_augmentation_can_be_off_and_is_work(field: str, off: object) -> None:
     assert getattr(Recipe.model_validate({field: off}), field) == off
     assert field in fields_with(Fact.WORK)
-    assert Measurement.DEVICE_NOISE in note_of(Recipe.model_fields[field]).idle_in
+    assert Measuring.DEVICE_NOISE in note_of(Recipe.model_fields[field]).idle_in

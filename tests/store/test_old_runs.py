@@ -46,6 +46,18 @@ def test_it_goes_on_from_its_checkpoint(digits: Path) -> None:
     assert {event["update"] for event in trained if event["event"] == "validation"} == {4, 8, 12}
 
 
+def test_its_schedule_is_no_difference_from_a_new_run(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = Path(shutil.copytree(digits, tmp_path / "new"))
+    recipe = new / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("interleaved", "1f1b").replace("seed: 3", "seed: 4"))
+    assert main(["runs", str(digits), str(new)]) == 0
+    printed = capsys.readouterr().out
+    assert "--seed" in printed
+    assert "--pipeline-schedule" not in printed
+
+
 def test_a_damaged_one_is_not_taken_for_whole(digits: Path) -> None:
     weights = digits / "checkpoints" / "8" / "averaged.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")

@@ -18,7 +18,7 @@ from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.recipe.notes import Fact, Measurement
+from drivetrain.recipe.notes import Fact, Measuring
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["DataKind", "Subject", "WantedData", "asked_values", "prepare_subject"]
@@ -27,10 +27,10 @@ __all__ = ["DataKind", "Subject", "WantedData", "asked_values", "prepare_subject
 _ROOM_TO_COMPARE = 256
 DataKind = Literal["real", "host", "device"]
 WantedData = Literal["auto", "real", "host", "device"]
-_MEASUREMENTS: Mapping[DataKind, Measurement] = {
-    "real": Measurement.REAL_DATA,
-    "host": Measurement.HOST_NOISE,
-    "device": Measurement.DEVICE_NOISE,
+_MEASUREMENTS: Mapping[DataKind, Measuring] = {
+    "real": Measuring.REAL_DATA,
+    "host": Measuring.HOST_NOISE,
+    "device": Measuring.DEVICE_NOISE,
 }
 
 

@@ -21,13 +21,14 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress
 from drivetrain.ranks.find_place import find_place
+from drivetrain.ranks.rank_place import Start, how_to_start
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.fields import fields_with, option_name
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
-from drivetrain.recipe.notes import Fact, Measurement
+from drivetrain.recipe.notes import Fact, Measuring
 from drivetrain.store.directory import open_run
 
 if TYPE_CHECKING:
@@ -136,8 +137,9 @@ def bench_training(
         for warning in subject.warnings:
             reporter.warn(warning)
         check_stages(subject.recipe, splits.spec)
+        start = how_to_start(place, ranks=rank_count(subject.recipe))
         # Ranks open the data by themselves.
-        data_here = splits if place is None and rank_count(subject.recipe) == 1 else None
+        data_here = splits if start is Start.ALONE else None
         del splits
         measured = measure_on_ranks(
             partial(measure_training, subject, data=data_here),
@@ -171,7 +173,7 @@ def _infer(args: argparse.Namespace) -> int:
     )
     with Reporter(verbosity=resolved.recipe.verbosity) as reporter:
         given = Given(resolved.recipe, resolved.origins)
-        idle = idle_warnings(given, command="bench infer", measurement=Measurement.INFERENCE)
+        idle = idle_warnings(given, command="bench infer", measurement=Measuring.INFERENCE)
         for warning in (*resolved.warnings, *idle):
             reporter.warn(warning)
         result = measure_inference(resolved, settings, reporter=reporter, command=_command("infer", args))
@@ -218,7 +220,7 @@ def _data(args: argparse.Namespace) -> int:
     quiet = place is not None and place.rank > 0
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         given = Given(resolved.recipe, resolved.origins)
-        idle = idle_warnings(given, command="bench data", measurement=Measurement.DELIVERY)
+        idle = idle_warnings(given, command="bench data", measurement=Measuring.DELIVERY)
         for warning in (*resolved.warnings, *idle):
             reporter.warn(warning)
         measured = measure_on_ranks(

@@ -22,6 +22,7 @@ from drivetrain.crossvalidation.pages import class_lines, result_line, table_lin
 from drivetrain.crossvalidation.reporter import CrossvalReporter
 from drivetrain.crossvalidation.results import FoldResult, Statistics, read_fold, summarise
 from drivetrain.models.own_model import MakeModel
+from drivetrain.ranks.rank_place import Start, how_to_start
 from drivetrain.ranks.threads import cores
 from drivetrain.recipe.checks.folds import require_crossval
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, parse_duration_s
@@ -248,7 +249,7 @@ class _CrossvalSession:
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
         # Ranks of a fold speak for themselves.
-        is_silent_here = rank_count(recipe) > 1
+        is_silent_here = how_to_start(None, ranks=rank_count(recipe)) is Start.LAUNCHES_RANKS
         return self._request(recipe).train(
             reporter=self.reporter,
             stop=self.stop,

@@ -27,7 +27,7 @@ from drivetrain.devices.processor import boot_id, read_processor
 from drivetrain.recipe.schema import Recipe
 
 __all__ = [
-    "HALF_TYPES",
+    "HALF_NAMES",
     "ISA_VARIABLE",
     "SAFE_ISA",
     "HalfSupport",
@@ -40,7 +40,7 @@ __all__ = [
     "usable_half_names",
 ]
 
-HALF_TYPES = ("bfloat16", "float16")
+HALF_NAMES = ("bfloat16", "float16")
 # oneDNN reads it at its first use in a process.
 ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 _PROGRAM = Path(__file__).with_name("half_products.py")
@@ -87,7 +87,7 @@ def probe_half_types(isa: str | None = None) -> Verdicts:
 def _ask(isa: str | None) -> dict[str, Verdict]:
     """One process serves all types, unless it dies of one."""
     verdicts: dict[str, Verdict] = {}
-    while left := [kind for kind in HALF_TYPES if kind not in verdicts]:
+    while left := [kind for kind in HALF_NAMES if kind not in verdicts]:
         told, ending = _run_program(left, isa)
         verdicts |= told
         missing = [kind for kind in left if kind not in told]
@@ -143,7 +143,7 @@ def _file_of(marks: Mapping[str, str]) -> Path | None:
 def _recall(marks: Mapping[str, str]) -> dict[str, Verdict] | None:
     try:
         verdicts = read_answer(_file_of(marks), "verdicts", marks=marks)
-        return {kind: Verdict(verdicts[kind]) for kind in HALF_TYPES}
+        return {kind: Verdict(verdicts[kind]) for kind in HALF_NAMES}
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -180,7 +180,7 @@ def half_support(kind: str) -> HalfSupport:
 
 def usable_half_names() -> tuple[str, ...]:
     """The 16-bit types that `make_half_safe` can make safe here."""
-    return tuple(kind for kind in HALF_TYPES if half_support(kind).is_usable)
+    return tuple(kind for kind in HALF_NAMES if half_support(kind).is_usable)
 
 
 def make_half_safe(kind: str) -> None:

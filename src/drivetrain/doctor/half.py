@@ -1,7 +1,7 @@
 """Which vector units the processor has, and whether 16-bit products run on them."""
 
 from drivetrain.devices.cpu_half import (
-    HALF_TYPES,
+    HALF_NAMES,
     ISA_VARIABLE,
     SAFE_ISA,
     HalfSupport,
@@ -36,7 +36,7 @@ def check_processor() -> Finding:
 
 def check_half_types() -> list[Finding]:
     """What child processes found, and what Drivetrain does about it."""
-    return [_explained(half_support(kind)) for kind in HALF_TYPES]
+    return [_explained(half_support(kind)) for kind in HALF_NAMES]
 
 
 def _explained(support: HalfSupport) -> Finding:

@@ -1,4 +1,4 @@
-"""Where a rank stands among all ranks, as a launcher tells it."""
+"""Where a rank stands among all ranks, and whether a process works alone, launches ranks or is one."""
 
 from dataclasses import dataclass
 from enum import Enum, auto

@@ -13,14 +13,14 @@ from pydantic.fields import FieldInfo
 from drivetrain.catalogue.tasks import TaskName
 from drivetrain.recipe.notes import (
     AlternativeFor,
-    Augmentation,
     Fact,
     FieldNote,
     Group,
     IdleWith,
     Mark,
-    Measurement,
+    Measuring,
     NeedsStages,
+    OfAugmentation,
     OfTask,
     note_of,
 )
@@ -32,9 +32,9 @@ _SCALAR_KINDS: Mapping[Any, FieldKind] = {bool: "switch", int: "whole", float: "
 _OF_THE_COURSE: frozenset[Group] = frozenset({"length", "events", "run"})
 _OF_MODELS: frozenset[Group] = frozenset({"model", "pipeline", "optimisation"})
 # The groups that do nothing in a measurement; everywhere else those of a training's course.
-_IDLE_GROUPS: Mapping[Measurement, frozenset[Group]] = {
-    Measurement.INFERENCE: _OF_THE_COURSE | _OF_MODELS | {"data", "batch"},
-    Measurement.DELIVERY: _OF_THE_COURSE | _OF_MODELS,
+_IDLE_GROUPS: Mapping[Measuring, frozenset[Group]] = {
+    Measuring.INFERENCE: _OF_THE_COURSE | _OF_MODELS | {"data", "batch"},
+    Measuring.DELIVERY: _OF_THE_COURSE | _OF_MODELS,
 }
 
 _MarkT = TypeVar("_MarkT", bound=Mark)
@@ -164,7 +164,7 @@ def fields_of_validation(*, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
 
 def without_augmentation(*, schema: type[Recipe] = Recipe) -> dict[str, Any]:
     """The values that turn every augmentation off."""
-    return {field: mark.off for field, mark in marked(Augmentation, schema=schema)}
+    return {field: mark.off for field, mark in marked(OfAugmentation, schema=schema)}
 
 
 def alternatives(*, schema: type[Recipe] = Recipe) -> list[tuple[str, ...]]:
@@ -174,13 +174,13 @@ def alternatives(*, schema: type[Recipe] = Recipe) -> list[tuple[str, ...]]:
     return [tuple(field for field, mark in found if mark.choice == choice) for choice in choices]
 
 
-def idle_fields(measurement: Measurement, *, schema: type[Recipe] = Recipe) -> frozenset[str]:
+def idle_fields(measurement: Measuring, *, schema: type[Recipe] = Recipe) -> frozenset[str]:
     """What a measurement has no use for."""
     fields = schema.model_fields.items()
     return frozenset(field for field, info in fields if _is_idle(note_of(info), measurement))
 
 
-def _is_idle(note: FieldNote, measurement: Measurement) -> bool:
+def _is_idle(note: FieldNote, measurement: Measuring) -> bool:
     if measurement in note.used_in:
         return False
     return note.group in _IDLE_GROUPS.get(measurement, _OF_THE_COURSE) or measurement in note.idle_in

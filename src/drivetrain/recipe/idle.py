@@ -2,13 +2,13 @@
 
 from drivetrain.recipe.fields import idle_fields, option_name, written_value
 from drivetrain.recipe.given import Given
-from drivetrain.recipe.notes import Measurement
+from drivetrain.recipe.notes import Measuring
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["idle_warnings"]
 
 
-def idle_warnings(given: Given, *, command: str, measurement: Measurement) -> list[str]:
+def idle_warnings(given: Given, *, command: str, measurement: Measuring) -> list[str]:
     """Says which typed options do nothing in a measurement."""
     idle = idle_fields(measurement)
     return [

@@ -33,7 +33,7 @@ class Fact(Enum):
     LATER = "it came after run directories were named by a hash, and its None is left out of that"
 
 
-class Measurement(Flag):
+class Measuring(Flag):
     """What trains, or runs, a recipe only to measure."""
 
     VERIFY = auto()
@@ -76,18 +76,18 @@ class IdleWith:
 class IdleIn:
     """A field does nothing in some measurements."""
 
-    measurements: Measurement
+    measurements: Measuring
 
 
 @dataclass(frozen=True, slots=True)
 class UsedIn:
     """A field is of use in measurements where most of its group do nothing."""
 
-    measurements: Measurement
+    measurements: Measuring
 
 
 @dataclass(frozen=True, slots=True)
-class Augmentation:
+class OfAugmentation:
     """A field changes training images at random, unless it has the value `off`."""
 
     off: object
@@ -100,7 +100,7 @@ class AlternativeFor:
     choice: Choice
 
 
-Mark = Fact | OfTask | NeedsStages | IdleWith | IdleIn | UsedIn | Augmentation | AlternativeFor
+Mark = Fact | OfTask | NeedsStages | IdleWith | IdleIn | UsedIn | OfAugmentation | AlternativeFor
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,37 +112,37 @@ class FieldNote:
     may_change: bool = False
 
     @property
-    def idle_in(self) -> Measurement:
+    def idle_in(self) -> Measuring:
         """The measurements that are named as having no use for the field."""
         return _union(mark.measurements for mark in self.marks if isinstance(mark, IdleIn))
 
     @property
-    def used_in(self) -> Measurement:
+    def used_in(self) -> Measuring:
         """The measurements that are named as using the field, whatever its group."""
         return _union(mark.measurements for mark in self.marks if isinstance(mark, UsedIn))
 
 
-def _union(measurements: Iterable[Measurement]) -> Measurement:
-    return reduce(or_, measurements, Measurement(0))
+def _union(measurements: Iterable[Measuring]) -> Measuring:
+    return reduce(or_, measurements, Measuring(0))
 
 
 # Marks that several fields have; the schema reads better with their names.
 
-_NOISE = Measurement.HOST_NOISE | Measurement.DEVICE_NOISE
-_TRAINING = Measurement.REAL_DATA | _NOISE
-_EVERY = ~Measurement(0)
+_NOISE = Measuring.HOST_NOISE | Measuring.DEVICE_NOISE
+_TRAINING = Measuring.REAL_DATA | _NOISE
+_EVERY = ~Measuring(0)
 
 PER_HOST, WORK, LENGTH, COMPUTING = Fact.PER_HOST, Fact.WORK, Fact.LENGTH, Fact.COMPUTING
 ONE_CALL, OF_A_MODEL, PACE, LATER = Fact.ONE_CALL, Fact.OF_A_MODEL, Fact.PACE, Fact.LATER
 SEGMENTATION, CLASSIFICATION = OfTask("segmentation", urgency=1), OfTask("classification")
 UNMEASURED, MEASURED = IdleIn(_EVERY), UsedIn(_EVERY)
-NOT_IN_VERIFY, NOT_IN_TRAINING = IdleIn(Measurement.VERIFY), IdleIn(_TRAINING)
+NOT_IN_VERIFY, NOT_IN_TRAINING = IdleIn(Measuring.VERIFY), IdleIn(_TRAINING)
 # Noise has no files, no folds, no bad samples, and as many samples as an update takes.
 NO_NOISE = IdleIn(_NOISE)
 # Batches that lie on the device ready for the model are shown as they are.
-NOT_WHEN_READY = IdleIn(Measurement.DEVICE_NOISE)
-NOT_IN_DELIVERY = IdleIn(Measurement.DELIVERY)
-IN_INFERENCE, IN_DELIVERY = UsedIn(Measurement.INFERENCE), UsedIn(Measurement.DELIVERY)
+NOT_WHEN_READY = IdleIn(Measuring.DEVICE_NOISE)
+NOT_IN_DELIVERY = IdleIn(Measuring.DELIVERY)
+IN_INFERENCE, IN_DELIVERY = UsedIn(Measuring.INFERENCE), UsedIn(Measuring.DELIVERY)
 
 
 def idle(*, urgency: int = 0, alone: bool = False, **having: object) -> IdleWith:
@@ -153,7 +153,7 @@ def idle(*, urgency: int = 0, alone: bool = False, **having: object) -> IdleWith
 
 def augmentation(*, off: object = 0) -> tuple[Mark, ...]:
     """The marks of every augmentation."""
-    return Augmentation(off), WORK, NOT_WHEN_READY
+    return OfAugmentation(off), WORK, NOT_WHEN_READY
 
 
 # Reading and checking.

@@ -11,6 +11,7 @@ from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.files import read_json
 from drivetrain.recipe.fields import written_value
 from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.recipe.plain import schedule_name
 from drivetrain.store.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
@@ -186,7 +187,9 @@ def _recipe_of(run: Listed) -> dict[str, Any]:
     """A cross-validation can do without: its folds have theirs."""
     if isinstance(run, CrossvalDirectory) and not run.recipe.is_file():
         return {}
-    return read_recipe_yaml(run.recipe)
+    recipe = read_recipe_yaml(run.recipe)
+    # Older runs call the default schedule interleaved, which is no difference.
+    return recipe | {"pipeline_schedule": schedule_name(recipe.get("pipeline_schedule"))}
 
 
 def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:

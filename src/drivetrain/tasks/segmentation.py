@@ -35,10 +35,6 @@ class SegmentationTask:
         """The loss of each sample, in float32 or wider."""
         return self.losses_and_class_dice(logits, labels)[0]
 
-    def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The soft Dice of each sample, the mean over its classes."""
-        return self.losses_and_scores(logits.detach(), labels)[1]
-
     def losses_and_scores(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and soft Dice of each sample; the score carries no gradient."""
         losses, dice = self.losses_and_class_dice(logits, labels)

@@ -24,7 +24,7 @@ from drivetrain.recipe.given import Given
 from drivetrain.recipe.idle import idle_warnings
 from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.recipe.notes import Fact, Measurement
+from drivetrain.recipe.notes import Fact, Measuring
 from drivetrain.recipe.schema import LrScheduleParams, Recipe
 from drivetrain.verify.samples import few_samples, open_samples
 from drivetrain.verify.small_batch import SmallBatch, choose_batch
@@ -178,7 +178,7 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
 
 def _idle_warnings(given: Given) -> Sequence[str]:
     """Says which typed options do nothing here."""
-    idle = idle_warnings(given, command="verify", measurement=Measurement.VERIFY)
+    idle = idle_warnings(given, command="verify", measurement=Measuring.VERIFY)
     compiles = any(option.get("compile") for option in given.recipe.stage_options)
     if compiles and given.is_typed("stage_options"):
         idle.append("compile in --stage-options has no effect on verify.")

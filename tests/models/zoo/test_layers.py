@@ -1,4 +1,4 @@
-"""None"""
+"""The layers of the networks that torch.nn has no module for."""
 
 import numpy as np
 import pytest
