@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint commands clean
 
 demo: $(READY)
 	$(BIN)/drivetrain train --output-dir runs/demo --overwrite
@@ -16,6 +16,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+commands: $(READY)
+	$(BIN)/python -m drivetrain.cli.reference > docs/commands.md
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

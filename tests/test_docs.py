@@ -12,6 +12,7 @@ from drivetrain.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 LADDER = ROOT / "docs" / "mnist_ladder.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 SMALL = ["--limit-train-samples=256", "--limit-validation-samples=32", "--num-epochs=1", "--num-threads=1"]
 
 
@@ -51,22 +52,38 @@ def test_the_commands_of_the_ladder_work(
     assert main([*command, *(SMALL if command[0] == "train" else [])]) == 0
 
 
-def _measured_rows() -> list[str]:
-    table = (ROOT / "README.md").read_text().split("## Measured")[1].split("\n## ")[0]
+def _rows_below(page: Path, heading: str) -> list[str]:
+    table = page.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
     return [line for line in table.splitlines() if line.startswith("| ")][2:]
 
 
-def test_every_figure_of_the_readme_names_the_file_that_holds_it() -> None:
-    rows = _measured_rows()
+def _measured_rows() -> list[str]:
+    return _rows_below(ROOT / "docs" / "results.md", "Measured")
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in DOCS)])
+def test_every_link_leads_to_a_file(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+    broken = [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()]
+    assert broken == []
+
+
+def test_the_readme_is_short_and_has_five_headline_figures() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 6000
+    assert len(_rows_below(ROOT / "README.md", "Headline figures")) == 5
+
+
+def test_every_figure_names_the_file_that_holds_it() -> None:
+    rows = [*_measured_rows(), *_rows_below(ROOT / "README.md", "Headline figures")]
     assert len(rows) > 10
     for row in rows:
-        files = re.findall(r"\]\((benchmarks/results/[^)]+)\)", row)
+        files = re.findall(r"\]\((?:\.\./)?(benchmarks/results/[^)]+)\)", row)
         assert files, row
         for file in files:
             assert (ROOT / file).is_file(), file
 
 
-def test_the_readme_measures_nothing_twice() -> None:
+def test_nothing_is_measured_twice() -> None:
     subjects = [row.split(" | ")[0] for row in _measured_rows()]
     assert len(set(subjects)) == len(subjects)
     steps = [re.findall(r"`(\w+)` (?:\(|at )(\d+)[^`)]*?batch (\d+)", subject) for subject in subjects]
