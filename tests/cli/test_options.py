@@ -206,7 +206,7 @@ def test_negative_numbers_are_values() -> None:
         ),
         (
             ["--on-demand"],
-            "--on-demand has no counterpart here: devices are taken when the run starts, leave it out.",
+            "--on-demand has no counterpart here: devices are acquired when the run starts, leave it out.",
         ),
     ],
 )

@@ -186,7 +186,7 @@ def test_contradictions_are_refused(options: dict[str, float], words: str) -> No
 
 
 def test_one_training_needs_one_fold() -> None:
-    with pytest.raises(BadInputError, match="such as --fold 0; `drivetrain crossval` trains them all"):
+    with pytest.raises(BadInputError, match="such as --fold 0; `drivetrain crossval` trains all folds"):
         open_data(Recipe(dataset="digits", folds=5))
 
 
