@@ -116,7 +116,7 @@ def test_recipes_of_a_file(tmp_path: Path) -> None:
     assert drivetrain.make_plan("long", config_path=file)["total_updates"] == 12
     with pytest.raises(BadInputError, match="--config-path"):
         drivetrain.make_plan("short", config_path=tmp_path / "other.yaml")
-    with pytest.raises(BadInputError, match="not for a Recipe"):
+    with pytest.raises(BadInputError, match="not a Recipe object"):
         drivetrain.make_plan(Recipe(), config_path=file)
     for function in (drivetrain.train, drivetrain.crossval, drivetrain.certify):
         with pytest.raises(BadInputError, match=r"tiny.*mine\.yaml"):

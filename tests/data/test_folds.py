@@ -176,7 +176,7 @@ def test_a_plan_needs_no_fold_and_takes_its_share_of_a_given_size() -> None:
     ("options", "words"),
     [
         ({"fold": 2}, "--fold 2 needs the number of folds; add --folds 5"),
-        ({"folds": 5, "fold": 5}, "counted from 0 to 4; --fold 4 works"),
+        ({"folds": 5, "fold": 5}, "numbered from 0 to 4; --fold 4 works"),
         ({"folds": 5, "fold": 0, "validation_fraction": 0.2}, "cannot both be given"),
     ],
 )
