@@ -25,7 +25,7 @@ def test_a_fit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None
 def test_a_busy_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     _find([*SOUND, note("load", "7.0 on 2 cores.")], monkeypatch)
     assert main(["doctor"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "This machine is fit for training, but busy now."
+    assert capsys.readouterr().out.splitlines()[-1] == "This machine is ready for training, but busy now."
 
 
 def test_an_unfit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

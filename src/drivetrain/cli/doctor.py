@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from drivetrain.doctor.finding import Finding
 
 _WIDTH_OF_A_PIPE = 160
-_FIT = "This machine is fit for training."
-_BUSY = "This machine is fit for training, but busy now."
-_UNFIT = "No training runs here before the problems are solved."
+_FIT = "This machine is ready for training."
+_BUSY = "This machine is ready for training, but busy now."
+_UNFIT = "Training cannot run on this machine until the problems are fixed."
 _STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 
