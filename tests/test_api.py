@@ -305,6 +305,6 @@ def test_what_only_makes_models_is_refused_for_one_that_is_made(
     data = (np.zeros((8, 4, 4, 1), dtype=np.uint8), np.arange(8) % 2)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
     options: dict[str, Any] = {name: value, "output_dir": str(tmp_path / "run")}
-    with pytest.raises(BadInputError, match=f"{name} has no effect on a model that is built already"):
+    with pytest.raises(BadInputError, match=f"{name} has no effect on a model that is already built"):
         drivetrain.train(model=net, data=data, quiet=True, **options)
     assert not (tmp_path / "run").exists()

@@ -116,7 +116,7 @@ def test_recipes_of_a_file(tmp_path: Path) -> None:
     assert drivetrain.make_plan("long", config_path=file)["total_updates"] == 12
     with pytest.raises(BadInputError, match="--config-path"):
         drivetrain.make_plan("short", config_path=tmp_path / "other.yaml")
-    with pytest.raises(BadInputError, match="not for a Recipe"):
+    with pytest.raises(BadInputError, match="not a Recipe object"):
         drivetrain.make_plan(Recipe(), config_path=file)
     for function in (drivetrain.train, drivetrain.crossval, drivetrain.certify):
         with pytest.raises(BadInputError, match=r"tiny.*mine\.yaml"):
@@ -133,7 +133,12 @@ def test_recipes_of_a_file(tmp_path: Path) -> None:
         (drivetrain.predict, ["run", "a.png"], {"format": "xml"}, "format is 'xml', it must be one of"),
         (drivetrain.certify, [], {"updates": 0, **_SMALL}, "updates=10 works"),
         (drivetrain.certify, [], {"dtype": "float16", **_SMALL}, "dtype is 'float16', it must be one of"),
-        (drivetrain.train, [], {"folds": 2, "fold": 0, "parallel_folds": 2, **_SMALL}, "is for crossval"),
+        (
+            drivetrain.train,
+            [],
+            {"folds": 2, "fold": 0, "parallel_folds": 2, **_SMALL},
+            "is only for crossval",
+        ),
     ],
 )
 def test_what_a_command_would_refuse_is_refused(

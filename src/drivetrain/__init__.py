@@ -1,4 +1,4 @@
-"""Drivetrain trains vision models from one recipe; the way the work is cut never changes the result."""
+"""Drivetrain trains vision models; the layout (replicas, stages, accumulation) does not change the result."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -68,5 +68,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a person finds by Tab."""
+    """The public names, for tab completion."""
     return [*__all__, "__version__"]

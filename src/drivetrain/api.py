@@ -1,4 +1,4 @@
-"""What the command line does, as Python: a recipe or its options, and optionally your own model and data."""
+"""The Python API: the commands of the command line as functions, which also take your own model and data."""
 
 import time
 import warnings
@@ -61,16 +61,17 @@ def train(
     quiet: bool = False,
     **options: Any,
 ) -> RunResult:
-    """Trains a recipe (an object, or a name, maybe in a file of yours), any option replaced by keyword.
+    """Trains a recipe: a Recipe object, or a name, optionally from your own file; keywords replace options.
 
-    `model` is a name; or your own module, which ends up trained; or a class or function that makes one, given
-    `num_classes`, `channels` and `image_size` as far as it takes them. `data` and `validation_data` are
-    (images, labels) or, for segmentation, (images, masks) arrays or tensors, or a torch Dataset of images
-    with a label each. Samples for validation are held out of `data` where `validation_fraction` says so.
+    `model` is a name, your own module (trained in place), or a class or function that creates one; it gets
+    those of `num_classes`, `channels` and `image_size` that it accepts. `data` and `validation_data` are
+    (images, labels) or, for segmentation, (images, masks), as arrays or tensors, or a torch Dataset of
+    images with one label each. `validation_fraction` holds out samples of `data` for validation.
 
-    Ctrl-C writes a checkpoint and raises KeyboardInterrupt, SIGTERM likewise SystemExit(143); the exception's
-    `result` tells how far the training came. When the time of `max_time` is up, the result's status is
-    "stopped" and its exit_status 75. A stopped training's metrics hold its latest validation, if any.
+    Ctrl-C writes a checkpoint and raises KeyboardInterrupt; SIGTERM writes one and raises SystemExit(143).
+    The exception's `result` says how far the training got. If `max_time` runs out, the result's status is
+    "stopped" and its exit_status is 75. The metrics of a stopped training are those of its latest
+    validation, if there was one.
     """
     began_s = time.time()
     if validation_data is not None and data is None:
@@ -104,9 +105,9 @@ def crossval(
     quiet: bool = False,
     **options: Any,
 ) -> CrossvalResult:
-    """Trains every fold of a recipe, `folds=5` for example, and gives means and deviations over them.
+    """Trains every fold of a recipe, for example with `folds=5`; returns means and standard deviations.
 
-    Every fold begins with your module as it is now, which itself stays untrained. Signals raise as in
+    Every fold starts from your module as it is now; the module itself is not trained. Signals raise as in
     `train`.
     """
     resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
@@ -136,18 +137,18 @@ def evaluate(
     overlay: bool | None = None,
     quiet: bool = True,
 ) -> list[dict[str, Any]]:
-    """Metrics of a run's checkpoint(s); `model` and `data` for a run that was given them in Python.
+    """Computes the metrics of a run's checkpoints; pass `model` and `data` if training got them in Python.
 
-    `split` is "validation" unless you say "train", "test" or "all". Of the `data` that the run was trained
-    with, the samples that it held out are measured; other data are measured whole, as "all" (or "test").
-    `flips`, `tile_overlap` and `overlay` are for segmentation, and mean what the options of `drivetrain
-    evaluate` mean; `overlay` leaves pictures in the run's predictions/evaluation-<split>/.
+    `split` is "validation" (default), "train", "test" or "all". If `data` is what the run was trained with,
+    the samples that it held out are evaluated; other data are evaluated as a whole, as "all" (or "test").
+    `flips`, `tile_overlap` and `overlay` are for segmentation and work like the options of `drivetrain
+    evaluate`; `overlay` writes pictures to the run's predictions/evaluation-<split>/.
     """
     if split is not None:
         _require_one_of("split", split, SPLITS)
     _require_one_of("compiles", compiles, get_args(CompileWord))
     if data is not None and data_dir is not None:
-        raise BadInputError("data_dir has no effect beside data; leave one of them out.")
+        raise BadInputError("data_dir has no effect together with data; leave one of them out.")
     with Reporter(quiet=quiet) as reporter:
         return evaluate_run(
             run,
@@ -182,11 +183,12 @@ def predict(
     tile_overlap: float | None = None,
     quiet: bool = True,
 ) -> list[dict[str, Any]]:
-    """Class probabilities of image files, or what their masks amount to.
+    """Predicts image files; returns one row per image, with class probabilities or the area of each class.
 
-    All is also written to `output`, else to the run's predictions/. From `mask_format` to `tile_overlap` all
-    is for runs that predict masks, and means what the options of `drivetrain predict` mean. A warning names
-    files that cannot be read; only where none can be is that an error.
+    The table, and the masks of a segmentation, are written to `output` (default: the run's predictions/).
+    The parameters from `mask_format` to `tile_overlap` are for segmentation and work like the options of
+    `drivetrain predict`. Files that cannot be read are named in a warning; it is an error only if no file
+    can be read.
     """
     _require_one_of("format", format, get_args(TableFormat))
     _require_one_of("compiles", compiles, get_args(CompileWord))
@@ -241,9 +243,9 @@ def certify(
     quiet: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
-    """The equivalence certificate of a recipe's layouts, as `drivetrain verify --json` prints it.
+    """Verifies that a recipe's layouts compute the same; returns what `drivetrain verify --json` prints.
 
-    The class of your own module must be one that other processes can import.
+    Other processes must be able to import the class of your own module.
     """
     _require_one_of("dtype", dtype, get_args(Dtype))
     if updates < 1:
@@ -275,13 +277,13 @@ def _resolve(
             f"recipe is of type {type(recipe).__name__}; give a Recipe, or a name that `drivetrain recipes "
             "list` knows."
         )
-    # Keywords cannot have the dashes that the command line suggests.
+    # Unknown keywords are refused here: the suggestion must have underscores, as Python has no dashes.
     replaced = {require_target(key, separator="_").field for key in options}
     if not isinstance(recipe, Recipe):
         return resolve_recipe(config=recipe, config_path=config_path, overrides=options)
     if config_path is not None:
         raise BadInputError(
-            "config_path is for the name of a recipe, not for a Recipe; leave one of them out."
+            "config_path needs the name of a recipe, not a Recipe object; leave one of them out."
         )
     given = {name: getattr(recipe, name) for name in recipe.model_fields_set if name not in replaced}
     return resolve_recipe(overrides={**given, **options})
@@ -295,11 +297,11 @@ def _resolve_own(
     data: Any,
     config_path: str | Path | None,
 ) -> ResolvedRecipe:
-    """The recipe of a call that may have a model and data of its own."""
+    """The recipe of a call that may pass its own model and data."""
     own = require_given_model(model)
     for name in fields_with(Fact.OF_A_MODEL):
         if isinstance(own, nn.Module) and options.get(name):
-            raise BadInputError(f"{name} has no effect on a model that is built already; leave it out.")
+            raise BadInputError(f"{name} has no effect on a model that is already built; leave it out.")
     resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
     warning = dtype_warning(own)
     return resolved if warning is None else replace(resolved, warnings=(*resolved.warnings, warning))

@@ -61,7 +61,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_list() -> None:
         BadInputError, match=r"--model cifar_resnet9 .*Did you mean cifar_resnet8\?.*mnist_cnn"
     ):
         model_info("cifar_resnet9")
-    with pytest.raises(BadInputError, match="--model foo is not known"):
+    with pytest.raises(BadInputError, match="--model foo is not a known model"):
         check_model_name("foo")
 
 

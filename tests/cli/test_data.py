@@ -48,7 +48,7 @@ def test_check_of_a_whole_set(capsys: Captured) -> None:
     assert main(["data", "check", "digits"]) == 0
     output = capsys.readouterr()
     assert "1797 training and 0 validation samples, 10 classes" in output.out
-    assert "It is what it should be." in output.out
+    assert "All files can be read and all counts are as expected." in output.out
     assert output.err == ""
 
 
@@ -90,7 +90,7 @@ def test_check_of_images_with_masks(tmp_path: Path, capsys: Captured) -> None:
     output = capsys.readouterr()
     assert "4 training and 0 validation samples, 3 classes" in output.out
     assert "images: 3 of 12x10, 1 of 12x40" in output.out
-    assert "It is what it should be." in output.out
+    assert "All files can be read and all counts are as expected." in output.out
     truncate(tmp_path / "mine" / "masks" / "1.png")
     assert main(["data", "check", "mask-folder", "--data-dir", str(tmp_path / "mine"), "--json"]) == 1
     checked = json.loads(capsys.readouterr().out)

@@ -19,19 +19,19 @@ def test_a_fit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None
     assert main(["doctor"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["cores", "note", "few,", "in", "[brackets]."] in lines
-    assert lines[-1] == ["This", "machine", "is", "fit", "for", "training."]
+    assert lines[-1] == ["This", "machine", "is", "ready", "for", "training."]
 
 
 def test_a_busy_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     _find([*SOUND, note("load", "7.0 on 2 cores.")], monkeypatch)
     assert main(["doctor"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "This machine is fit for training, but busy now."
+    assert capsys.readouterr().out.splitlines()[-1] == "This machine is ready for training, but busy now."
 
 
 def test_an_unfit_machine(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     _find([*SOUND, problem("torch", "none.")], monkeypatch)
     assert main(["doctor"]) == 1
-    assert "No training runs here" in capsys.readouterr().out
+    assert "Training cannot run on this machine" in capsys.readouterr().out
 
 
 def test_json(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -18,7 +18,7 @@ def test_a_run_is_exported(tmp_path: Path, capsys: Capture) -> None:
     capsys.readouterr()
     assert main(["export", run, "--format", "pt2", "--output", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
-    assert "model.pt2: largest difference from the run" in shown
+    assert "model.pt2: largest difference from the run's output" in shown
     assert (tmp_path / "out" / "export.json").is_file()
     assert main(["export", run, "--format", "tflite"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

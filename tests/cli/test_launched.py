@@ -49,7 +49,10 @@ def test_a_recipe_of_stages_gets_as_many_replicas_as_the_ranks_hold() -> None:
 
 
 def test_ranks_that_hold_no_whole_replica_are_told_how_many_would() -> None:
-    words = "The 8 ranks that torchrun started hold no whole number of replicas, as one takes 3; start 6 or 9"
+    words = (
+        "The 8 ranks that torchrun started do not fit a whole number of replicas, as a replica takes 3; "
+        "start 6 or 9"
+    )
     with pytest.raises(BadInputError, match=words):
         _fitted("--stages", "3")
     with pytest.raises(BadInputError, match=r"start 16 ranks\.$"):

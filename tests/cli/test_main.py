@@ -131,7 +131,7 @@ def test_a_bug_keeps_its_traceback(install: Install) -> None:
         ),
         (
             ["--seed", "3"],
-            "drivetrain: error: --seed comes after a command, as in `drivetrain train --seed`.\n",
+            "drivetrain: error: --seed must come after a command, as in `drivetrain train --seed`.\n",
         ),
     ],
 )

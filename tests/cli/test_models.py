@@ -43,7 +43,7 @@ def test_show_prints_every_layer_in_full_within_80_columns(capsys: pytest.Captur
     assert table[0].split() == ["layer", "kind", "output", "parameters", "FLOPs"]
     assert table[1].split() == ["conv1_conv", "Conv2d", "16", "x", "32", "x", "32", "432", "885", "k"]
     assert "conv4_block9_post_addition_relu" in [line.split()[0] for line in table]
-    assert totals.startswith("total: 853018 parameters, 853018 trainable; 4064 moving statistics; ")
+    assert totals.startswith("total: 853018 parameters, 853018 trainable; 4064 running statistics; ")
 
 
 def test_long_names_are_never_cropped(

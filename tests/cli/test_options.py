@@ -198,7 +198,7 @@ def test_negative_numbers_are_values() -> None:
         (["--seed", "--shuffle"], "--seed needs a value; --seed 0 works."),
         (["--lr"], "--lr needs a value; --lr 0.1 works."),
         (["--output"], "--output needs a value."),
-        (["here"], "here is one argument too many."),
+        (["here"], "here is an unexpected argument; leave it out."),
         (["--gather_conv_output", "True"], "--gather-conv-output has no counterpart here: "),
         (
             ["--available-memory-proportion", "15", "20"],
@@ -206,7 +206,7 @@ def test_negative_numbers_are_values() -> None:
         ),
         (
             ["--on-demand"],
-            "--on-demand has no counterpart here: devices are taken when the run starts, leave it out.",
+            "--on-demand has no counterpart here: devices are acquired when the run starts, leave it out.",
         ),
     ],
 )

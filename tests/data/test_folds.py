@@ -176,7 +176,7 @@ def test_a_plan_needs_no_fold_and_takes_its_share_of_a_given_size() -> None:
     ("options", "words"),
     [
         ({"fold": 2}, "--fold 2 needs the number of folds; add --folds 5"),
-        ({"folds": 5, "fold": 5}, "counted from 0 to 4; --fold 4 works"),
+        ({"folds": 5, "fold": 5}, "numbered from 0 to 4; --fold 4 works"),
         ({"folds": 5, "fold": 0, "validation_fraction": 0.2}, "cannot both be given"),
     ],
 )
@@ -186,7 +186,7 @@ def test_contradictions_are_refused(options: dict[str, float], words: str) -> No
 
 
 def test_one_training_needs_one_fold() -> None:
-    with pytest.raises(BadInputError, match="such as --fold 0; `drivetrain crossval` trains them all"):
+    with pytest.raises(BadInputError, match="such as --fold 0; `drivetrain crossval` trains all folds"):
         open_data(Recipe(dataset="digits", folds=5))
 
 

@@ -133,7 +133,7 @@ def test_bad_shapes_are_refused() -> None:
 
 
 def test_unknown_model() -> None:
-    with pytest.raises(BadInputError, match="--model foo is not known"):
+    with pytest.raises(BadInputError, match="--model foo is not a known model"):
         create_model("foo")
 
 

@@ -120,8 +120,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"optimizer_params": {"momentum": 0.9, "eeta": 1}}, "needs weight_decay, epsilon in --optimizer-params"),
     (
         {"optimizer_params": PARAMS, "weight_decay": 0.1},
-        "--weight-decay 0.1 is decoupled decay, which --optimizer lars has not; "
-        "its own belongs into --optimizer-params, as weight_decay.",
+        "--weight-decay 0.1 is decoupled weight decay, which --optimizer lars does not have; "
+        "set weight_decay in --optimizer-params instead.",
     ),
     ({"optimizer_params": {**PARAMS, "beta1": 0.5}}, "beta1 in --optimizer-params"),
     ({"optimizer": "sgd", "optimizer_params": PARAMS}, "does not belong to --optimizer sgd"),

@@ -228,7 +228,7 @@ def test_names_are_safe_for_a_folder(
         (
             "weight_updates_per_epoch",
             "0",
-            "--weight-updates-per-epoch is 0, it must be at least 1, or -1 for what the data set gives; "
+            "--weight-updates-per-epoch is 0, it must be at least 1, or -1 to use the size of the data set; "
             "--weight-updates-per-epoch 100 works.",
         ),
         (
@@ -383,5 +383,5 @@ def test_a_file_that_is_no_recipe(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=":2: foo is not an option"):
         read_recipe_yaml(path)
     path.write_text("[]")
-    with pytest.raises(BadInputError, match="holds no recipe"):
+    with pytest.raises(BadInputError, match="does not contain a recipe"):
         read_recipe_yaml(path)

@@ -148,7 +148,8 @@ def test_one_name_twice_where_it_may_be_repeated() -> None:
 def test_one_key_in_two_spellings_is_refused_where_they_differ() -> None:
     spelt = "{warmup-epochs: 1, warmup_epochs: 2}"
     sentence = (
-        "--lr-warmup-params has warmup-epochs and warmup_epochs, which are one key, with different values"
+        "--lr-warmup-params has warmup-epochs and warmup_epochs, two spellings of one key, "
+        "with different values"
     )
     with pytest.raises(BadInputError, match=sentence):
         layer_of([Setting("lr_warmup_params", spelt, "command line")])

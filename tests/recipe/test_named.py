@@ -78,7 +78,7 @@ def test_a_flat_file(tmp_path: Path) -> None:
     assert resolved.recipe.logs_per_epoch == "2"
     assert resolved.origins["micro_batch_size"] == f"{path}:3"
     assert resolved.name == "mine"
-    with pytest.raises(BadInputError, match="one recipe without a name; leave out --config"):
+    with pytest.raises(BadInputError, match="a single unnamed recipe; leave out --config"):
         _resolve(path, "mine")
 
 
@@ -137,10 +137,14 @@ def test_anchors_beside_the_recipes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "config", "part"),
     [
-        (COLLECTION, None, "holds recipes by name (base, merged, child, from_package, digits); pick one"),
+        (
+            COLLECTION,
+            None,
+            "contains several recipes (base, merged, child, from_package, digits); choose one",
+        ),
         (COLLECTION, "chid", "--config chid is not a recipe in {path}. Did you mean child?"),
-        ("a: {inherits: b}\nb: {inherits: a}\n", "a", "{path}:2: b inherits a, which inherits it back"),
-        ("a: {inherits: a}\n", "a", "{path}:1: a inherits a, which inherits it back"),
+        ("a: {inherits: b}\nb: {inherits: a}\n", "a", "{path}:2: b inherits a, which inherits it in turn"),
+        ("a: {inherits: a}\n", "a", "{path}:1: a inherits a, which inherits it in turn"),
         ("a: {inherits: nothing}\n", "a", "{path}:1: inherits nothing is not a recipe"),
         ("inherits: [digits]\n", None, "{path}:1: inherits takes one recipe's name"),
         (
@@ -157,8 +161,8 @@ def test_anchors_beside_the_recipes(tmp_path: Path) -> None:
             None,
             "{path}:3: learning-rate sets --learning-rate a second time",
         ),
-        ("- 1\n", None, "{path} holds no recipe"),
-        ("", None, "{path} holds no recipe"),
+        ("- 1\n", None, "{path} does not contain a recipe"),
+        ("", None, "{path} does not contain a recipe"),
         ("model: foo\n", None, "{path}:1: --model foo"),
     ],
 )

@@ -140,7 +140,7 @@ def test_the_rule_of_tasks_knows_a_new_field() -> None:
     ("values", "sentence"),
     [
         ({"stages": 2, "validation": False}, "--blur 5 has no effect with --validation False"),
-        ({}, "--blur 5 has no effect on a model in one piece"),
+        ({}, "--blur 5 has no effect without pipeline stages"),
     ],
 )
 def test_rules_of_idle_options_know_a_new_field(values: dict[str, Any], sentence: str) -> None:
@@ -170,7 +170,7 @@ def test_a_note_that_names_no_field_is_refused() -> None:
     class Misspelt(Recipe):
         blur: Annotated[int, FieldNote("data", (idle(validatoin=False),))] = 0
 
-    with pytest.raises(TypeError, match="note on recipe field blur names validatoin, which is no field"):
+    with pytest.raises(TypeError, match="note on recipe field blur names validatoin, which is not a field"):
         check_notes(Misspelt.model_fields)
     check_notes(WithBlur.model_fields)
 
@@ -190,7 +190,7 @@ def test_a_field_cannot_be_idle_and_used_at_once() -> None:
             FieldNote("data", (IdleIn(Measuring.VERIFY), UsedIn(Measuring.VERIFY | Measuring.DELIVERY))),
         ] = 0
 
-    with pytest.raises(TypeError, match="idle and used of one measurement"):
+    with pytest.raises(TypeError, match="as idle and as used in one measurement"):
         check_notes(Torn.model_fields)
 
 

@@ -47,12 +47,12 @@ def test_the_recipe_holds_the_lists_and_not_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "has no lists of layers in it"),
-        ("- conv", "has no lists of layers in it"),
-        ("halve: [conv]", "has a list halve, which means nothing. Did you mean half?"),
+        ("", "does not contain lists of layers"),
+        ("- conv", "does not contain lists of layers"),
+        ("halve: [conv]", "has an unknown list halve. Did you mean half?"),
         ("wide: [conv]", "Its lists are half and float32."),
         ("half: conv", "half in --precision-list"),
-        ("half: [1]", "is no list of kinds and names"),
+        ("half: [1]", "is not a list of layer kinds and names"),
         ("half: []", "lists no layer under half"),
         ("float32: [conv]", "lists no layer under half"),
     ],
@@ -69,17 +69,17 @@ def test_what_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     [
         (
             "{half: [], float32: []}",
-            "half of --precision-list is empty, it must name one or more; "
+            "half of --precision-list is empty, it must name at least one; "
             '--precision-list \'{"half": ["conv", "linear"]}\' works.',
         ),
         (
             "[conv]",
-            "--precision-list [conv] is a list alone, and the lists need the key half, for example "
+            "--precision-list [conv] is a list without a key; put it under the key half, for example "
             "'{half: [conv]}'.",
         ),
         (
             "[]",
-            "--precision-list [] is a list alone, and the lists need the key half, for example "
+            "--precision-list [] is a list without a key; put it under the key half, for example "
             "'{half: [conv]}'.",
         ),
         (

@@ -36,10 +36,10 @@ def test_every_key() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["{stage: 0, recompute: true}"], "recompute is none of them"),
-        (["{stage: zero}"], "stage is a number from 0"),
-        (["{stage: true}"], "stage is a number from 0"),
-        (["{stage: -1}"], "stage is a number from 0"),
+        (["{stage: 0, recompute: true}"], "recompute is not one of them"),
+        (["{stage: zero}"], "stage is a whole number of at least 0"),
+        (["{stage: true}"], "stage is a whole number of at least 0"),
+        (["{stage: -1}"], "stage is a whole number of at least 0"),
         (["{recomputation: 1}"], "recomputation is true or false"),
         (["{compile: 'on'}"], "compile is true or false"),
         (["{offload: maybe}"], "offload is true or false"),

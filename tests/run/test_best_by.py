@@ -107,12 +107,12 @@ def test_patience_counts_by_the_metric_that_chooses(tmp_path: Path) -> None:
     [
         (
             ["--dataset=digits", "--best-by=iou"],
-            "--best-by iou is no metric of a validation: classification has accuracy, top5_accuracy, loss; "
+            "--best-by iou is not a validation metric: classification has accuracy, top5_accuracy, loss; "
             "--best-by accuracy works.",
         ),
         (
             ["--dataset=synthetic-em", "--model=unet_same", "--image-size=32", "--best-by=iou_nucleus"],
-            "--best-by iou_nucleus is no metric of segmentation here, which has dice, hard_dice, iou, "
+            "--best-by iou_nucleus is not a metric of this segmentation, which has dice, hard_dice, iou, "
             "pixel_accuracy, loss, foreground_soft_dice, foreground_hard_dice, foreground_iou, "
             "soft_dice_CLASS, hard_dice_CLASS, iou_CLASS (CLASS: cell, membrane); --best-by dice works.",
         ),

@@ -144,6 +144,6 @@ def test_ranks_that_make_no_whole_replica_are_refused(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "The 2 ranks that slurm started hold no whole number of replicas" in done.stderr
+    assert "The 2 ranks that slurm started do not fit a whole number of replicas" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

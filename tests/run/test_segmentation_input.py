@@ -98,7 +98,7 @@ def test_folders_that_are_not_in_order(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--folds", "3", "--fold", "3"], ["--fold 3 is none of --folds 3", "--fold 2 works"]),
+        (["--folds", "3", "--fold", "3"], ["--fold 3 does not exist with --folds 3", "--fold 2 works"]),
         (["--folds", "5", "--fold", "0"], ["--folds 5 is more than the 3", "--folds 3 works"]),
         (["--fold-scheme", "nvidia"], ["--fold-scheme nvidia has no effect without folds", "--folds 5"]),
         (["--model", "unet", "--image-size", "3"], ["--image-size 3 is too small", "--image-size 4"]),

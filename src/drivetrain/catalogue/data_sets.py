@@ -1,4 +1,4 @@
-"""What is known of the named data sets without opening them."""
+"""The named data sets: sizes, shapes, classes, origin and licence, without opening their files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from drivetrain.catalogue.tasks import DEFAULT_TASK, TaskName, task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
+# Class names of the data sets whose files do not contain them.
 TEN_DIGITS = tuple(str(digit) for digit in range(10))
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR100 = """
@@ -23,14 +24,11 @@ CIFAR100 = tuple(_CIFAR100.split())
 MEMBRANE = "membrane"
 
 
-# Names of the classes of the named data sets, for when their files do not say.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
     """Size and shape of a named data set, for the plan and for `drivetrain data list`.
 
-    A number is 0 where only the files tell it.
+    A number is 0 if it is known only from the files.
     """
 
     name: str
@@ -57,7 +55,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCounts:
-    """How many samples a recipe trains, validates and tests on."""
+    """Number of training, validation and test samples of a recipe."""
 
     train: int
     validation: int
@@ -86,7 +84,7 @@ _DATASETS = (
         generated=False,
         needs_files=True,
         default_validation_fraction=0.0,
-        description="small photographs, from the binary or the python files in --data-dir",
+        description="small photographs, read from the binary or python files in --data-dir",
         origin="https://www.cs.toronto.edu/~kriz/cifar.html",
         licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
     ),
@@ -102,7 +100,7 @@ _DATASETS = (
         generated=False,
         needs_files=True,
         default_validation_fraction=0.0,
-        description="small photographs, fine labels, from the binary or the python files in --data-dir",
+        description="small photographs with fine labels, read from the binary or python files in --data-dir",
         origin="https://www.cs.toronto.edu/~kriz/cifar.html",
         licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
     ),
@@ -219,7 +217,7 @@ _DATASETS = (
         generated=False,
         needs_files=True,
         default_validation_fraction=0.2,
-        description="an image folder that `drivetrain data pack` made sequential, in --data-dir",
+        description="an image folder packed by `drivetrain data pack`, in --data-dir",
         origin=_OWN_FILES,
         licence=_OWN_LICENCE,
     ),
@@ -268,15 +266,15 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """What is known of the data set `--dataset` names."""
+    """The entry of a named data set; raises BadInputError for an unknown name."""
     meant = _ALIASES.get(name, name)
     for info in _DATASETS:
         if info.name == meant:
             return info
     known = dataset_names()
     raise BadInputError(
-        f"--dataset {name} is no known data set.{did_you_mean(name, known, prefix='--dataset ')} "
-        f"There are {', '.join(known)}, and package.module:factory for your own."
+        f"--dataset {name} is not a known data set.{did_you_mean(name, known, prefix='--dataset ')} "
+        f"Data sets: {', '.join(known)}, or package.module:factory for your own."
     )
 
 
@@ -287,38 +285,38 @@ def is_external_dataset(name: str) -> bool:
 
 
 def is_folder_of_files(name: str) -> bool:
-    """Whether a data set is whatever a user's folder holds; others are known by their name."""
+    """Whether the data set is a user's own folder, such as image-folder, not a fixed, published set."""
     return not is_external_dataset(name) and dataset_info(name).origin == _OWN_FILES
 
 
 def dataset_task(name: str) -> TaskName | None:
-    """What a data set is for; None of a user's own, which tells it when it is opened."""
+    """The task of a data set; None for a user's own factory, whose task is known once it is opened."""
     return None if is_external_dataset(name) else dataset_info(name).task
 
 
 def is_augmented_by_default(name: str) -> bool:
-    """Whether training images of a classification change by chance where nobody says."""
+    """Whether a classification data set is augmented unless --augment says otherwise."""
     return not is_external_dataset(name) and dataset_info(name).name in _AUGMENTED_BY_DEFAULT
 
 
 def default_augmentation(name: str) -> str:
-    """What --augment means for a data set where nobody gives it; a user's own is taken to be for classes."""
+    """The default of --augment for a data set, as text; a user's own counts as classification."""
     of_task = task_info(dataset_task(name) or DEFAULT_TASK).default_augmentation
     return str(is_augmented_by_default(name)) if of_task is None else of_task
 
 
 def generated_validation_samples(train_samples: int) -> int:
-    """How many validation samples go with the training samples of a generated source."""
+    """Number of validation samples of a generated data set: a quarter of its training samples."""
     return max(1, train_samples // 4)
 
 
 def default_share(info: DatasetInfo, *, has_validation: bool) -> float:
-    """The share held out when nobody says: none where there are validation samples already."""
+    """The default validation fraction: 0 if the data set has validation samples of its own."""
     return 0.0 if has_validation else info.default_validation_fraction
 
 
 def held_out_count(samples: int, *, fraction: float) -> int:
-    """How many of the training samples `--validation-fraction` takes away from training."""
+    """Number of training samples that `--validation-fraction` holds out for validation."""
     if fraction == 0:
         return 0
     count = max(1, round(fraction * samples))
@@ -343,7 +341,7 @@ def sample_counts(
     limit_train_samples: int | None = None,
     limit_validation_samples: int | None = None,
 ) -> SampleCounts:
-    """The sizes of the splits by the rules of `open_data`, without touching data."""
+    """The sizes of the splits by the rules of `open_data`, without opening the data set."""
     train = dataset_size or info.train_samples
     own = generated_validation_samples(train) if info.generated else info.validation_samples
     share = (
@@ -359,5 +357,5 @@ def sample_counts(
 
 
 def background_class(class_names: Sequence[str]) -> int:
-    """The class that lies between objects: membrane, where one is called so, else the first."""
+    """The index of the background class: `membrane` if there is one, else the first class."""
     return class_names.index(MEMBRANE) if MEMBRANE in class_names else 0

@@ -1,4 +1,4 @@
-"""What a validation measures, by the names that files and options have, and by those that people read."""
+"""The validation metrics: their names in files and options, and how they are written for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,14 +26,15 @@ __all__ = [
 ]
 
 MAIN_METRICS: dict[str, str] = {info.name: info.main_metric for info in TASKS}
-"""The metric that says which weights are best unless --best-by names another."""
+"""The metric that selects the best checkpoint unless --best-by names another."""
 
 SCORES = {"soft_dice": "soft Dice", "hard_dice": "hard Dice", "iou": "IoU"}
-"""Scores that each class has, which follows after a _; the first is what training learns."""
+"""The scores per class, named SCORE_CLASS in files; the first one is part of the training loss."""
 
 _LOWER_IS_BETTER = ("loss",)
 _FOREGROUND = "foreground_"
-# The mean over all classes; that of the soft Dice is called as it was before there were others.
+# Names of the means over all classes. The mean soft Dice is called `dice`, its name from before the other
+# scores existed.
 _MEANS = {"soft_dice": "dice", "hard_dice": "hard_dice", "iou": "iou"}
 _TOP_CLASSES = 5
 _TOP_METRIC = "top5_accuracy"
@@ -47,7 +48,7 @@ _PLAIN_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassScores:
-    """One score of a validation: of each class, foreground first, and the means over classes."""
+    """One validation score: per class, foreground first, and the means over classes."""
 
     by_class: dict[str, float]
     foreground: float | None
@@ -55,7 +56,7 @@ class ClassScores:
 
 
 def higher_is_better(metric: str) -> bool:
-    """Whether more of a metric is better."""
+    """Whether a higher value of a metric is better."""
     return metric not in _LOWER_IS_BETTER
 
 
@@ -65,12 +66,12 @@ def direction(metric: str) -> str:
 
 
 def plain_metric(name: str) -> str:
-    """A metric by the name that files have: `soft_dice` is `dice` there."""
+    """The name of a metric in files: `soft_dice` is `dice` there."""
     return _MEANS.get(name.strip(), name.strip())
 
 
 def foreground_first(class_names: Sequence[str]) -> list[int]:
-    """The classes in the order in which they are shown: what lies between the objects comes last."""
+    """The class indices in display order: the background comes last."""
     background = background_class(class_names)
     return [*(index for index in range(len(class_names)) if index != background), background]
 
@@ -81,7 +82,7 @@ def base_metrics(task: str) -> tuple[str, ...]:
 
 
 def metrics_of(task: str, class_names: Sequence[str]) -> list[str]:
-    """Every metric that a validation of these data has, by which weights can be chosen."""
+    """Every metric that a validation on this data set computes, for --best-by and --stop-at."""
     has_top = len(class_names) > _TOP_CLASSES
     base = [name for name in base_metrics(task) if has_top or name != _TOP_METRIC]
     if not task_info(task).has_class_scores:
@@ -91,7 +92,7 @@ def metrics_of(task: str, class_names: Sequence[str]) -> list[str]:
 
 
 def metrics_in_words(task: str, class_names: Sequence[str] | None = None) -> str:
-    """The metrics of a task in a list for a sentence; without class names those of any data."""
+    """The metrics of a task as a list for a sentence; class metrics are written as SCORE_CLASS."""
     every = base_metrics(task)
     base = metrics_of(task, class_names)[: len(every)] if class_names else list(every)
     if not task_info(task).has_class_scores:
@@ -103,14 +104,14 @@ def metrics_in_words(task: str, class_names: Sequence[str] | None = None) -> str
 
 
 def could_be_metric(name: str, *, tasks: Sequence[str]) -> bool:
-    """Whether some data of these tasks have such a metric; of classes only the data can tell."""
+    """Whether a metric may exist in one of these tasks; class names are known only from the data."""
     has_class_scores = any(task_info(task).has_class_scores for task in tasks)
     of_class = has_class_scores and any(name.startswith(f"{score}_") for score in SCORES)
     return of_class or any(name in base_metrics(task) for task in tasks)
 
 
 def shown_metric(metric: str) -> str:
-    """A metric as people read it: soft and hard Dice apart, means over classes called so."""
+    """The name of a metric for people, such as "soft Dice (mean over classes)"."""
     for score, words in SCORES.items():
         if metric == _MEANS[score]:
             return f"{words} (mean over classes)"
@@ -122,7 +123,7 @@ def shown_metric(metric: str) -> str:
 
 
 def brief_metric(metric: str) -> str:
-    """A metric in as few words as a column or a progress bar has room for."""
+    """A short name of a metric, for table columns and progress bars."""
     for score, words in SCORES.items():
         brief = {
             _MEANS[score]: f"{words} (class mean)",
@@ -134,7 +135,7 @@ def brief_metric(metric: str) -> str:
 
 
 def logged_name(metric: str) -> str:
-    """The name of a curve in other programs: soft and hard Dice apart, means over classes called so."""
+    """The name of a metric's curve in TensorBoard and W&B, such as soft_dice_mean_over_classes."""
     for score, mean in _MEANS.items():
         if metric == mean:
             return f"{score}_mean_over_classes"
@@ -142,12 +143,12 @@ def logged_name(metric: str) -> str:
 
 
 def is_of_classes(metric: str) -> bool:
-    """Whether a metric is a score of one class, or its mean over the foreground."""
+    """Whether a metric is the score of one class, or a mean over the foreground classes."""
     return any(metric.startswith((f"{score}_", f"{_FOREGROUND}{score}")) for score in SCORES)
 
 
 def class_scores(metrics: Mapping[str, object]) -> dict[str, ClassScores]:
-    """The scores of a validation that classes have, by what people call them; none of a classifier."""
+    """The scores per class of a validation, by their display names; empty for classification."""
     found = {words: _scores(metrics, score) for score, words in SCORES.items()}
     return {words: scores for words, scores in found.items() if scores.mean is not None}
 

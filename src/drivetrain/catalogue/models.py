@@ -1,4 +1,4 @@
-"""The models there are, by name, without importing torch: one family is one file and one entry here."""
+"""The named models and the image sizes they accept, without torch; a family is one file and one entry."""
 
 import re
 from collections.abc import Mapping
@@ -13,33 +13,30 @@ from drivetrain.core.wording import did_you_mean
 _EXTERNAL_SYNTAX = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-# Which image sizes a model can take, and what becomes of the others.
-
-
 def padded_size(size: int, *, depth: int) -> int:
-    """The side an image is padded to by a network that halves it `depth` times."""
+    """The side to which a network that halves the image `depth` times pads it."""
     before, after = missing_to_multiple(size, multiple=2**depth)
     return before + size + after
 
 
 def missing_to_multiple(size: int, *, multiple: int) -> tuple[int, int]:
-    """Pixels before and after one dimension that make it a multiple, the odd one after."""
+    """Padding before and after a dimension that makes it a multiple; an odd pixel goes after."""
     missing = -size % multiple
     return missing // 2, missing - missing // 2
 
 
 def nearest_sizes(size: int, *, smallest: int, step: int) -> tuple[int, int]:
-    """The largest of smallest, smallest + step, ... that is below `size`, and the one after it."""
+    """The largest of smallest, smallest + step, ... that is at most `size`, and the next one."""
     below = smallest + (size - smallest) // step * step
     return below, below + step
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model before it is built; the sizes are those it is made for.
+    """A named model before it is built, with the image shape that it was designed for.
 
-    `image_size` is the side of the picture. A model with an output margin sees that many pixels more on each
-    side, and its output has the size of the picture.
+    `image_size` is the side of the output. A model with an output margin reads that many more pixels on
+    each side of it, as the U-Net without padding does.
     """
 
     name: str
@@ -53,12 +50,12 @@ class ModelInfo:
     task: TaskName = DEFAULT_TASK
     output_margin: int = 0
     image_size_step: int = 1
-    """Sizes that work lie this far apart, from the smallest on."""
+    """The valid image sizes are min_image_size, min_image_size + image_size_step, ..."""
 
 
 @dataclass(frozen=True)
 class _Family:
-    """One file of this package; `variants` maps the names of its factory functions to descriptions."""
+    """One file of `drivetrain.models.zoo`; `variants` maps its factory functions to descriptions."""
 
     module: str
     channels: int
@@ -147,7 +144,7 @@ _FAMILIES = (
         image_size=256,
         num_classes=2,
         min_image_size=1,
-        variants={"unet_same": "segmentation: a padded U-Net of free depth, width and norm for any size"},
+        variants={"unet_same": "segmentation: a padded U-Net for any image size; depth, width and norm vary"},
         task="segmentation",
     ),
 )
@@ -157,12 +154,12 @@ _MODELS = {info.name: info for family in _FAMILIES for info in family.models()}
 
 
 def model_names() -> list[str]:
-    """The names `--model` knows."""
+    """The names that `--model` accepts."""
     return list(_MODELS)
 
 
 def find_models(pattern: str | None) -> list[ModelInfo]:
-    """The models a shell pattern matches, whatever the case; a bare word matches inside a name."""
+    """The models that match a shell pattern, ignoring case; a word without wildcards matches anywhere."""
     if pattern is None:
         return list(_MODELS.values())
     folded = pattern.lower()
@@ -172,10 +169,10 @@ def find_models(pattern: str | None) -> list[ModelInfo]:
 
 
 def model_info(name: str) -> ModelInfo:
-    """The registered model of this name."""
+    """The entry of a named model; raises BadInputError for an unknown name."""
     if name not in _MODELS:
         raise BadInputError(
-            f"--model {name} is not known.{did_you_mean(name, _MODELS)} "
+            f"--model {name} is not a known model.{did_you_mean(name, _MODELS)} "
             f"Models: {', '.join(_MODELS)}, or package.module:factory for your own."
         )
     return _MODELS[name]
@@ -192,12 +189,12 @@ def has_factory_form(name: str) -> bool:
 
 
 def output_margin_of(name: str) -> int:
-    """Pixels on each side that a model sees and its output does not cover; a user's own model has none."""
+    """Pixels on each side that a model reads but its output does not cover; 0 for a user's own model."""
     return 0 if is_external_model(name) else model_info(name).output_margin
 
 
 def check_model_name(name: str) -> None:
-    """Refuses a name that cannot be a model; a user's own factory is checked for its form alone."""
+    """Refuses unknown names; of a user's own factory only the form of the name is checked."""
     if not is_external_model(name):
         model_info(name)
     elif not has_factory_form(name):
@@ -207,7 +204,7 @@ def check_model_name(name: str) -> None:
 
 
 def check_image_size(info: ModelInfo, image_size: int) -> None:
-    """Refuses images that a registered model's layers would shrink to nothing, or cannot halve evenly."""
+    """Refuses images that a named model would shrink to nothing, or cannot halve evenly."""
     if image_size < info.min_image_size:
         raise BadInputError(
             f"--image-size {image_size} is too small for {info.name}; "
@@ -222,7 +219,7 @@ def check_image_size(info: ModelInfo, image_size: int) -> None:
 
 
 def nearest_image_size(name: str, image_size: int) -> int:
-    """The size nearest to a wished one that a model can take; a user's own model is taken to take any."""
+    """The valid image size nearest to `image_size`; a user's own model is assumed to accept any size."""
     if is_external_model(name):
         return image_size
     info = model_info(name)
@@ -232,10 +229,10 @@ def nearest_image_size(name: str, image_size: int) -> int:
 
 
 def model_task(name: str) -> TaskName | None:
-    """What a model is for; None of a user's own, which does not say."""
+    """The task of a model; None for a user's own, whose task is unknown."""
     return None if is_external_model(name) else model_info(name).task
 
 
 def named_task(*, dataset: str, model: str) -> TaskName | None:
-    """What data and model are for by their names; None where both are a user's own."""
+    """The task given by the names of data set and model; None if both are a user's own."""
     return dataset_task(dataset) or model_task(model)

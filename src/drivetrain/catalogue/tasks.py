@@ -1,4 +1,4 @@
-"""What tasks there are, and what of each is known before any data or model are there."""
+"""The tasks (classification, segmentation) and how they differ; needs no data, model or torch."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -8,36 +8,36 @@ __all__ = ["DEFAULT_TASK", "TASKS", "TaskInfo", "TaskName", "task_info"]
 TaskName = Literal["classification", "segmentation"]
 
 DEFAULT_TASK: Final[TaskName] = "classification"
-"""What data and models are taken to be for where nobody says."""
+"""The task that is assumed if neither data set nor model says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """How a task differs from the others; what needs torch or data is in `drivetrain.tasks`."""
+    """The properties of a task; code that needs torch or data is in `drivetrain.tasks`."""
 
     name: TaskName
     main_metric: str
-    """Says which weights are best unless --best-by names another."""
+    """Selects the best checkpoint unless --best-by names another metric."""
     metrics: tuple[str, ...]
-    """Those that do not belong to one class."""
+    """The metrics that do not belong to a single class."""
     has_class_scores: bool
-    """Whether each class has scores of its own beside them."""
+    """Whether each class also has scores of its own."""
     has_dense_labels: bool
-    """Whether a label is a mask with a class for each pixel; else it is the class of the whole image."""
+    """Whether a label is a mask with one class per pixel; otherwise it is one class per image."""
     takes_any_shape: bool
-    """Whether one model goes over images of any height and width."""
+    """Whether one model accepts images of any height and width."""
     needs_two_classes: bool
-    """Whether samples of a single class leave nothing to learn."""
+    """Whether training needs samples of at least two classes."""
     example_dataset: str
     example_model: str
     default_recipe: str | None
-    """Fills in what was not asked for beside a model or data; None leaves that to the schema's defaults."""
+    """The recipe that fills in the other options if only a model or data set is given; None: the schema."""
     default_augmentation: str | None
-    """What --augment means where nobody gives it; None leaves that to the data set."""
+    """The default of --augment, as text; None: the data set decides."""
     validation_pixels: int
-    """How many values of images a batch of a validation comfortably has."""
+    """Number of image values in a validation batch of the default size."""
     verify_side: int
-    """The side of images of which the deepest layers of such models still have some pixels."""
+    """Side of the images in `verify`: large enough that the deepest layers still have several pixels."""
 
 
 TASKS = (
@@ -86,5 +86,5 @@ _BY_NAME: dict[str, TaskInfo] = {info.name: info for info in TASKS}
 
 
 def task_info(name: str) -> TaskInfo:
-    """What is known of the task of this name."""
+    """The properties of a task by its name."""
     return _BY_NAME[name]

@@ -49,59 +49,83 @@ _OWN_OPTIONS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`train`, `infer`, `data` and `compare`."""
+    """Adds the actions `train`, `infer`, `data` and `compare`."""
     actions = parser.add_subparsers(dest="action", metavar="train|infer|data|compare", required=True)
-    train = actions.add_parser("train", help="throughput of a recipe's training")
+    train = actions.add_parser("train", help="measure the throughput of training")
     train.add_argument(
         "--data",
         choices=_DATA_KINDS,
         default="auto",
-        help="real: the recipe's data; host: noise made on the host and moved at every step; device: noise "
-        "that lies on the device (auto: real where it can be opened, else device)",
+        help="real: the recipe's data set; host: noise generated on the host and copied to the device at "
+        "every step; device: noise kept on the device; auto: real if it can be opened, else device "
+        "(default: auto)",
     )
     _add_repetition(train, warmup_steps=10, steps=20)
-    infer = actions.add_parser("infer", help="latency and throughput of a run's or a recipe's model")
-    infer.add_argument("run", metavar="RUN", nargs="?", help="a run directory (default: the recipe's model)")
-    infer.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16], metavar="N", help="(1 16)")
+    infer = actions.add_parser("infer", help="measure the latency and throughput of inference")
     infer.add_argument(
-        "--checkpoint", default="newest", metavar="WHICH", help="of RUN: newest, best, a number"
+        "run", metavar="RUN", nargs="?", help="run directory (default: the model of the recipe)"
     )
-    add_switch(infer, "--fold-batch-norm", "take batch norms into the convolutions (default: True)")
+    infer.add_argument(
+        "--batch-sizes",
+        type=int,
+        nargs="+",
+        default=[1, 16],
+        metavar="N",
+        help="batch sizes to measure (default: 1 16)",
+    )
+    infer.add_argument(
+        "--checkpoint",
+        default="newest",
+        metavar="WHICH",
+        help="checkpoint of RUN: newest, best, or an update number (default: newest)",
+    )
+    add_switch(infer, "--fold-batch-norm", "fold batch norms into the preceding convolutions (default: True)")
     _add_repetition(infer, warmup_steps=5, steps=20)
-    data = actions.add_parser("data", help="how fast a recipe's data arrive when nobody trains")
-    data.add_argument("--needed", type=float, metavar="N", help="images per second to keep up with")
+    data = actions.add_parser("data", help="measure the throughput of data loading, without training")
+    data.add_argument(
+        "--needed", type=float, metavar="N", help="images per second that the data must deliver to keep up"
+    )
     _add_repetition(data, warmup_steps=2, steps=10)
     for action in (train, infer, data):
         action.add_argument(
-            "--output", metavar="FILE", help="keep the result: FILE.json, FILE.csv or FILE.md"
+            "--output", metavar="FILE", help="write the result to FILE.json, FILE.csv or FILE.md"
         )
         add_recipe_options(action)
         action.set_defaults(own_defaults={name: action.get_default(name) for name in _OWN_OPTIONS})
-    _add_compare(actions.add_parser("compare", help="ratios of results, as a table and a picture"))
+    _add_compare(actions.add_parser("compare", help="compare results as ratios, in a table and a picture"))
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument(
-        "files", metavar="FILE.json", nargs="+", help="the first is what others are compared to"
+        "files", metavar="FILE.json", nargs="+", help="results; the others are compared to the first"
     )
     compare.add_argument(
-        "--picture", metavar="FILE.png", default="bench-compare.png", help="(default: bench-compare.png)"
+        "--picture",
+        metavar="FILE.png",
+        default="bench-compare.png",
+        help="where to write the picture (default: bench-compare.png)",
     )
-    compare.add_argument("--output", metavar="FILE.json", help="keep the ratios")
+    compare.add_argument("--output", metavar="FILE.json", help="write the ratios to FILE.json")
 
 
 def _add_repetition(parser: argparse.ArgumentParser, *, warmup_steps: int, steps: int) -> None:
     parser.add_argument(
-        "--warmup-steps", type=int, default=warmup_steps, metavar="N", help=f"not counted ({warmup_steps})"
+        "--warmup-steps",
+        type=int,
+        default=warmup_steps,
+        metavar="N",
+        help=f"warm-up steps before measuring (default: {warmup_steps})",
     )
-    parser.add_argument("--steps", type=int, default=steps, metavar="N", help=f"in each repeat ({steps})")
     parser.add_argument(
-        "--repeats", type=int, default=3, metavar="N", help="of which the median counts (default: 3)"
+        "--steps", type=int, default=steps, metavar="N", help=f"steps per repeat (default: {steps})"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="repeats; the median is reported (default: 3)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures what was asked for, or compares what was measured."""
+    """Runs a measurement, or compares results."""
     actions = {"train": _train, "infer": _infer, "data": _data, "compare": _compare}
     return actions[args.action](args)
 
@@ -121,7 +145,7 @@ def bench_training(
     output: str | None = None,
     command: str,
 ) -> int:
-    """`bench train` of the recipe that the arguments ask for; `train --benchmark` comes here too."""
+    """Runs `bench train`, also for `train --benchmark`."""
     path = check_output(output)
     place = find_place(os.environ)
     resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
@@ -138,7 +162,7 @@ def bench_training(
             reporter.warn(warning)
         check_stages(subject.recipe, splits.spec)
         start = how_to_start(place, ranks=rank_count(subject.recipe))
-        # Ranks open the data by themselves.
+        # Each rank of several opens the data itself; only a single process can use the splits opened here.
         data_here = splits if start is Start.ALONE else None
         del splits
         measured = measure_on_ranks(
@@ -182,20 +206,22 @@ def _infer(args: argparse.Namespace) -> int:
 
 
 def _recipe_for_inference(args: argparse.Namespace) -> ResolvedRecipe:
-    """The recipe that was typed, or that of RUN with how it is to be computed."""
+    """The recipe that was typed, or that of RUN with the typed device, precision and compilation."""
     if args.run is None:
         if args.checkpoint != "newest":
-            raise BadInputError(f"--checkpoint {args.checkpoint} is of a RUN; name one, or leave it out.")
+            raise BadInputError(f"--checkpoint {args.checkpoint} needs a RUN; name one, or leave it out.")
         return recipe_from_args(args)
     directory = open_run(args.run)
     for name in ("config", "config_path"):
         if getattr(args, name) is not None:
-            raise BadInputError(f"{option_name(name)} has no effect: RUN {args.run} has its own recipe.")
+            raise BadInputError(
+                f"{option_name(name)} has no effect, as RUN {args.run} has its own recipe; leave it out."
+            )
     for key in typed_overrides(args):
         if require_target(key).field not in fields_with(Fact.COMPUTING):
             raise BadInputError(
-                f"{option_name(key)} has no effect on RUN {args.run}, which has its own recipe; "
-                "--precision, --compile and --device say how to compute it."
+                f"{option_name(key)} has no effect on RUN {args.run}, which has its own recipe; only "
+                "--precision, --compile, --device and the like may be given."
             )
     return recipe_from_args(args, base=read_recipe_yaml(directory.recipe))
 
@@ -211,8 +237,8 @@ def _data(args: argparse.Namespace) -> int:
     resolved = resolve_for_ranks(args, place, resolve=recipe_from_args)
     if place is not None and stage_count(resolved.recipe) > 1:
         raise BadInputError(
-            f"bench data has one rank for each replica, but here {stage_count(resolved.recipe)} stages "
-            f"share the ranks that {place.launcher} started; --stages 1 works."
+            f"bench data needs one rank per replica, but {stage_count(resolved.recipe)} stages share the "
+            f"ranks that {place.launcher} started; --stages 1 works."
         )
     from drivetrain.bench.delivery import delivery_result, keeps_up, measure_delivery
     from drivetrain.bench.rank_measure import measure_on_ranks
@@ -283,7 +309,7 @@ def _command(action: str, args: argparse.Namespace) -> str:
 
 
 def written_command(words: Sequence[str], args: argparse.Namespace, *, own: Mapping[str, Any]) -> str:
-    """A command line that does the same: the recipe's options as they were typed, then a command's own."""
+    """The command line to repeat a measurement: the typed recipe options, then the command's own."""
     values: dict[str, Any] = {"config": args.config, "config_path": args.config_path, **typed_overrides(args)}
     options = [
         [option_name(name), *map(str, value if isinstance(value, list | tuple) else [value])]

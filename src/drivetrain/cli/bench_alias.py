@@ -1,4 +1,4 @@
-"""`train --benchmark --warmup-steps N`: how other systems spell `bench train`."""
+"""`train --benchmark --warmup-steps N`: another way to write `bench train`, known from other systems."""
 
 import argparse
 
@@ -18,28 +18,29 @@ _STEPS, _REPEATS = 20, 3
 
 
 def add_benchmark_options(parser: argparse.ArgumentParser) -> None:
-    """The two options of `train` that measure instead of training."""
+    """Adds --benchmark and --warmup-steps to `train`."""
     group = parser.add_argument_group("benchmark", "see also `drivetrain bench train --help`")
-    add_switch(group, "--benchmark", "measure the training and leave no run behind, as `bench train` does")
+    add_switch(group, "--benchmark", "measure the speed of training like `bench train`; no run is saved")
     group.add_argument(
         "--warmup-steps",
         type=int,
         metavar="N",
-        help=f"updates of a benchmark that are not counted; --max-updates counts them ({_WARMUP_STEPS})",
+        help="warm-up updates before measuring, included in --max-updates "
+        f"(only with --benchmark; default: {_WARMUP_STEPS})",
     )
 
 
 def is_benchmark(args: argparse.Namespace) -> bool:
-    """Whether to measure; refuses a warm-up of nothing."""
+    """Whether --benchmark was given; refuses --warmup-steps without it."""
     if args.warmup_steps is not None and not args.benchmark:
         raise BadInputError(
-            f"--warmup-steps {args.warmup_steps} is for --benchmark, and nothing is measured; leave it out."
+            f"--warmup-steps {args.warmup_steps} has no effect without --benchmark; leave it out."
         )
     return bool(args.benchmark)
 
 
 def bench_instead(args: argparse.Namespace) -> int:
-    """Measures once what is left of --max-updates after the warm-up, or as `bench train` does without it."""
+    """Runs the benchmark. With --max-updates, the updates after the warm-up are measured once."""
     warmup_steps = _WARMUP_STEPS if args.warmup_steps is None else args.warmup_steps
     typed = typed_overrides(args)
     lengths = {key: value for key, value in typed.items() if require_target(key).field == "max_updates"}
@@ -49,7 +50,7 @@ def bench_instead(args: argparse.Namespace) -> int:
         steps = _whole(layer_of(settings, may_repeat=True).values["max_updates"]) - warmup_steps
         if steps < 1:
             raise BadInputError(
-                f"--max-updates must be more than the {warmup_steps} of --warmup-steps; --max-updates "
+                f"--max-updates must be more than --warmup-steps {warmup_steps}; --max-updates "
                 f"{warmup_steps + _STEPS} works."
             )
         repetition = Repetition(warmup_steps=warmup_steps, steps=steps, repeats=1)

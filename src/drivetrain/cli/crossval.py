@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     place = find_place(os.environ)
     if place is not None:
         raise BadInputError(
-            f"crossval starts its own ranks and cannot be one of {place.launcher}'s; run it without, with "
+            f"crossval starts its own ranks and cannot run under {place.launcher}; start it directly, with "
             f"--devices {place.world_size}."
         )
     resolved = continued_recipe(args, stored_recipe=_stored_recipe)

@@ -1,4 +1,4 @@
-"""`drivetrain data`: the data sets there are; downloads, checks and packs them."""
+"""`drivetrain data`: lists, downloads, checks and packs data sets."""
 
 import argparse
 import json
@@ -22,33 +22,35 @@ _MOST_SIZES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`list`, `fetch`, `check` and `pack`."""
+    """Adds the actions `list`, `fetch`, `check` and `pack`."""
     actions = parser.add_subparsers(dest="action", metavar="list|fetch|check|pack", required=True)
-    listing = actions.add_parser("list", help="the data sets there are")
-    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing = actions.add_parser("list", help="list all data sets")
+    listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
     fetch = actions.add_parser("fetch", help="download a data set")
     fetch.add_argument("name", metavar="NAME", help="mnist, cifar10, cifar100 or isbi2012")
-    _add_data_dir(fetch, help_text="where the files go")
-    fetch.add_argument("--mirror", metavar="URL", help="folder on the web to look into first")
-    check = actions.add_parser("check", help="read a data set, count and compare")
-    check.add_argument("name", metavar="NAME", help="a name of `drivetrain data list`")
-    _add_data_dir(check, help_text="where the files are")
-    check.add_argument("--json", action="store_true", help="as JSON")
-    pack = actions.add_parser("pack", help="make an image folder sequential, for faster reading")
-    pack.add_argument("source", metavar="SRC", help="an image folder")
-    pack.add_argument("destination", metavar="DEST", help="a new folder for the pack")
-    pack.add_argument("--image-size", type=int, metavar="N", help="store decoded images of this size")
-    pack.add_argument("--channels", type=int, choices=(1, 3), help="of decoded images (default: 3)")
+    _add_data_dir(fetch, help_text="folder to download to")
+    fetch.add_argument("--mirror", metavar="URL", help="URL of a folder to try first")
+    check = actions.add_parser("check", help="read every sample of a data set and check the counts")
+    check.add_argument("name", metavar="NAME", help="a name listed by `drivetrain data list`")
+    _add_data_dir(check, help_text="folder with the data set's files")
+    check.add_argument("--json", action="store_true", help="print JSON instead of text")
+    pack = actions.add_parser("pack", help="pack an image folder into large files that read faster")
+    pack.add_argument("source", metavar="SRC", help="image folder to pack")
+    pack.add_argument("destination", metavar="DEST", help="new folder for the packed files")
+    pack.add_argument(
+        "--image-size", type=int, metavar="N", help="decode the images and store them as N x N pixels"
+    )
+    pack.add_argument("--channels", type=int, choices=(1, 3), help="channels of decoded images (default: 3)")
     pack.add_argument(
         "--on-bad-sample",
         choices=("error", "skip"),
         default="error",
-        help="an unreadable image: stop, or keep its place empty (default: error)",
+        help="if an image cannot be read: stop with an error, or leave its entry empty (default: error)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what was asked for."""
+    """Runs one of the actions."""
     actions = {"list": _list, "fetch": _fetch, "check": _check, "pack": _pack}
     return actions[args.action](args)
 
@@ -93,7 +95,7 @@ def _fetch(args: argparse.Namespace) -> int:
 
     remote = remote_dataset(args.name)
     if args.data_dir is None:
-        raise BadInputError(f"data fetch {args.name} needs --data-dir DIR, the folder the files go to.")
+        raise BadInputError(f"data fetch {args.name} needs --data-dir DIR, the folder to download to.")
     info = dataset_info(args.name)
     _say(f"{info.name}: {info.origin}\nlicence: {info.licence}")
     from drivetrain.console.reporter import Reporter
@@ -106,14 +108,14 @@ def _fetch(args: argparse.Namespace) -> int:
 
 
 class _ShownDownloads:
-    """How far the file that is downloaded has come, in megabytes."""
+    """Shows the progress of a download, file by file, in megabytes."""
 
     def __init__(self, reporter: "Reporter") -> None:
         self._reporter = reporter
         self._file: str | None = None
 
     def show(self, file: "RemoteFile", there: int) -> None:
-        """So many bytes of a file are there."""
+        """Shows that `there` bytes of a file have arrived."""
         if file.name != self._file:
             self._end()
             self._reporter.start_progress(file.name, total=_megabytes(file.bytes))
@@ -122,7 +124,7 @@ class _ShownDownloads:
             self._reporter.progress(_megabytes(there), "MB")
 
     def say(self, text: str) -> None:
-        """What became of a file."""
+        """Prints a message about a finished file."""
         self._end()
         self._reporter.say(text)
 
@@ -168,7 +170,7 @@ def _print_checked(checked: "CheckedDataset", data_dir: str | None) -> None:
     if len(checked.bad_samples) > _MOST_NAMED:
         sys.stderr.write(f"drivetrain data: and {len(checked.bad_samples) - _MOST_NAMED} more\n")
     if checked.is_readable and not checked.warnings:
-        _say("It is what it should be.")
+        _say("All files can be read and all counts are as expected.")
 
 
 def _pack(args: argparse.Namespace) -> int:
@@ -178,8 +180,8 @@ def _pack(args: argparse.Namespace) -> int:
         raise BadInputError(f"--image-size {args.image_size} must be at least 1; --image-size 224 works.")
     if args.channels is not None and args.image_size is None:
         raise BadInputError(
-            f"--channels {args.channels} has no effect on images that are stored as they are; "
-            "add --image-size 224."
+            f"--channels {args.channels} has no effect without --image-size, as the images are stored "
+            "unchanged; add --image-size 224."
         )
     request = PackRequest(
         image_size=args.image_size, channels=args.channels or 3, skip_bad=args.on_bad_sample == "skip"
@@ -197,7 +199,7 @@ def _pack(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _progress_shown() -> Iterator[None]:
-    """On stderr, so that stdout holds the answer alone."""
+    """Shows progress on stderr, so that stdout contains only the result."""
     from drivetrain.console.reporter import Reporter
     from drivetrain.core.progress import showing_progress
 

@@ -1,4 +1,4 @@
-"""`drivetrain doctor`: whether this machine is fit for training, and what was found on it."""
+"""`drivetrain doctor`: checks whether this machine is ready for training and prints the findings."""
 
 import argparse
 import json
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from drivetrain.doctor.finding import Finding
 
 _WIDTH_OF_A_PIPE = 160
-_FIT = "This machine is fit for training."
-_BUSY = "This machine is fit for training, but busy now."
-_UNFIT = "No training runs here before the problems are solved."
+_FIT = "This machine is ready for training."
+_BUSY = "This machine is ready for training, but busy now."
+_UNFIT = "Training cannot run on this machine until the problems are fixed."
 _STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examines and explains; the status is 1 where something would keep a training from running."""
+    """Examines the machine; the exit status is 1 if something would prevent training."""
     from drivetrain.console.reporter import Reporter
     from drivetrain.doctor.examine import examine, is_busy, is_fit
 
@@ -53,7 +53,7 @@ def _print_table(findings: "list[Finding]", *, verdict: str) -> None:
 
 
 def _unmarked(sentence: str) -> str:
-    """Brackets of a path or a message are no markup."""
+    """Escapes brackets, which rich would otherwise read as markup."""
     from rich.markup import escape
 
     return escape(sentence)

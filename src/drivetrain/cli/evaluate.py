@@ -10,31 +10,41 @@ from drivetrain.store.directory import open_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument(
         "--split",
         default="validation",
         choices=("validation", "test", "train", "all"),
-        help="samples to measure on, as the run divided them; all: every one, of data that come undivided",
+        help="split of the data set to evaluate, as divided by the run; all: every sample, for data sets "
+        "that come without splits (default: validation)",
     )
     parser.add_argument(
         "--checkpoint",
         default="newest",
         metavar="WHICH",
-        help="newest (default), best, all, or an update's number",
+        help="newest, best, all, or an update number (default: newest)",
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="where the data set's files are now")
-    add_switch(parser, "--flips", "segmentation: the mean over four flips of each image, or not")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="folder with the data set's files (default: as in training)"
+    )
+    add_switch(
+        parser,
+        "--flips",
+        "segmentation: average predictions over the image and its three flips (default: as in training)",
+    )
     parser.add_argument(
         "--tile-overlap",
         type=float,
         metavar="SHARE",
-        help="segmentation: how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
+        help="segmentation: overlap of neighbouring tiles as a fraction of their side, from 0 to 0.9 "
+        "(default: 0.25)",
     )
     add_switch(
-        parser, "--overlay", "segmentation: a picture of each image, its truth, the prediction and the errors"
+        parser,
+        "--overlay",
+        "segmentation: write a picture of each image with true mask, prediction and errors",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
+    parser.add_argument("--device", default="auto", help="auto, cpu, or another torch device (default: auto)")
     add_compile(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -63,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             for line in _lines(row, split=args.split):
                 reporter.say(line)
         table = f"images-{args.split}.csv" if "dice" in rows[-1] else f"confusion-{args.split}.csv"
-        reporter.say(f"in detail: evaluation-{args.split}.json, {table} in {args.run}")
+        reporter.say(f"details: evaluation-{args.split}.json and {table} in {args.run}")
         if args.overlay:
             pictures = overlay_folder(directory, split=args.split)
             reporter.say(

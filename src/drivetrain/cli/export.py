@@ -1,4 +1,4 @@
-"""`drivetrain export RUN`: a run's model as files that other programs run."""
+"""`drivetrain export RUN`: exports a run's model with torch.export and to ONNX."""
 
 import argparse
 
@@ -10,34 +10,38 @@ _DEFAULT_TOLERANCE = 1e-4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("--output", metavar="DIR", help="folder for the files (default: RUN/export)")
     parser.add_argument(
         "--format",
         nargs="+",
         metavar="NAME",
-        help="pt2 (torch.export), onnx (default: both, where the packages of the extra `onnx` are installed)",
+        help="pt2 (torch.export) or onnx (default: both if the packages of the extra `onnx` are installed, "
+        "else pt2)",
     )
     parser.add_argument(
         "--checkpoint",
         default="newest",
         metavar="WHICH",
-        help="newest (default), best, or an update's number",
+        help="newest, best, or an update number (default: newest)",
     )
     parser.add_argument(
         "--gives",
         choices=("probabilities", "classes"),
         default="probabilities",
-        help="what comes out: probabilities of all classes, or the most likely class (of each pixel)",
+        help="output of the model: probabilities of all classes, or the most likely class; for segmentation "
+        "of each pixel (default: probabilities)",
     )
-    add_switch(parser, "--fold-batch-norm", "take batch norms into the convolutions (default: True)")
+    add_switch(
+        parser, "--fold-batch-norm", "fold batch norms into the preceding convolutions (default: True)"
+    )
     parser.add_argument(
         "--tolerance",
         type=float,
         default=_DEFAULT_TOLERANCE,
         metavar="X",
-        help="largest allowed difference from the run's own output, of classes the share of them "
-        f"(default: {_DEFAULT_TOLERANCE:g})",
+        help="largest allowed difference between the exported model's output and the run's own; with "
+        f"--gives classes, the fraction of classes that differ (default: {_DEFAULT_TOLERANCE:g})",
     )
 
 
@@ -62,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
             tolerance=args.tolerance,
         )
         for file, difference in result.differences.items():
-            reporter.say(f"{result.folder / file}: largest difference from the run {difference:.3g}")
+            reporter.say(f"{result.folder / file}: largest difference from the run's output {difference:.3g}")
         if formats is None and "onnx" not in available_formats():
-            reporter.say(f"model.onnx was left out; it needs: pip install {' '.join(missing_packages())}")
+            reporter.say(f"model.onnx was not written; it needs: pip install {' '.join(missing_packages())}")
         reporter.say(result.usage)
         reporter.say(f"{result.folder / 'export.json'} describes input, output and classes")
     return 0

@@ -1,4 +1,4 @@
-"""Fits what was typed to the ranks that another program has started already; nothing here needs torch."""
+"""Fits a recipe to the ranks that torchrun, SLURM or MPI started; needs no torch."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -21,9 +21,9 @@ Resolve = Callable[[argparse.Namespace], ResolvedRecipe]
 def resolve_for_ranks(
     args: argparse.Namespace, place: RankPlace | None, *, resolve: Resolve
 ) -> ResolvedRecipe:
-    """The recipe with one device for each rank that torchrun, SLURM or MPI started, whatever it says itself.
+    """The recipe with one device per started rank, whatever number of replicas a recipe file has.
 
-    Only a number that was typed can contradict them.
+    A number that was typed must fit the ranks, or it is an error.
     """
     if place is None or place.launcher == "drivetrain":
         return resolve(args)
@@ -34,8 +34,9 @@ def resolve_for_ranks(
         resolved = resolve(args)
     except PartialReplicaError as error:
         raise BadInputError(
-            f"The {place.world_size} ranks that {place.launcher} started hold no whole number of replicas, "
-            f"as one takes {error.per_replica}; start {' or '.join(map(str, error.working))} ranks."
+            f"The {place.world_size} ranks that {place.launcher} started do not fit a whole number of "
+            f"replicas, as a replica takes {error.per_replica}; start "
+            f"{' or '.join(map(str, error.working))} ranks."
         ) from error
     _require_same_counts(typed, place=place, replicas=resolved.recipe.replicas)
     return resolved

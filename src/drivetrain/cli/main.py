@@ -1,4 +1,4 @@
-"""The front of the command line: finds the command, imports it alone, and turns errors into one sentence."""
+"""Entry point of the command line: imports only the requested command and prints errors as one sentence."""
 
 import errno
 import os
@@ -14,28 +14,32 @@ from drivetrain.core.wording import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A module with `add_arguments(parser)` and `run(args) -> int`, and a line of help."""
+    """A command: a module with `add_arguments(parser)` and `run(args) -> int`, and a line of help."""
 
     module: str
     summary: str
 
 
 COMMANDS = {
-    "train": Command("drivetrain.cli.train", "train a recipe; run again, it continues where it stopped"),
-    "crossval": Command("drivetrain.cli.crossval", "train every fold of a recipe; mean and deviation"),
-    "evaluate": Command("drivetrain.cli.evaluate", "measure a run's checkpoints"),
-    "predict": Command("drivetrain.cli.predict", "class probabilities or masks of images, by a run"),
-    "export": Command(
-        "drivetrain.cli.export", "write a run's model for other programs, torch.export and ONNX"
+    "train": Command(
+        "drivetrain.cli.train", "train a recipe; the same command again continues where it stopped"
     ),
-    "plan": Command("drivetrain.cli.plan", "print what a recipe will do, start nothing"),
-    "verify": Command("drivetrain.cli.verify", "prove that a recipe's layouts compute the same"),
-    "bench": Command("drivetrain.cli.bench", "measure training, inference and data; compare results"),
+    "crossval": Command(
+        "drivetrain.cli.crossval", "train every fold of a recipe; report mean and standard deviation"
+    ),
+    "evaluate": Command("drivetrain.cli.evaluate", "compute the metrics of a run's checkpoints"),
+    "predict": Command("drivetrain.cli.predict", "predict class probabilities or masks of images with a run"),
+    "export": Command("drivetrain.cli.export", "export a run's model with torch.export and ONNX"),
+    "plan": Command("drivetrain.cli.plan", "print what a recipe will do, without starting it"),
+    "verify": Command("drivetrain.cli.verify", "verify that a recipe's layouts compute the same result"),
+    "bench": Command(
+        "drivetrain.cli.bench", "measure the speed of training, inference and data loading; compare results"
+    ),
     "runs": Command("drivetrain.cli.runs", "list and compare runs"),
-    "recipes": Command("drivetrain.cli.recipes", "list the named recipes, show one with its origins"),
-    "models": Command("drivetrain.cli.models", "list the models, show one layer by layer"),
+    "recipes": Command("drivetrain.cli.recipes", "list the named recipes, or show one with all its values"),
+    "models": Command("drivetrain.cli.models", "list the models, or show one layer by layer"),
     "data": Command("drivetrain.cli.data", "list, download, check and pack data sets"),
-    "doctor": Command("drivetrain.cli.doctor", "say whether this machine is fit, and what was found on it"),
+    "doctor": Command("drivetrain.cli.doctor", "check whether this machine is ready for training"),
 }
 
 INTERRUPTED = 130
@@ -43,7 +47,7 @@ _SHOWN = 60
 
 
 def run_process() -> int:
-    """What the installed command does: one command line, then the end of the process."""
+    """Runs one command line and prepares the end of the process; the console script calls this."""
     status = main()
     skip_last_collection()
     return status
@@ -64,13 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"{prog}: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more when it ends, which would complain again.
+        # The reader of a pipe, such as `head`, has closed it. Python flushes stdout again at exit, which
+        # would raise the same error; /dev/null takes that flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DrivetrainError.exit_status
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        _say(f"{prog}: error: {_shortened(error.filename)} is too long for a path here; give a shorter one.")
+        _say(f"{prog}: error: {_shortened(error.filename)} is too long for a path; give a shorter one.")
         return BadInputError.exit_status
     return status
 
@@ -111,7 +116,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 def _unknown_command(name: str) -> BadInputError:
     if name.startswith("-"):
-        return BadInputError(f"{name} comes after a command, as in `drivetrain train {name}`.")
+        return BadInputError(f"{name} must come after a command, as in `drivetrain train {name}`.")
     return BadInputError(
         f"{name} is not a command.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
     )
@@ -123,12 +128,13 @@ def _help_page() -> str:
         [
             "usage: drivetrain COMMAND [--option VALUE ...]",
             "",
-            "Trains vision models from one recipe; the way the work is cut never changes the result.",
+            "Trains vision models from a recipe. The layout (replicas, stages, accumulation) does not change",
+            "the result.",
             "",
             "commands:",
             *lines,
             "",
-            "`drivetrain COMMAND --help` lists a command's options; `drivetrain --version` its version.",
+            "`drivetrain COMMAND --help` lists a command's options; `drivetrain --version` the version.",
             "",
         ]
     )

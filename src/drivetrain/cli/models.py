@@ -1,4 +1,4 @@
-"""`drivetrain models`: what models there are, and what one consists of."""
+"""`drivetrain models`: lists the models, or shows one layer by layer."""
 
 import argparse
 import json
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words and options of `drivetrain models`."""
+    """Adds the arguments of `drivetrain models`."""
     parser.usage = (
         f"{parser.prog} [PATTERN] [--json]\n"
         f"       {parser.prog} show NAME [--channels N] [--image-size N] [--num-classes N] [--json]"
     )
     parser.add_argument(
-        "words", nargs="*", metavar="PATTERN | show NAME", help="models to list, or one to look into"
+        "words", nargs="*", metavar="PATTERN | show NAME", help="list matching models, or show one in detail"
     )
     for option, help_text in (
-        ("--channels", "show: image channels"),
-        ("--image-size", "show: height and width of an image"),
-        ("--num-classes", "show: classes"),
+        ("--channels", "show: number of image channels"),
+        ("--image-size", "show: height and width of the images in pixels"),
+        ("--num-classes", "show: number of classes"),
     ):
         parser.add_argument(option, type=int, metavar="N", help=f"{help_text} (default: the model's own)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_no_shape(args: argparse.Namespace) -> None:
     for word in ("channels", "image_size", "num_classes"):
         if getattr(args, word) is not None:
-            raise BadInputError(f"--{word.replace('_', '-')} has no effect without show NAME.")
+            raise BadInputError(f"--{word.replace('_', '-')} has no effect without show NAME; leave it out.")
 
 
 def _list(pattern: str | None, *, as_json: bool) -> None:
@@ -113,11 +113,13 @@ def _show(name: str, args: argparse.Namespace) -> None:
 
 
 def _image_shape(name: str, args: argparse.Namespace) -> tuple[int, int]:
-    """What was asked for, else the model's native shape; a user's own model has none."""
+    """Channels and side of the images: those typed, or the model's own; a user's own model has none."""
     check_model_name(name)
     if is_external_model(name):
         if args.channels is None or args.image_size is None:
-            raise BadInputError(f"models show {name} needs its image, as in --channels 3 --image-size 32.")
+            raise BadInputError(
+                f"models show {name} needs the shape of its images; add --channels 3 --image-size 32."
+            )
         return args.channels, args.image_size
     info = model_info(name)
     channels = info.channels if args.channels is None else args.channels
@@ -137,7 +139,7 @@ def _layer_table(rows: "list[LayerRow]") -> "Table":
 def _totals_line(totals: "ModelTotals") -> str:
     return (
         f"total: {totals.parameters} parameters, {totals.trainable} trainable; "
-        f"{totals.buffers} moving statistics; {_format_flops(totals.flops)} FLOPs per image"
+        f"{totals.buffers} running statistics; {_format_flops(totals.flops)} FLOPs per image"
     )
 
 
@@ -146,7 +148,7 @@ def _new_table(*headers: str, right: tuple[str, ...]) -> "Table":
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for header in headers:
-        # A name that is cut off cannot be copied: where the screen is too narrow, it goes on below.
+        # A truncated name could not be copied, so it wraps to the next line on a narrow terminal.
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")
     return table
 
@@ -171,7 +173,7 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 
 def _format_flops(flops: int) -> str:
-    """Three digits and a unit, such as 4.72 M; few are written out."""
+    """Three digits and a unit, such as 4.72 M; numbers below 1000 have no unit."""
     value = float(flops)
     for unit in ("", "k", "M", "G"):
         if value < 999.5:

@@ -1,4 +1,4 @@
-"""The command line's options, made from the recipe's schema, and a parser that answers in one sentence."""
+"""Command-line options generated from the recipe's schema, and a parser whose errors are one sentence."""
 
 import argparse
 import re
@@ -37,7 +37,7 @@ _REWRITTEN = (
 
 
 class _RecipeFormatter(argparse.HelpFormatter):
-    """Help whose usage line leaves the recipe's options to the groups below it."""
+    """A help formatter whose usage line omits the recipe's options; they are listed in groups below."""
 
     def add_usage(
         self,
@@ -51,15 +51,15 @@ class _RecipeFormatter(argparse.HelpFormatter):
 
 
 class OneSentenceParser(argparse.ArgumentParser):
-    """An argument parser without abbreviations whose every error is one sentence and exit status 2."""
+    """An argument parser without abbreviated options; every error is one sentence with exit status 2."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_abbrev": False, "formatter_class": _RecipeFormatter, **settings})
-        # argparse takes -1e-3 for an option otherwise.
+        # argparse's own pattern (Python 3.11) does not match -1e-3, which it would take for an option.
         self._negative_number_matcher = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
     def error(self, message: str) -> NoReturn:
-        """Ends with the sentence on stderr."""
+        """Prints one sentence on stderr and exits with status 2."""
         self.exit(2, f"{self.prog}: error: {self._sentence(message)}\n")
 
     def _sentence(self, message: str) -> str:
@@ -79,7 +79,7 @@ class OneSentenceParser(argparse.ArgumentParser):
             self.error(refused_value(action, arg_string) or str(error))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuses unknown options before anything else, with the nearest known one."""
+        """Refuses unknown options first, and suggests the nearest known one."""
         if self._subparsers is None:
             self._refuse_unknown_options(args or ())
         parsed, extras = super().parse_known_args(args, namespace)
@@ -97,7 +97,7 @@ class OneSentenceParser(argparse.ArgumentParser):
 
     def _refuse_extra(self, token: str) -> NoReturn:
         if not token.startswith("-"):
-            self.error(f"{token} is one argument too many.")
+            self.error(f"{token} is an unexpected argument; leave it out.")
         name = token.lstrip("-")
         known = [option[2:] for option in self._option_string_actions if option.startswith("--")]
         self.error(refusal_of(name) or f"{token} is not an option.{did_you_mean(name, known, prefix='--')}")
@@ -112,7 +112,7 @@ def _rewritten(message: str) -> str:
 
 
 class _StoreRecipeOption(argparse.Action):
-    """Keeps an option's text for the recipe, apart from the command's own arguments; the last one counts."""
+    """Stores a recipe option as typed, apart from the command's own arguments; the last one counts."""
 
     def __call__(
         self,
@@ -127,7 +127,7 @@ class _StoreRecipeOption(argparse.Action):
 
 
 def normalise_argv(argv: Sequence[str]) -> list[str]:
-    """The arguments with dashes for the underscores of option names; nothing after a bare `--` is touched."""
+    """Replaces underscores in option names by dashes, up to a bare `--`."""
     end = list(argv).index("--") if "--" in argv else len(argv)
     return [*map(_kebab, argv[:end]), *argv[end:]]
 
@@ -138,15 +138,15 @@ def _kebab(token: str) -> str:
 
 
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
-    """Every field of the recipe as an option, in groups, and the two options that name a recipe."""
+    """Adds every field of the recipe as an option, in groups, and --config and --config-path."""
     named = parser.add_argument_group(
         "recipe",
-        "without a recipe, a model and a data set the recipe synthetic_em runs; a model or a data set of "
-        "segmentation alone takes the rest from it, one of classification the defaults below",
+        "Without --config, --model and --dataset, the recipe synthetic_em runs. A segmentation model or data "
+        "set alone takes its other options from synthetic_em, a classification one from the defaults below.",
     )
-    named.add_argument("--config", metavar="NAME", help="a named recipe, see `drivetrain recipes list`")
+    named.add_argument("--config", metavar="NAME", help="named recipe, see `drivetrain recipes list`")
     named.add_argument(
-        "--config-path", metavar="FILE", help="a YAML file with one recipe, or several by name"
+        "--config-path", metavar="FILE", help="YAML file with one recipe, or several; --config chooses one"
     )
     for group in GROUPS:
         section = parser.add_argument_group(group)
@@ -172,7 +172,7 @@ def add_field_option(
     model: type[BaseModel] = Recipe,
     is_switch: bool = False,
 ) -> None:
-    """One field as an option; `dest` gives it another name. Values stay text until the recipe is resolved."""
+    """Adds one field as an option; `dest` gives it another name. Values stay text until resolved."""
     info = model.model_fields[field]
     arity: dict[str, Any] = {"switch": {"nargs": "?", "const": "true"}, "several": {"nargs": "+"}}.get(
         "switch" if is_switch else kind_of(info), {}
@@ -201,18 +201,18 @@ def _help_text(field: str) -> str:
 
 
 def typed_overrides(args: argparse.Namespace) -> Mapping[str, Any]:
-    """The options of the recipe as they were typed, by the names they were typed under."""
+    """The recipe options that were typed, by the names under which they were typed."""
     typed: Mapping[str, Any] = getattr(args, _OVERRIDES, {})
     return typed
 
 
 def replace_overrides(args: argparse.Namespace, overrides: Mapping[str, Any]) -> None:
-    """Puts other options of the recipe in the place of those that were typed."""
+    """Replaces the recipe options that were typed."""
     setattr(args, _OVERRIDES, dict(overrides))
 
 
 def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None = None) -> ResolvedRecipe:
-    """The recipe that the parsed arguments ask for; `base` is the recipe of a run they continue."""
+    """The recipe of the parsed arguments; `base` is the recipe of the run that they continue."""
     return resolve_recipe(
         config=args.config,
         config_path=args.config_path,
@@ -224,7 +224,7 @@ def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None
 def continued_recipe(
     args: argparse.Namespace, *, stored_recipe: Callable[[Path], Path | None]
 ) -> ResolvedRecipe:
-    """The recipe of a command; where it names only an --output-dir that holds one, that one continues."""
+    """The recipe of a command; if no recipe is named, that of the run in --output-dir is continued."""
     resolved = recipe_from_args(args)
     recipe = resolved.recipe
     names_recipe = args.config is not None or args.config_path is not None

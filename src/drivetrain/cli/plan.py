@@ -1,4 +1,4 @@
-"""`drivetrain plan`: what a recipe would become, without data and without starting anything."""
+"""`drivetrain plan`: prints what a recipe would do, without reading data or starting anything."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe_options(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
-        "--lr-at", metavar="UPDATES", default="", help="updates whose learning rate is printed: 0,100,1000"
+        "--lr-at", metavar="UPDATES", default="", help="print the learning rate at these updates: 0,100,1000"
     )
 
 
@@ -41,5 +41,5 @@ def parse_updates(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     for word in words:
         if not (word.isascii() and word.isdigit()):
-            raise BadInputError(f"--lr-at {text} is no list of updates; write them as --lr-at 0,100,1000.")
+            raise BadInputError(f"--lr-at {text} is not a list of updates; --lr-at 0,100,1000 works.")
     return [int(word) for word in words]

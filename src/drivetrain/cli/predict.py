@@ -1,4 +1,4 @@
-"""`drivetrain predict RUN INPUT...`: class probabilities or masks for image files."""
+"""`drivetrain predict RUN INPUT...`: predicts class probabilities or masks of image files."""
 
 import argparse
 from collections import Counter
@@ -14,41 +14,49 @@ _SHOWN_ROWS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run directory")
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", help="image files, or folders of them")
+    parser.add_argument("run", metavar="RUN", help="run directory")
+    parser.add_argument("inputs", metavar="INPUT", nargs="+", help="image files, or folders with images")
     parser.add_argument(
         "--output", metavar="DIR", help="folder for the predictions (default: RUN/predictions)"
     )
-    parser.add_argument("--format", default="csv", choices=("csv", "json", "both"), help="the table's format")
+    parser.add_argument(
+        "--format",
+        default="csv",
+        choices=("csv", "json", "both"),
+        help="format of the table of predictions (default: csv)",
+    )
     parser.add_argument(
         "--checkpoint",
         default="newest",
         metavar="WHICH",
-        help="newest (default), best, or an update's number",
+        help="newest, best, or an update number (default: newest)",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, or another device of torch")
+    parser.add_argument("--device", default="auto", help="auto, cpu, or another torch device (default: auto)")
     add_compile(parser)
-    _add_mask_arguments(parser.add_argument_group("masks", "for runs whose task is segmentation"))
+    _add_mask_arguments(parser.add_argument_group("masks", "only for segmentation runs"))
 
 
 def _add_mask_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--mask-format",
         choices=("png", "tiff"),
-        help="how masks are written (default: png; a TIFF of several pages becomes one of as many)",
+        help="file format of the masks (default: png; an input TIFF with several pages gives a TIFF with as "
+        "many pages)",
     )
     add_switch(
         group,
         "--probabilities",
-        "also a float32 TIFF per input: all classes of its first page, then of the second, ...",
+        "also write a float32 TIFF of probabilities per input: all classes of page 1, then of page 2, ...",
     )
-    add_switch(group, "--overlay", "pictures of each image beside its painted mask (default: True)")
-    add_switch(group, "--flips", "average over the image and its mirror images: slower, often better")
+    add_switch(group, "--overlay", "write a picture of each image beside its coloured mask (default: True)")
+    add_switch(
+        group, "--flips", "average predictions over the image and its three flips: slower, often better"
+    )
     group.add_argument(
         "--tile-overlap",
         type=float,
         metavar="SHARE",
-        help="how much of a tile its neighbours cover too, from 0 to 0.9 (default: 0.25)",
+        help="overlap of neighbouring tiles as a fraction of their side, from 0 to 0.9 (default: 0.25)",
     )
 
 

@@ -1,4 +1,4 @@
-"""`drivetrain recipes`: the named recipes there are, and one of them with the origin of each value."""
+"""`drivetrain recipes`: lists the named recipes, or shows one with the origin of each value."""
 
 import argparse
 import json
@@ -13,22 +13,22 @@ from drivetrain.recipe.named import packaged_description, packaged_names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`list` and `show`."""
+    """Adds the actions `list` and `show`."""
     actions = parser.add_subparsers(dest="action", metavar="list|show")
-    listing = actions.add_parser("list", help="the named recipes")
-    listing.add_argument("--json", action="store_true", help="as JSON")
-    show = actions.add_parser("show", help="one recipe: every value and where it comes from")
+    listing = actions.add_parser("list", help="list the named recipes")
+    listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    show = actions.add_parser("show", help="show every value of a recipe and where it comes from")
     show.add_argument(
-        "name", nargs="?", metavar="NAME", help="a named recipe (default: what a bare `train` runs)"
+        "name", nargs="?", metavar="NAME", help="named recipe (default: what `train` without options runs)"
     )
     form = show.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="as JSON, with origins")
-    form.add_argument("--yaml", action="store_true", help="as YAML, to be used with --config-path")
+    form.add_argument("--json", action="store_true", help="print JSON, with the origin of each value")
+    form.add_argument("--yaml", action="store_true", help="print YAML, for use with --config-path")
     add_recipe_options(show)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was asked for."""
+    """Prints the list, or one recipe."""
     if args.action in (None, "list"):
         _print_list(as_json=args.action == "list" and args.json)
     else:
@@ -78,7 +78,7 @@ def _print_json(content: object) -> None:
 
 
 def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for a terminal, plain aligned columns for anything else."""
+    """Prints a rich table on a terminal, and plain aligned columns elsewhere."""
     if sys.stdout.isatty():
         _print_rich_table(titles, rows)
         return

@@ -1,4 +1,4 @@
-"""`drivetrain runs`: the runs there are; with several named, or a cross-validation, how they compare."""
+"""`drivetrain runs`: lists all runs, or compares the named runs or the folds of a cross-validation."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ _COLUMNS = {
     "images_per_second": "images/s",
 }
 
-# The columns that a narrow screen does without; the highest go first.
+# The columns that may be dropped on a narrow terminal; the highest number is dropped first.
 _RANKS = {
     "metric": 1,
     "by_class": 2,
@@ -48,9 +48,14 @@ _RANKS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", metavar="RUN", nargs="*", help="runs, or cross-validations, to compare (default: list all)"
+        "runs", metavar="RUN", nargs="*", help="runs or cross-validations to compare (default: list all)"
     )
-    parser.add_argument("--runs-dir", default=str(DEFAULT_PARENT), metavar="DIR", help="folder of the runs")
+    parser.add_argument(
+        "--runs-dir",
+        default=str(DEFAULT_PARENT),
+        metavar="DIR",
+        help=f"folder that contains the runs (default: {DEFAULT_PARENT})",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
@@ -66,18 +71,18 @@ def run(args: argparse.Namespace) -> int:
         differences = recipe_differences(named) if len(named) > 1 else {}
         sys.stdout.write(json.dumps({"runs": rows, "differences": differences}, indent=2) + "\n")
     elif not rows:
-        sys.stdout.write(f"no runs in {args.runs_dir}; `drivetrain train` makes one\n")
+        sys.stdout.write(f"no runs in {args.runs_dir}; `drivetrain train` starts one\n")
     else:
         _print_tables(rows, differences_in_words(named) if len(named) > 1 else {})
     return 0
 
 
 def _print_tables(rows: list[dict[str, Any]], differences: dict[str, list[str]]) -> None:
-    # A pipe is no narrow screen: what reads it wants all columns.
+    # A pipe has no terminal width; whatever reads it should get all columns.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
     lines = _listed(rows, width=width)
     if differences:
-        lines += ["", "where the recipes differ", *_compared(rows, differences, width=width)]
+        lines += ["", "differences between the recipes", *_compared(rows, differences, width=width)]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
@@ -93,7 +98,7 @@ def _listed(rows: list[dict[str, Any]], *, width: int) -> list[str]:
 
 
 def _compared(rows: list[dict[str, Any]], differences: dict[str, list[str]], *, width: int) -> list[str]:
-    """A row for each option or, where that is too wide, a row for each run and option."""
+    """One row per option or, if that is too wide, one row per option and run."""
     names = without_folders(Column(title="run", cells=[row["run"] for row in rows])).cells
     options = {f"--{name.replace('_', '-')}": values for name, values in differences.items()}
     columns = [Column(title="option", cells=list(options))]
@@ -119,13 +124,13 @@ def _compared(rows: list[dict[str, Any]], differences: dict[str, list[str]], *, 
 
 
 def _metric_in_words(metric: str) -> str:
-    """Of a cross-validation it is a mean over the folds, too."""
+    """The metric's name; for a cross-validation it is a mean over the folds."""
     name = metric.removeprefix("mean ")
     return brief_metric(name) if name == metric else f"mean over folds of {brief_metric(name)}"
 
 
 def _classes_in_words(scores: dict[str, float]) -> str:
-    """Every class, or of many the lowest one."""
+    """The scores of all classes; for many classes only the lowest score."""
     if len(scores) <= _MOST_CLASSES_IN_A_CELL:
         return ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
     name, value = min(scores.items(), key=lambda item: item[1])

@@ -1,4 +1,4 @@
-"""What the parser says about a command's own options, in the words of the recipe's: rule, then what works."""
+"""Error sentences about a command's own options, in the form of the recipe's: rule, then a valid value."""
 
 import argparse
 from typing import Any
@@ -11,12 +11,12 @@ from drivetrain.recipe.fields import example_text, written_value
 __all__ = ["missing_value", "refused_choice", "refused_value"]
 
 _RULES: dict[Any, str] = {int: "a whole number", float: "a number"}
-# For a number that has no default and is no field of the recipe.
+# Examples for numbers that have no default and are not a field of the recipe.
 _NUMBERS: dict[Any, str] = {int: "10", float: "0.5"}
 
 
 def refused_choice(action: argparse.Action, value: object) -> str:
-    """A value, or a command of a command, that is none of those there are."""
+    """The error for a value, or an action, that is not one of the choices."""
     names = [str(choice) for choice in action.choices or ()]
     text = str(value)
     if isinstance(action, argparse._SubParsersAction):
@@ -26,7 +26,7 @@ def refused_choice(action: argparse.Action, value: object) -> str:
 
 
 def refused_value(action: argparse.Action, text: str) -> str | None:
-    """A value of the wrong kind; None where the kind has no words here."""
+    """The error for a value of the wrong type; None if there is no sentence for that type."""
     if action.choices is not None:
         return refused_choice(action, text)
     name = _option_of(action)
@@ -37,13 +37,13 @@ def refused_value(action: argparse.Action, text: str) -> str | None:
 
 
 def missing_value(action: argparse.Action, *, name: str) -> str:
-    """An option that stands there alone; `name` is how it was typed."""
+    """The error for an option without its value; `name` is the option as typed."""
     works = _example(action)
     return f"{name} needs a value." if works is None else f"{name} needs a value; {name} {works} works."
 
 
 def _option_of(action: argparse.Action) -> str:
-    """An argument as a person types it."""
+    """The name of an argument as it is typed."""
     return action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
 
 
@@ -53,7 +53,7 @@ def _refusal(action: argparse.Action, text: str, *, rule: str, works: str | None
 
 
 def _example(action: argparse.Action) -> str | None:
-    """The default; else what the recipe's option of that name says; else any number, or the first choice."""
+    """A valid value: the default, the first choice, the example of the recipe's field, or any number."""
     if action.default not in (None, argparse.SUPPRESS):
         default = action.default
         return written_value(tuple(default) if isinstance(default, list) else default)

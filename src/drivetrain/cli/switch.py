@@ -1,4 +1,4 @@
-"""Options of a command that are on, off, or left to what a run says."""
+"""Options shared by several commands: boolean switches and --compile."""
 
 import argparse
 
@@ -6,22 +6,23 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 def add_switch(container: argparse._ActionsContainer, option: str, help_text: str) -> None:
-    """A flag that may also be given True or False; None where it is left out."""
+    """Adds a flag that also accepts True or False; it is None if left out."""
     container.add_argument(option, nargs="?", const=True, type=parse_switch, metavar="BOOL", help=help_text)
 
 
 def add_compile(container: argparse._ActionsContainer) -> None:
-    """How a trained model runs over many images."""
+    """Adds --compile for commands that run a trained model over images."""
     container.add_argument(
         "--compile",
         choices=("auto", "on", "off"),
         default="auto",
-        help="compile the model first; auto: where the images left take longer than that would save",
+        help="compile the model with torch.compile; auto: only if the remaining images would take longer "
+        "than compiling saves (default: auto)",
     )
 
 
 def parse_switch(text: str) -> bool:
-    """What follows such a flag, or a ValueError."""
+    """The boolean value of a switch; raises ValueError for other text."""
     if text.lower() not in _TRUTHS:
         raise ValueError(text)
     return _TRUTHS[text.lower()]

@@ -43,7 +43,7 @@ def _train(resolved: ResolvedRecipe, place: RankPlace | None) -> int:
 
 
 def _prepare_and_start(resolved: ResolvedRecipe, place: RankPlace | None, reporter: Reporter) -> int:
-    # Whatever is wrong with a request is said before torch is imported.
+    # Errors in the request are reported before torch is imported, which is slow.
     prepared = [prepare_request(resolved, began_s=process_began_s(), reporter=reporter)]
     from drivetrain.run.start import start_training
 

@@ -1,4 +1,4 @@
-"""`drivetrain verify`: the equivalence certificate of a recipe's layouts."""
+"""`drivetrain verify`: checks that a recipe's layouts compute the same, and prints the certificate."""
 
 import argparse
 import json
@@ -15,15 +15,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--layouts",
         metavar="TEXT",
         default="",
-        help="what to verify: 'replicas=2,accumulation=2;stages=2,schedule=gpipe,recomputation=true', out of "
-        "replicas, accumulation, group, stages, splits, split_by, schedule, mapping, recomputation, "
-        "offloading, and processes=1 for one process in the place of all devices (default: the usual ones)",
+        help="layouts to verify, separated by ;: 'replicas=2,accumulation=2; stages=2,schedule=gpipe'; "
+        "keys: replicas, accumulation, group, stages, splits, split_by, schedule, mapping, recomputation, "
+        "offloading, and processes=1 to simulate all devices in one process (default: a standard set)",
     )
     parser.add_argument(
-        "--updates", metavar="INT", type=int, default=10, help="weight updates whose losses are compared"
+        "--updates",
+        metavar="INT",
+        type=int,
+        default=10,
+        help="number of weight updates whose losses are compared (default: 10)",
     )
     parser.add_argument(
-        "--dtype", choices=("float32", "float64", "both"), default="both", help="the type to compute in"
+        "--dtype",
+        choices=("float32", "float64", "both"),
+        default="both",
+        help="floating-point type to compute in (default: both)",
     )
     parser.add_argument("--json", action="store_true", help="print the certificate as JSON")
 

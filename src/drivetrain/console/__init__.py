@@ -1,1 +1,1 @@
-"""What people read on a terminal: progress, tables, figures."""
+"""Output for people: messages, progress bars, tables and formatted numbers."""

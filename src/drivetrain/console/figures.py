@@ -1,4 +1,4 @@
-"""Figures as people read them: scores of each class, foreground first, and images per second."""
+"""Formats numbers for people: scores per class, foreground first, and images per second."""
 
 import math
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from drivetrain.console.tables import text_table
 
 __all__ = ["plain_numbers", "rounded_speed", "score_lines", "score_table", "speed_text", "table_lines"]
 
+# With more classes than fit in a line, only the means and the lowest scores are printed.
 _MOST_CLASSES_IN_A_LINE = 6
 _LOWEST_NAMED = 3
 _OF_A_VALIDATION = ("soft Dice", "IoU")
@@ -17,13 +18,13 @@ _WHOLE_FROM = 10.0
 
 
 def score_lines(metrics: Mapping[str, Any]) -> list[str]:
-    """A line for each of the scores that a validation is judged by; none of a classifier."""
+    """One line each for soft Dice and IoU of a segmentation; empty for classification."""
     scores = class_scores(metrics)
     return [f"{words}: {_in_a_line(scores[words])}" for words in _OF_A_VALIDATION if words in scores]
 
 
 def score_table(metrics: Mapping[str, Any]) -> list[list[str]]:
-    """A header, a row per class, then the means, with a column for each score; empty of a classifier."""
+    """Rows of a table: a header, one row per class, then the means; empty for classification."""
     scores = class_scores(metrics)
     columns = [_column(found) for found in scores.values()]
     names = list(dict.fromkeys(name for column in columns for name in column))
@@ -32,13 +33,13 @@ def score_table(metrics: Mapping[str, Any]) -> list[list[str]]:
 
 
 def table_lines(metrics: Mapping[str, Any]) -> list[str]:
-    """The same table for a terminal, below a line that it belongs to; empty of a classifier."""
+    """The score table as indented lines of text; empty for classification."""
     table = score_table(metrics)
     return [f"    {line}" for line in text_table(table)] if table else []
 
 
 def plain_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a validation that no class has, by their own names."""
+    """The metrics of a validation that are not part of the score table, by name."""
     of_classes = bool(class_scores(metrics))
     return {
         name: value
@@ -64,7 +65,7 @@ def _in_a_line(scores: ClassScores) -> str:
 
 
 def _means(scores: ClassScores) -> dict[str, float]:
-    """Of two classes, the mean over the foreground is the one class of it."""
+    """The means to show. With two classes the foreground is a single class, so it needs no mean."""
     means = (
         {}
         if scores.foreground is None or len(scores.by_class) <= 2
@@ -81,18 +82,15 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-# Images per second, as people read them.
-
-
 def speed_text(images_per_second: float) -> str:
-    """A whole number from 10 on, two significant digits below."""
+    """Images per second as text: a whole number from 10 on, two significant digits below."""
     if not 0.0 < images_per_second < _WHOLE_FROM - 0.05:
         return f"{images_per_second:.0f}"
     return f"{images_per_second:.{1 - math.floor(math.log10(images_per_second))}f}"
 
 
 def rounded_speed(images_per_second: float) -> float:
-    """For files: a tenth is enough, unless that is most of it."""
+    """Images per second for files: one decimal from 10 on, three significant digits below."""
     if images_per_second >= _WHOLE_FROM or not math.isfinite(images_per_second):
         return round(images_per_second, 1)
     return float(f"{images_per_second:.3g}")

@@ -1,4 +1,4 @@
-"""How far a piece of work has come, as one line for people."""
+"""The progress of a task as one line of text: name, bar, count, remaining time, details."""
 
 import time
 from collections.abc import Callable
@@ -14,10 +14,10 @@ _GAP = "  "
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """A named piece of work; `total` is None where nobody knows how much there is.
+    """A named task with its progress; `total` is None if the amount of work is unknown.
 
-    `clock` gives seconds. The time left follows the pace since progress was first shown: what comes before
-    that, such as compiling, comes once.
+    `clock` returns seconds. The remaining time is estimated from the pace since progress was first shown,
+    because what comes before, such as compiling, happens only once.
     """
 
     name: str
@@ -33,19 +33,19 @@ class Work:
         self.begin_s = self.clock()
 
     def move(self, done: int, detail: str) -> None:
-        """So much is done by now."""
+        """Sets how much is done."""
         self.done, self.detail, self._shown_at_s = done, detail, self.clock()
         if self._paced_from is None:
             self._paced_from = (done, self._shown_at_s)
 
     @property
     def lasted_s(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the task began."""
         return self.clock() - self.begin_s
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that it will still take; None while that cannot be told."""
+        """Estimated remaining seconds; None while there is no estimate."""
         if self._paced_from is None or self.total is None or self.done <= self._paced_from[0]:
             return None
         before, since_s = self._paced_from
@@ -54,31 +54,31 @@ class Work:
 
     @property
     def count(self) -> str:
-        """312/1200; nothing where there is nothing to count."""
+        """The count, such as 312/1200; empty if the total is unknown."""
         return "" if self.total is None else f"{self.done}/{self.total}"
 
     @property
     def time(self) -> str:
-        """The time left or, where that cannot be told, the time so far."""
+        """The remaining time or, without an estimate, the time so far."""
         left_s = self.left_s
         return f"{clock_time(self.lasted_s)} so far" if left_s is None else f"{clock_time(left_s)} left"
 
 
 def clock_time(seconds: float) -> str:
-    """4:05, or 1:04:05."""
+    """Seconds as 4:05 or 1:04:05."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def plain_line(work: Work) -> str:
-    """For a file, or a screen that only grows."""
+    """The progress without a bar, for log files and pipes."""
     counted = f"{work.name} {work.count}".rstrip()
     return _GAP.join(part for part in (counted, work.time, work.detail) if part)
 
 
 def line_on_screen(work: Work, *, width: int, name_width: int = 0, ascii_only: bool = False) -> str:
-    """Name, bar, count and time come first; of the details as many as fit, none of them cut."""
+    """The progress with a bar: name, bar, count and time, then as many whole details as fit the width."""
     bar_width = max(_LEAST_BAR, min(_LARGEST_BAR, int(width * _BAR_SHARE)))
     bar = _bar(work, width=bar_width, ascii_only=ascii_only)
     line = _GAP.join(part for part in (work.name.ljust(name_width), bar, work.count, work.time) if part)
@@ -86,7 +86,7 @@ def line_on_screen(work: Work, *, width: int, name_width: int = 0, ascii_only: b
 
 
 def _fitting(detail: str, *, room: int) -> str:
-    """As many parts of the details as there is room for; a single one may lose words at its end."""
+    """As many parts of the details as fit; a single part is shortened at a word if it is too long."""
     first, *more = (_GAP + part for part in detail.split(_GAP)) if detail else ("",)
     fitting = first
     if len(first) > room:

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, a line every few seconds elsewhere."""
+"""Messages and progress of a run: bars on a terminal, a line every few seconds elsewhere."""
 
 import sys
 import threading
@@ -19,17 +19,15 @@ from drivetrain.console.progress_line import Work, clock_time, line_on_screen, p
 __all__ = ["Heartbeat", "Reporter", "VerbosityName", "WarningsOnly"]
 
 VerbosityName = Literal["quiet", "normal", "verbose"]
+# A bar looks smooth at ten refreshes per second; lines in a log file must not flood it.
 _BAR_PERIOD_S = 0.1
 _LINE_PERIOD_S = 5.0
-# Between two lines of work that does not tell how far it has come, and between two looks whether it does.
+# Work that reports no progress gets a line every _SILENCE_S; a thread looks every _LOOK_S if one is due.
 _SILENCE_S, _LOOK_S = 30.0, 0.5
 
 
-# Calls something again and again from a thread, until it is stopped.
-
-
 class Heartbeat:
-    """`beat` is called every `period_s`; `stop` waits for a call that is under way."""
+    """Calls `beat` every `period_s` in a thread; `stop` waits for a call in progress."""
 
     def __init__(self, beat: Callable[[], None], *, period_s: float) -> None:
         self._beat, self._period_s = beat, period_s
@@ -47,10 +45,9 @@ class Heartbeat:
 
 
 class Reporter:
-    """Prints what a verbosity asks for, keeps the normal messages in the run's log, and shows progress.
+    """Prints messages according to the verbosity, writes them to the run's log, and shows progress.
 
-    `quiet` prints nothing at all, and `to_stderr` nothing to stdout, for callers whose output is something
-    else.
+    `quiet` prints nothing at all. `to_stderr` prints to stderr, for commands whose stdout is the result.
     """
 
     def __init__(
@@ -81,37 +78,37 @@ class Reporter:
 
     @property
     def is_verbose(self) -> bool:
-        """Whether details are worth working out."""
+        """Whether details are printed, and so worth computing."""
         return self._verbosity == "verbose"
 
     def log_to(self, path: Path) -> None:
-        """From now on every message is also appended to this file, whatever the verbosity."""
+        """Appends every message from now on to this file as well, whatever the verbosity."""
         with self._lock:
             self.end_log()
             self._log = path.open("a")
 
     def end_log(self) -> None:
-        """Messages no longer go to a file."""
+        """Stops writing messages to a file."""
         with self._lock:
             if self._log is not None:
                 self._log.close()
                 self._log = None
 
     def say(self, text: str) -> None:
-        """A message to the person, unless she asked for quiet."""
+        """Prints a message unless the verbosity is quiet; the log always gets it."""
         self._say(text)
 
     def result(self, text: str) -> None:
-        """What a command came to: printed even when quiet."""
+        """Prints a result, even if the verbosity is quiet."""
         self._print(text)
         self._keep(text)
 
     def warn(self, text: str) -> None:
-        """A message that names something the person should know before trusting the result."""
+        """Prints a warning, even if the verbosity is quiet."""
         self.result(f"warning: {text}")
 
     def detail(self, text: str) -> None:
-        """What only a verbose person reads; the run's log does without."""
+        """Prints a message only if the verbosity is verbose; it is not written to the log."""
         if self.is_verbose:
             self._print(text)
 
@@ -122,7 +119,7 @@ class Reporter:
 
     def _print(self, text: str) -> None:
         with self._lock:
-            # A terminal breaks lines between words; elsewhere a message is one line.
+            # On a terminal rich wraps between words; in a file or pipe each message stays on one line.
             self._console.print(text, markup=False, soft_wrap=not self._console.is_terminal)
 
     def _keep(self, text: str) -> None:
@@ -135,9 +132,9 @@ class Reporter:
     def showing(
         self, what: str, *, total: int | None = None, is_done: Callable[[], bool] = lambda: True
     ) -> Iterator[None]:
-        """Shows `what` as under way until the block ends; inside other work it has a line of its own.
+        """Shows progress of `what` until the block ends; nested work has a line of its own.
 
-        `is_done` is asked at the end of work that may stop early.
+        `is_done` is called at the end; it returns False if work that may stop early was not finished.
         """
         self.start_progress(what, total=total)
         try:
@@ -148,9 +145,9 @@ class Reporter:
         self.stop_progress(is_done=is_done())
 
     def start_progress(self, what: str, *, done: int = 0, total: int | None = None) -> None:
-        """Begins to show work of `total` units, some of them already done; without a total its time alone.
+        """Starts to show work of `total` units, `done` of them finished; without a total only its time.
 
-        It may be a part of other work that is shown already, which goes on being shown.
+        Work that is already shown stays visible; the new work is nested in it.
         """
         with self._lock:
             self._works.append(_Shown(Work(name=what, done=done, total=total)))
@@ -161,11 +158,11 @@ class Reporter:
             self._heartbeat = Heartbeat(self._show_silent_work, period_s=_LOOK_S)
 
     def progress_due(self) -> bool:
-        """Whether it is time to show progress again; cheap enough to ask at every update."""
+        """Whether it is time to show progress again; cheap enough to call at every update."""
         return bool(self._works) and time.perf_counter() >= self._works[-1].next_s
 
     def progress(self, done: int, detail: str = "") -> None:
-        """Shows how far the innermost work has come."""
+        """Shows the progress of the innermost work."""
         with self._lock:
             shown = self._works[-1]
             shown.work.move(done, detail)
@@ -176,14 +173,14 @@ class Reporter:
                 self._say_how_far(shown)
 
     def progress_if_due(self, done: int) -> None:
-        """Shows how far it has come, where it is time to."""
+        """Shows the progress of the innermost work if it is due."""
         if self.progress_due():
             self.progress(done)
 
     def stop_progress(self, *, is_done: bool = True) -> None:
-        """The innermost work is over: its bar is taken away, or a line says so where lines told of it.
+        """Ends the innermost work: removes its bar, or prints a line if lines had shown its progress.
 
-        What failed or was stopped is not done, and whoever ended it speaks for itself.
+        Work that failed or was stopped (`is_done` is False) prints nothing; its error does.
         """
         if not self._works:
             return
@@ -214,7 +211,7 @@ class Reporter:
             self._bars.start()
 
     def _end_showing(self) -> None:
-        """Without the lock: the thread that is waited for may want it."""
+        """Stops bars and heartbeat. Call it without the lock, which the joined thread may need."""
         if self._bars is not None:
             self._bars.stop()
         if self._heartbeat is not None:
@@ -232,7 +229,7 @@ class Reporter:
         return Text("\n".join(lines), no_wrap=True, overflow="crop")
 
     def _show_silent_work(self) -> None:
-        """A line for work that takes its time without telling how far it has come."""
+        """Prints a line for work that has not reported progress for a while."""
         with self._lock:
             is_due = bool(self._works) and time.perf_counter() >= self._works[-1].silent_until_s
             if is_due and self._may_break_silence:
@@ -251,7 +248,7 @@ class Reporter:
 
 @dataclass(slots=True)
 class _Shown:
-    """Work that is shown, and when it is to be shown again: by its own progress, or where there is none."""
+    """Work that is shown, with the times of its next line: after progress, and without any progress."""
 
     work: Work
     lines: int = 0
@@ -260,7 +257,7 @@ class _Shown:
 
 
 class WarningsOnly(Reporter):
-    """Says nothing but warnings, and those on stderr: stdout is for a program to read."""
+    """Prints only warnings, to stderr, for commands whose stdout is read by a program."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)

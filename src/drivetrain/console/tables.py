@@ -1,4 +1,4 @@
-"""Tables of plain text for terminals and files, cut to the width where one is given."""
+"""Plain-text tables for terminals and files, optionally fitted to a width."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +17,9 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-# Tables of plain text that fit a width: less important columns are left out, and no word is broken.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A title and a cell for each row; of columns with a `rank` the highest one is left out first."""
+    """A column of a table. Columns with a `rank` may be dropped, the highest rank first."""
 
     title: str
     cells: Sequence[str]
@@ -30,17 +27,17 @@ class Column:
 
     @property
     def least_width(self) -> int:
-        """That of the longest word."""
+        """The width of the longest word."""
         return max((len(word) for cell in (self.title, *self.cells) for word in cell.split()), default=1)
 
     @property
     def width(self) -> int:
-        """That of the longest cell."""
+        """The width of the longest cell."""
         return max(len(cell) for cell in (self.title, *self.cells))
 
 
 def fitted_table(columns: Sequence[Column], *, width: int) -> list[str]:
-    """The lines of a table; cells of several words may take several lines."""
+    """The lines of a table that fits a width: columns with a rank are dropped, cells wrap between words."""
     kept = list(columns)
     while not fits(kept, width=width):
         dropped = max(kept, key=lambda column: -1 if column.rank is None else column.rank)
@@ -53,18 +50,18 @@ def fitted_table(columns: Sequence[Column], *, width: int) -> list[str]:
 
 
 def fits(columns: Sequence[Column], *, width: int) -> bool:
-    """Whether no word needs to be broken."""
+    """Whether the columns fit the width without breaking a word."""
     return sum(column.least_width for column in columns) + _GAP * (len(columns) - 1) <= width
 
 
 def without_folders(column: Column) -> Column:
-    """Paths by their names alone, where these tell them apart."""
+    """The column with file names instead of paths, if the names are unique."""
     names = [cell.rstrip("/").rsplit("/", 1)[-1] for cell in column.cells]
     return replace(column, cells=names) if len(set(names)) == len(names) else column
 
 
 def _widths(columns: Sequence[Column], *, width: int) -> list[int]:
-    """Each has room for its longest word; the first ones get what is left."""
+    """The width of each column: its longest word; the remaining space goes to the first columns."""
     widths = [column.least_width for column in columns]
     left = width - sum(widths) - _GAP * (len(columns) - 1)
     for place, column in enumerate(columns):

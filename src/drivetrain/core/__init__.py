@@ -1,1 +1,1 @@
-"""What every other folder may use: errors, wording, randomness, files that are never half written."""
+"""Helpers for all other folders: errors, wording, randomness, atomic files."""

@@ -1,4 +1,4 @@
-"""What was found out once about this machine, kept in the user's cache folder."""
+"""A small cache in the user's cache folder for facts about this machine that are slow to find out."""
 
 import json
 import os
@@ -11,7 +11,7 @@ __all__ = ["cache_folder", "keep_answer", "read_answer"]
 
 
 def cache_folder() -> Path | None:
-    """Where answers are kept; None for a user without a home."""
+    """The folder for cached answers; None for a user without a home directory."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     if named and Path(named).is_absolute():
         return Path(named) / "drivetrain"
@@ -22,7 +22,7 @@ def cache_folder() -> Path | None:
 
 
 def read_answer(path: Path | None, name: str, *, marks: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file holds under a name for the same question, which `marks` are; empty where it holds none."""
+    """The cached answer under `name`, if it was stored with the same `marks`; otherwise empty."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         record = json.loads(path.read_text()) if path else {}
         if record["marks"] == dict(marks):
@@ -31,7 +31,7 @@ def read_answer(path: Path | None, name: str, *, marks: Mapping[str, Any]) -> di
 
 
 def keep_answer(path: Path | None, name: str, *, marks: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """In place by one rename; where it cannot be written the next process asks again."""
+    """Stores an answer atomically; if that fails, the next process finds it out again."""
     if path is None:
         return
     with suppress(OSError):

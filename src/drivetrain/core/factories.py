@@ -1,4 +1,4 @@
-"""Factories of the user's own, named `package.module:factory`."""
+"""Imports the user's own factories, named `package.module:factory`, and describes their errors."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(__file__))
 
 
 def import_factory(spec: str, *, option: str) -> Callable[..., Any]:
-    """What `package.module:factory` names; `option` is who asked, for the message when it cannot be had."""
+    """Imports what `package.module:factory` names; `option` is named in the error if that fails."""
     module_name, _, attribute = spec.partition(":")
     _make_working_directory_importable()
     try:
@@ -36,7 +36,7 @@ def import_factory(spec: str, *, option: str) -> Callable[..., Any]:
 
 
 def describe_failure(error: Exception) -> str:
-    """An error in the user's own code as one line: its kind, its words, and the place it came from."""
+    """An error in the user's code as one line: type, message, and its last file and line."""
     frames = extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _is_machinery(frame.filename)]
     place = f" ({os.path.relpath(own[-1].filename)} line {own[-1].lineno})" if own else ""
@@ -49,6 +49,6 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _make_working_directory_importable() -> None:
-    # A console script starts with its own folder in front; `python -m` would have put this one there.
+    # A console script has its own folder first in sys.path; only `python -m` adds the working directory.
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.insert(0, os.getcwd())

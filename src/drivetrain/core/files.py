@@ -1,4 +1,4 @@
-"""Files that are either wholly there or not there."""
+"""Atomic files: after a crash a file is either complete or absent."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 @contextmanager
 def open_atomically(path: Path) -> Iterator[BinaryIO]:
-    """A file beside the target; at the end of the block it is forced to disk and renamed into place."""
+    """Opens a temporary file beside the target; at the end of the block it is synced and renamed."""
     beside = path.with_name(f".{path.name}.partial")
     try:
         with beside.open("wb") as file:
@@ -24,13 +24,13 @@ def open_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes beside the target, forces it to disk and renames it into place."""
+    """Writes to a temporary file beside the target, syncs it to disk and renames it into place."""
     with open_atomically(path) as file:
         file.write(content)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """JSON with sorted keys, so that equal values are equal files."""
+    """Writes JSON with sorted keys, so that equal values give equal files."""
     write_atomically(path, json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
 
 
@@ -39,14 +39,14 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except ValueError as error:
-        raise ValueError(f"{path} holds no JSON: {error}") from error
+        raise ValueError(f"{path} does not contain valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{path} does not hold a JSON object")
+        raise ValueError(f"{path} does not contain a JSON object")
     return value
 
 
 def sync_directory(path: Path) -> None:
-    """Forces a directory's entries to disk, so that a rename survives a power cut."""
+    """Syncs a directory's entries to disk, so that a rename survives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

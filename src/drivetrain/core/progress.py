@@ -1,6 +1,6 @@
-"""How far reading has come: whoever reads many files tells, and whoever called may show it.
+"""Progress of reading files: the data layer counts, and a caller may show the count.
 
-The data layer prints nothing by itself, so a call from Python, and every rank but the first, stay quiet.
+The data layer itself prints nothing, so calls from Python and all ranks except the first stay quiet.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -26,7 +26,7 @@ _watcher: ContextVar[ProgressWatcher | None] = ContextVar("watcher", default=Non
 
 @contextmanager
 def showing_progress(watcher: ProgressWatcher | None) -> Iterator[None]:
-    """Inside, `watcher` shows how far reading has come."""
+    """Inside the block, `watcher` shows the progress of reading."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -35,7 +35,7 @@ def showing_progress(watcher: ProgressWatcher | None) -> Iterator[None]:
 
 
 def counted(items: Iterable[Item], *, total: int, what: str) -> Generator[Item]:
-    """The same items, counted for the watcher as work of that name."""
+    """Yields the items and reports their count to the watcher under the name `what`."""
     watcher = _watcher.get()
     if watcher is None or total == 0:
         yield from items

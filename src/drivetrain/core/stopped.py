@@ -18,7 +18,7 @@ class StoppedResult(Protocol):
 
 
 class TrainingTerminated(SystemExit):
-    """SIGTERM has stopped a training, after its checkpoint; `result` tells how far it came."""
+    """Raised when SIGTERM stopped a training, after its checkpoint; `result` says how far it got."""
 
     def __init__(self, result: StoppedResult) -> None:
         super().__init__(result.exit_status)
@@ -26,7 +26,7 @@ class TrainingTerminated(SystemExit):
 
 
 def raise_if_signalled(result: StoppedResult) -> None:
-    """For what a signal has stopped; a training that ended by itself or by its own options is left alone."""
+    """Raises if a signal stopped the training, so that the caller's script does not continue."""
     if result.exit_status == 128 + signal.SIGINT:
         raise _interrupt(result)
     if result.exit_status == 128 + signal.SIGTERM:
@@ -34,7 +34,7 @@ def raise_if_signalled(result: StoppedResult) -> None:
 
 
 def _interrupt(result: StoppedResult) -> KeyboardInterrupt:
-    """Of no class of its own: Python ends a script by SIGINT for exactly this one."""
+    """A plain KeyboardInterrupt, not a subclass: only for it does Python end a script by SIGINT."""
     interrupt = KeyboardInterrupt(
         f"the training in {result.directory} was interrupted; the same call continues it"
     )

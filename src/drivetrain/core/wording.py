@@ -1,4 +1,4 @@
-"""Words inside messages: what a user wrote, made fit for a sentence, and the nearest known names."""
+"""Parts of messages: user values as short printable text, and suggestions of the nearest name."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -20,11 +20,8 @@ def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     return f" Did you mean {prefix}{nearest}?" if nearest else ""
 
 
-# What a user wrote, made fit to stand inside a sentence.
-
-
 def shown(value: object) -> str:
-    """A value as one short printable line."""
+    """A value as one short printable line, for use inside a sentence."""
     written = _written(value)
     text = " ".join(written.split()) if written.strip() else repr(written)
     printable = text if text.isprintable() else repr(text)
@@ -32,7 +29,7 @@ def shown(value: object) -> str:
 
 
 def _written(value: object) -> str:
-    """As YAML and the command line have it, which is not always how Python prints it."""
+    """The value as YAML and the command line write it, which may differ from Python's notation."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(value, ensure_ascii=False, default=str)
     return "none" if value is None else str(value)

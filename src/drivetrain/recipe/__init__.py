@@ -1,1 +1,1 @@
-"""The recipe: its schema, how YAML and the command line become one, and every rule between its fields."""
+"""The recipe: its schema, how YAML and the command line are merged into one, and the rules between fields."""

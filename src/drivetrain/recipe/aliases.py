@@ -1,4 +1,4 @@
-"""Spellings that mean an option of another name, and options of other hardware that are refused."""
+"""Other names for options, and options of other hardware that are refused with an explanation."""
 
 import re
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from drivetrain.recipe.schema import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The field a spelling stands for; `inverted` when it says the opposite.
+    """The recipe field that an alias sets; `inverted` if the alias means the opposite.
 
-    `switch` are the field's values for True and False, where the spelling is a switch and the field is not.
+    `switch` holds the field's values for True and False when the alias is a boolean and the field is not.
     """
 
     field: str
@@ -46,29 +46,29 @@ ALIASES = {
 REFUSALS = {
     "available_memory_proportion": "a smaller --micro-batch-size with a larger --gradient-accumulation-count "
     "saves memory here, and `drivetrain plan` shows what is needed",
-    "gather_conv_output": "the engine's convolutions choose how they add up, leave it out",
-    "max_reduce_many_buffer_size": "the engine groups reductions by itself, leave it out",
+    "gather_conv_output": "PyTorch chooses how its convolutions accumulate, leave it out",
+    "max_reduce_many_buffer_size": "PyTorch groups its reductions itself, leave it out",
     "exec_mode": "`train` trains and evaluates, --validation False only trains, --predict-after INPUT "
     "predicts too, and `evaluate RUN` and `predict RUN INPUT` do the rest",
-    "on_demand": "devices are taken when the run starts, leave it out",
+    "on_demand": "devices are acquired when the run starts, leave it out",
 }
 
 
 def target_of(key: str) -> Target | None:
-    """The field that an option's name, in kebab-case or with underscores, stands for."""
+    """The field that an option name means, written with dashes or underscores; None if unknown."""
     name = key.replace("-", "_")
     return Target(name) if name in Recipe.model_fields else ALIASES.get(name)
 
 
 def refusal_of(key: str) -> str | None:
-    """Why an option of other hardware is not taken, as one sentence."""
+    """Why an option of other hardware is refused, as one sentence; None for other names."""
     name = key.replace("-", "_")
     reason = REFUSALS.get(name)
     return f"{option_name(name)} has no counterpart here: {reason}." if reason else None
 
 
 def require_target(key: str, *, separator: Literal["-", "_"] = "-") -> Target:
-    """The field a key stands for, or an error with the nearest name, spelt with `separator`."""
+    """The field a key means, or an error that suggests the nearest name, spelt with `separator`."""
     target = target_of(key)
     if target is not None:
         return target

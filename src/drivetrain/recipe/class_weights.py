@@ -1,4 +1,4 @@
-"""What a sample's loss counts, by its class."""
+"""Class weights of the loss: parsing `--class-weights`, and scaling them to a mean of 1."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ BALANCED = "balanced"
 
 
 def parse_class_weights(given: Sequence[str]) -> list[float] | None:
-    """The weights as written; None for `balanced`."""
+    """The weights that were typed; None for `balanced`."""
     if list(given) == [BALANCED]:
         return None
     try:
@@ -20,7 +20,7 @@ def parse_class_weights(given: Sequence[str]) -> list[float] | None:
         weights = []
     if not weights or min(weights) < 0 or max(weights) == 0 or not np.isfinite(weights).all():
         raise BadInputError(
-            f"--class-weights is {' '.join(given)}, it must be balanced or a number from 0 for each class; "
+            f"--class-weights is {' '.join(given)}, it must be balanced or a number of at least 0 per class; "
             "--class-weights balanced works."
         )
     return weights
@@ -29,9 +29,9 @@ def parse_class_weights(given: Sequence[str]) -> list[float] | None:
 def class_weights_of(
     given: Sequence[str], labels: NDArray[np.int64], *, num_classes: int
 ) -> NDArray[np.float32]:
-    """A weight per class, scaled so that the training samples' weights have the mean 1.
+    """One weight per class, scaled so that the weights of all training samples have mean 1.
 
-    So the loss keeps its scale, and the learning rate its meaning, whatever the weights.
+    With that scaling the loss keeps its magnitude, so the learning rate need not change.
     """
     return _weights(given, np.bincount(labels, minlength=num_classes), num_classes=num_classes, of="sample")
 
@@ -39,7 +39,7 @@ def class_weights_of(
 def pixel_class_weights(
     given: Sequence[str], counts: NDArray[np.int64], *, num_classes: int
 ) -> NDArray[np.float32]:
-    """A weight per class, scaled so that the training pixels' weights have the mean 1."""
+    """One weight per class, scaled so that the weights of all training pixels have mean 1."""
     return _weights(given, counts, num_classes=num_classes, of="pixel")
 
 
@@ -51,8 +51,8 @@ def _weights(
         asked = [1.0 / count if count else 0.0 for count in counts.tolist()]
     if len(asked) != num_classes:
         raise BadInputError(
-            f"--class-weights has {len(asked)} numbers but there are {num_classes} classes; give one for "
-            "each, or --class-weights balanced."
+            f"--class-weights has {len(asked)} numbers but there are {num_classes} classes; give one number "
+            "per class, or --class-weights balanced."
         )
     weights = np.asarray(asked)
     mean = float((weights * counts).sum()) / int(counts.sum())

@@ -1,4 +1,4 @@
-"""Why a training ends before its last update: a goal, no more progress, or no more time."""
+"""Early stopping: --stop-at, --patience and --max-time, and the metrics that --best-by accepts."""
 
 import math
 import re
@@ -17,13 +17,14 @@ from drivetrain.catalogue.metrics import (
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 
+# EX_TEMPFAIL of sysexits.h, "try again later": neither success (0) nor a failure (1).
 TIME_IS_UP_STATUS = 75
 _UNIT_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A value of a validation metric that is good enough."""
+    """A validation metric and the value at which training stops."""
 
     metric: str
     value: float
@@ -36,7 +37,7 @@ class Goal:
 
 
 def parse_goal(text: str) -> Goal:
-    """METRIC=VALUE, as --stop-at takes it."""
+    """Parses METRIC=VALUE, the argument of --stop-at."""
     metric, separator, number = text.rpartition("=")
     metric, value = plain_metric(metric), math.nan
     try:
@@ -50,24 +51,24 @@ def parse_goal(text: str) -> Goal:
         names = list(dict.fromkeys(name for task in MAIN_METRICS for name in base_metrics(task)))
         raise BadInputError(
             f"--stop-at is {text}, it must be METRIC=VALUE with one of {', '.join(names)}; "
-            "--stop-at accuracy=0.97 works for classes, --stop-at dice=0.9 for masks."
+            "--stop-at accuracy=0.97 works for classification, --stop-at dice=0.9 for segmentation."
         )
     return Goal(metric=metric, value=value)
 
 
 def check_best_by(recipe: Recipe, *, tasks: Sequence[str]) -> None:
-    """Refuses a metric that data of none of these tasks have."""
+    """Refuses a --best-by metric that none of these tasks has."""
     if recipe.best_by is None or could_be_metric(recipe.best_by, tasks=tasks):
         return
     there = "; ".join(f"{task} has {metrics_in_words(task)}" for task in tasks)
     raise BadInputError(
-        f"--best-by {recipe.best_by} is no metric of a validation: {there}; "
+        f"--best-by {recipe.best_by} is not a validation metric: {there}; "
         f"--best-by {MAIN_METRICS[tasks[0]]} works."
     )
 
 
 def check_metrics(recipe: Recipe, *, task: str, class_names: Sequence[str]) -> None:
-    """Refuses a metric in --stop-at or --best-by that these data do not have."""
+    """Refuses a metric in --stop-at or --best-by that does not exist for this data set."""
     if recipe.stop_at is not None:
         metric = parse_goal(recipe.stop_at).metric
         example = f"{MAIN_METRICS[task]}=0.9"
@@ -86,17 +87,17 @@ def _require_metric(
         return
     if metric in base_metrics(task):
         raise BadInputError(
-            f"{option} {given} has no effect on {len(class_names)} classes, which have no top 5; "
+            f"{option} {given} needs more than 5 classes, and there are {len(class_names)}; "
             f"{option} {example} works."
         )
     raise BadInputError(
-        f"{option} {given} is no metric of {task} here, which has {metrics_in_words(task, class_names)}; "
+        f"{option} {given} is not a metric of this {task}, which has {metrics_in_words(task, class_names)}; "
         f"{option} {example} works."
     )
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds of 90, 90s, 30m, 2h, 1.5h or 1d, as --max-time takes them."""
+    """Parses a duration such as 90, 90s, 30m, 1.5h or 1d, the argument of --max-time, into seconds."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smhd]?)\s*", text.lower())
     seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
     if seconds <= 0:
@@ -106,7 +107,7 @@ def parse_duration_s(text: str) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class EarlyEnd:
-    """Watches the validations; `reason` says why the training ended, once it did."""
+    """Decides on early stopping after each validation; `reason` is set once training should stop."""
 
     goal: Goal | None = None
     patience: int | None = None
@@ -114,7 +115,7 @@ class EarlyEnd:
     reason: str | None = None
 
     def see(self, metrics: dict[str, float], *, improved: bool) -> None:
-        """Takes the newest validation into account."""
+        """Takes in the metrics of the newest validation."""
         self.without_progress = 0 if improved else self.without_progress + 1
         if self.goal is not None and self.goal.is_reached(metrics):
             self.reason = f"--stop-at {self.goal.metric}={self.goal.value:g}"
@@ -123,7 +124,7 @@ class EarlyEnd:
 
 
 def ended_by_options(recipe: Recipe) -> list[str]:
-    """The reasons that would end this recipe's training early."""
+    """The options of a recipe that could end its training early."""
     reasons = []
     if recipe.stop_at is not None:
         goal = parse_goal(recipe.stop_at)
@@ -134,6 +135,6 @@ def ended_by_options(recipe: Recipe) -> list[str]:
 
 
 def early_end_of(recipe: Recipe, *, without_progress: int) -> EarlyEnd:
-    """What a recipe asks for, continued after so many validations without a better one."""
+    """The early stopping of a recipe; a continued run passes its validations without improvement so far."""
     goal = None if recipe.stop_at is None else parse_goal(recipe.stop_at)
     return EarlyEnd(goal=goal, patience=recipe.patience, without_progress=without_progress)

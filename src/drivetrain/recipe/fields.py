@@ -1,4 +1,4 @@
-"""What the command line, the messages and the layers need to know of the recipe's fields."""
+"""Queries on the recipe's fields: option name, kind, default, example, and lists made from the notes."""
 
 import json
 import shlex
@@ -31,7 +31,7 @@ FieldKind = Literal["switch", "whole", "number", "text", "choice", "mapping", "s
 _SCALAR_KINDS: Mapping[Any, FieldKind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _OF_THE_COURSE: frozenset[Group] = frozenset({"length", "events", "run"})
 _OF_MODELS: frozenset[Group] = frozenset({"model", "pipeline", "optimisation"})
-# The groups that do nothing in a measurement; everywhere else those of a training's course.
+# The groups of options that a measurement ignores; measurements not listed here ignore _OF_THE_COURSE.
 _IDLE_GROUPS: Mapping[Measuring, frozenset[Group]] = {
     Measuring.INFERENCE: _OF_THE_COURSE | _OF_MODELS | {"data", "batch"},
     Measuring.DELIVERY: _OF_THE_COURSE | _OF_MODELS,
@@ -55,7 +55,7 @@ def bare_type(info: FieldInfo) -> Any:
 
 
 def kind_of(info: FieldInfo) -> FieldKind:
-    """How a field is written."""
+    """The kind of value that a field takes on the command line."""
     bare = bare_type(info)
     origin = get_origin(bare)
     if bare in _SCALAR_KINDS:
@@ -66,23 +66,23 @@ def kind_of(info: FieldInfo) -> FieldKind:
 
 
 def choices_of(info: FieldInfo) -> tuple[str, ...]:
-    """The names a choice knows."""
+    """The names that a choice accepts."""
     return get_args(bare_type(info))
 
 
 def is_optional(info: FieldInfo) -> bool:
-    """Whether a field may be left open with `none`."""
+    """Whether a field accepts `none`."""
     return NoneType in get_args(info.annotation)
 
 
 def params_model(info: FieldInfo) -> type[BaseModel] | None:
-    """The typed mapping behind a field such as `optimizer_params`, else None."""
+    """The pydantic model of a mapping field such as `optimizer_params`; None for other fields."""
     bare = bare_type(info)
     return bare if isinstance(bare, type) and issubclass(bare, BaseModel) else None
 
 
 def plain_values(recipe: Recipe) -> dict[str, Any]:
-    """Every field as plain data, in the schema's order; open keys of typed mappings are left out."""
+    """Every field as plain data, in the schema's order; keys that are None in mappings are left out."""
     return {field: plain_value(getattr(recipe, field)) for field in Recipe.model_fields}
 
 
@@ -98,13 +98,13 @@ def default_values() -> Mapping[str, Any]:
 
 
 def example_text(field: str) -> str:
-    """A value of a field that works, as a person would type it; an example says more than a default."""
+    """A valid value of a field as typed on the command line: its example, or else its default."""
     examples = Recipe.model_fields[field].examples
     return written_value(examples[0] if examples else default_values()[field])
 
 
 def written_value(value: Any) -> str:
-    """A value as a person would type it on the command line."""
+    """A value as one would type it on the command line."""
     if isinstance(value, Mapping | list):
         return f"'{json.dumps(value)}'"
     if isinstance(value, tuple):
@@ -114,11 +114,8 @@ def written_value(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-# Lists of fields, made from the notes on them.
-
-
 def marked(kind: type[_MarkT], *, schema: type[Recipe] = Recipe) -> list[tuple[str, _MarkT]]:
-    """Every field with each of its marks of a kind, in the schema's order."""
+    """All pairs of a field and a mark of the given kind, in the schema's order."""
     return [
         (field, mark)
         for field, info in schema.model_fields.items()
@@ -128,12 +125,12 @@ def marked(kind: type[_MarkT], *, schema: type[Recipe] = Recipe) -> list[tuple[s
 
 
 def fields_with(fact: Fact, *, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
-    """The fields of which a fact is true."""
+    """The fields that carry a fact."""
     return tuple(field for field, mark in marked(Fact, schema=schema) if mark is fact)
 
 
 def defaults_with(fact: Fact, *, schema: type[Recipe] = Recipe) -> dict[str, Any]:
-    """The fields of which a fact is true, with their defaults."""
+    """The fields that carry a fact, with their defaults."""
     return {
         field: schema.model_fields[field].get_default(call_default_factory=True)
         for field in fields_with(fact, schema=schema)
@@ -141,24 +138,24 @@ def defaults_with(fact: Fact, *, schema: type[Recipe] = Recipe) -> dict[str, Any
 
 
 def fields_of_task(task: TaskName, *, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
-    """What belongs to one task, in the order of messages."""
+    """The fields that belong to one task, most urgent first."""
     return tuple(
         field for field, mark in _most_urgent_first(marked(OfTask, schema=schema)) if mark.task == task
     )
 
 
 def fields_of_stages(*, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
-    """What does nothing for a model in one piece, in the order of messages."""
+    """The fields that have no effect without pipeline stages, most urgent first."""
     return tuple(field for field, _ in _most_urgent_first(marked(NeedsStages, schema=schema)))
 
 
 def idle_conditions(*, schema: type[Recipe] = Recipe) -> list[tuple[str, IdleWith]]:
-    """Fields, each with a condition under which it does nothing, in the order of messages."""
+    """Fields with a condition under which they have no effect, most urgent first."""
     return _most_urgent_first(marked(IdleWith, schema=schema))
 
 
 def fields_of_validation(*, schema: type[Recipe] = Recipe) -> tuple[str, ...]:
-    """What only a training that validates has a use for, in the order of messages."""
+    """The fields that have no effect without validation, most urgent first."""
     return tuple(field for field, mark in idle_conditions(schema=schema) if mark.cause == "validation")
 
 
@@ -168,14 +165,14 @@ def without_augmentation(*, schema: type[Recipe] = Recipe) -> dict[str, Any]:
 
 
 def alternatives(*, schema: type[Recipe] = Recipe) -> list[tuple[str, ...]]:
-    """Groups of fields that are ways to say the same."""
+    """Groups of fields that set the same thing, such as the ways to set the logging interval."""
     found = marked(AlternativeFor, schema=schema)
     choices = dict.fromkeys(mark.choice for _, mark in found)
     return [tuple(field for field, mark in found if mark.choice == choice) for choice in choices]
 
 
 def idle_fields(measurement: Measuring, *, schema: type[Recipe] = Recipe) -> frozenset[str]:
-    """What a measurement has no use for."""
+    """The fields that a measurement ignores."""
     fields = schema.model_fields.items()
     return frozenset(field for field, info in fields if _is_idle(note_of(info), measurement))
 

@@ -1,4 +1,4 @@
-"""A recipe together with where its values come from, as the checks and their sentences need it."""
+"""A recipe together with the origin of each value, for the checks and their messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from drivetrain.recipe.schema import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was asked for; without origins (a recipe made in Python) everything comes from one place."""
+    """A recipe and the origin of each field; a recipe built in Python has no origins."""
 
     recipe: Recipe
     origins: Mapping[str, str]
@@ -21,23 +21,23 @@ class Given:
         return plain_value(getattr(self.recipe, field))
 
     def is_typed(self, field: str) -> bool:
-        """Whether a field stands on the command line."""
+        """Whether a field was given on the command line."""
         return self.origins.get(field) == COMMAND_LINE
 
     def is_asked(self, field: str) -> bool:
-        """Whether somebody wants this value: it was typed, or is not the default."""
+        """Whether a value was chosen on purpose: it was typed, or differs from the default."""
         return self.is_typed(field) or self.value(field) != default_values()[field]
 
     def is_overruled(self, field: str, *, by: str) -> bool:
-        """Whether `by` was set in a later place than `field`, as far as origins tell."""
+        """Whether `by` was set in a later place than `field`, for example typed over a recipe file."""
         return not self.is_typed(field) and not self.same_source(field, by)
 
     def same_source(self, one: str, other: str) -> bool:
-        """Whether two fields were set in one place, such as one file."""
+        """Whether two fields were set in the same place, such as one file."""
         return self._source(one) == self._source(other)
 
     def option(self, field: str) -> str:
-        """An option with its value and, when it stands in a file, its file and line."""
+        """An option with its value, and with file and line if it comes from a file."""
         origin = self.origins.get(field, "")
         place = "" if origin in ("", COMMAND_LINE, DEFAULT, RUN_DIRECTORY) else f" ({origin})"
         return f"{option_name(field)} {written_value(self.value(field))}{place}"

@@ -1,4 +1,4 @@
-"""Options that a command which trains only to measure takes and has no use for."""
+"""Warnings about options that have no effect on a benchmark or on `verify`."""
 
 from drivetrain.recipe.fields import idle_fields, option_name, written_value
 from drivetrain.recipe.given import Given
@@ -9,7 +9,7 @@ __all__ = ["idle_warnings"]
 
 
 def idle_warnings(given: Given, *, command: str, measurement: Measuring) -> list[str]:
-    """Says which typed options do nothing in a measurement."""
+    """One warning for each typed option that a measurement ignores."""
     idle = idle_fields(measurement)
     return [
         f"{option_name(field)} {written_value(given.value(field))} has no effect on {command}."

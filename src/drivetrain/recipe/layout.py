@@ -1,4 +1,4 @@
-"""How many stages, devices and ranks a recipe asks for, and its batch arithmetic; torch is not needed."""
+"""The layout of a recipe (replicas, stages, devices, ranks) and its batch sizes; needs no torch."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,31 +18,28 @@ __all__ = [
 
 
 def stage_count(recipe: Recipe) -> int:
-    """The parts that the model is cut into."""
+    """The number of pipeline stages."""
     return recipe.stages or len(recipe.pipeline_splits) + 1
 
 
 def device_of_stage(recipe: Recipe) -> tuple[int, ...]:
-    """The device, within a replica, of each stage."""
+    """The device of each stage, numbered within a replica."""
     return recipe.device_mapping or tuple(range(stage_count(recipe)))
 
 
 def devices_per_replica(recipe: Recipe) -> int:
-    """The devices that hold one copy of the model."""
+    """The number of devices that hold one replica."""
     return max(device_of_stage(recipe)) + 1
 
 
 def rank_count(recipe: Recipe) -> int:
-    """The processes of a training."""
+    """The number of ranks, one process per device."""
     return recipe.replicas * devices_per_replica(recipe)
-
-
-# Batch arithmetic: micro-batch x replicas x accumulation = global batch.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchArithmetic:
-    """How many samples each forward pass and each weight update sees."""
+    """Batch sizes: micro-batch x replicas x accumulation = global batch."""
 
     micro: int
     replicas: int
@@ -61,7 +58,7 @@ class BatchArithmetic:
 
 
 def batch_of(recipe: Recipe) -> BatchArithmetic:
-    """The batch a recipe asks for."""
+    """The batch sizes of a recipe."""
     return resolve_batch(
         micro=recipe.micro_batch_size,
         replicas=recipe.replicas,
@@ -73,19 +70,21 @@ def batch_of(recipe: Recipe) -> BatchArithmetic:
 def resolve_batch(
     *, micro: int, replicas: int, accumulation: int | None, global_batch: int | None
 ) -> BatchArithmetic:
-    """The batch by its accumulation, or by its global batch."""
+    """Batch sizes from the gradient accumulation or from the global batch size, whichever was given."""
     if global_batch is None:
         return BatchArithmetic(micro=micro, replicas=replicas, accumulation=accumulation or 1)
     if accumulation is not None:
         raise BadInputError(
             f"--gradient-accumulation-count {accumulation} and --global-batch-size {global_batch} cannot "
-            f"both be given; leave one out: the count alone gives {micro * replicas * accumulation} samples."
+            f"both be given; leave one out: the count alone gives a global batch of "
+            f"{micro * replicas * accumulation} samples."
         )
     return _from_global_batch(micro=micro, replicas=replicas, asked=global_batch)
 
 
 def _from_global_batch(*, micro: int, replicas: int, asked: int) -> BatchArithmetic:
-    # Python rounds halves to the even neighbour; that choice is part of the rule.
+    # round() takes a half to the even neighbour. Runs depend on this: another rounding would change the
+    # global batch of an existing recipe.
     accumulation = round(Fraction(asked, micro * replicas))
     if accumulation == 0:
         raise BadInputError(
@@ -101,12 +100,12 @@ def _from_global_batch(*, micro: int, replicas: int, asked: int) -> BatchArithme
 
 
 def _smaller_micro(asked: int, *, replicas: int) -> str:
-    """The micro-batch that makes a small global batch possible."""
+    """Advice on the micro-batch size that makes a small global batch possible; may be empty."""
     return "" if asked % replicas else f", or --micro-batch-size {asked // replicas} keeps {asked}"
 
 
 def _rounding_warning(*, micro: int, replicas: int, asked: int, used: int) -> str:
     return (
-        f"--global-batch-size {asked} is no multiple of micro-batch {micro} x {replicas} replicas; "
+        f"--global-batch-size {asked} is not a multiple of micro-batch {micro} x {replicas} replicas; "
         f"{used} is used instead."
     )

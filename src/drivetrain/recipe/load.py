@@ -1,4 +1,4 @@
-"""From what the user wrote, in YAML and on the command line, to one checked recipe, and back to YAML."""
+"""Resolves YAML files and command-line options into one checked recipe, and writes a recipe as YAML."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,13 @@ __all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_ya
 _EMBEDDED = "synthetic_em"
 
 
-# What a command means that names no recipe: the embedded default, or the plain values of the schema.
-#
-# A bare `train` runs the recipe `synthetic_em`; a segmentation's model or data alone take the rest from it.
-# A classification's model or data take the defaults of the schema, which are those of the recipe `digits`.
-
-
 def default_layers(asked: Sequence[Layer]) -> list[Layer]:
-    """The layers under what was asked for, where no recipe was named."""
+    """The layers below the user's options when no recipe was named.
+
+    A bare `train` runs the recipe `synthetic_em`. If only a segmentation model or data set is named, the
+    rest comes from `synthetic_em`; for classification it comes from the schema's defaults, which are those
+    of the recipe `digits`.
+    """
     from drivetrain.catalogue.data_sets import dataset_task
     from drivetrain.catalogue.models import model_task
 
@@ -44,8 +43,8 @@ def default_layers(asked: Sequence[Layer]) -> list[Layer]:
     data_dir = _last_word(asked, "data_dir")
     if dataset is None and data_dir is not None:
         raise BadInputError(
-            f"--data-dir {data_dir} says where data are, but not of which kind; --dataset mask-folder reads "
-            "images with masks, --dataset image-folder a folder of images per class."
+            f"--data-dir {data_dir} needs --dataset, which says how to read the folder; --dataset "
+            "mask-folder reads images with masks, --dataset image-folder one folder of images per class."
         )
     if model is None and dataset is None:
         return packaged_layers(_EMBEDDED)
@@ -63,21 +62,18 @@ def _last_word(layers: Sequence[Layer], field: str) -> str | None:
     return words[-1] if words else None
 
 
-# A recipe as a YAML file, for the run directory: every field, and exactly the same when read back.
-
-
 def recipe_to_yaml(recipe: Recipe) -> str:
-    """Every field in the schema's order."""
+    """All fields as YAML, in the schema's order, for the run directory; reading it back is lossless."""
     return yaml.dump(
         plain_values(recipe), Dumper=PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=None
     )
 
 
 def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
-    """The values of a written recipe by field name."""
+    """The values of a recipe that `recipe_to_yaml` wrote, by field name."""
     document = read_yaml_file(Path(path), source=str(path))
     if not isinstance(document.root, MappingNode):
-        raise BadInputError(f"{path} holds no recipe.")
+        raise BadInputError(f"{path} does not contain a recipe.")
     settings = [
         Setting(entry.key, document.value(entry.node), f"{path}:{entry.line}")
         for entry in document.entries(document.root)
@@ -87,7 +83,7 @@ def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRecipe:
-    """A checked recipe, where each of its values comes from, and a name for its run directory."""
+    """A checked recipe, the origin of each value, and a name for its run directory."""
 
     recipe: Recipe
     origins: dict[str, str]
@@ -102,7 +98,7 @@ def resolve_recipe(
     overrides: Mapping[str, Any] | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> ResolvedRecipe:
-    """Defaults, a run's recipe, a named recipe, the command line: the later wins; then all rules."""
+    """Merges defaults, a run's recipe, a named recipe and the command line, later ones win; then checks."""
     layers = [
         *_plain_layer(_lasting(base), origin=RUN_DIRECTORY),
         *_recipe_layers(config, config_path),
@@ -116,14 +112,15 @@ def resolve_recipe(
     warnings = check_recipe(recipe, origins)
     recipe = derive_memory(Given(recipe, origins))
     if recipe.devices is not None:
-        # The replicas tell it from now on: a run that goes on with other stages would contradict both.
+        # Only the replicas are stored: a run that continues with another number of stages would otherwise
+        # contradict its own --devices.
         recipe = recipe.model_copy(update={"devices": None})
         origins["replicas"] = origins["devices"]
     return ResolvedRecipe(recipe, origins, _name(recipe, config, config_path), tuple(warnings))
 
 
 def _lasting(base: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A run's recipe without what was meant for one call: starting afresh, and only validating."""
+    """A run's recipe without the options meant for one call, such as --overwrite."""
     of_one_call = fields_with(Fact.ONE_CALL)
     return {field: value for field, value in (base or {}).items() if field not in of_one_call}
 
@@ -140,7 +137,8 @@ def _recipe_layers(config: str | None, config_path: str | Path | None) -> list[L
 
 
 def _validated(merged: Layer) -> Recipe:
-    # Only what differs is set: whoever passes the recipe on passes no default as if it had been asked for.
+    # Only values that differ from the default are set, so that pydantic's `model_fields_set` names exactly
+    # what was asked for; `drivetrain.api` passes those fields on.
     asked = {field: value for field, value in merged.values.items() if value != default_values()[field]}
     try:
         return Recipe.model_validate(asked)
@@ -149,7 +147,7 @@ def _validated(merged: Layer) -> Recipe:
 
 
 def _name(recipe: Recipe, config: str | None, config_path: str | Path | None) -> str:
-    """A name that is safe for a folder."""
+    """The recipe's name, restricted to characters that are safe in a folder name."""
     stem = None if config_path is None else Path(config_path).stem
     wished = config or stem or f"{recipe.dataset}-{recipe.model}"
     return re.sub(r"[^A-Za-z0-9_-]+", "-", wished).strip("-") or "recipe"

@@ -1,4 +1,4 @@
-"""Layers of settings: each says where its values come from, and a later one replaces an earlier one."""
+"""Layers of settings with the origin of each value, and their merging: later layers replace earlier ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,11 +40,8 @@ _TRUE = {"true", "t", "1", "yes", "y", "on"}
 _FALSE = {"false", "f", "0", "no", "n", "off"}
 
 
-# Two spellings of one option in one place: allowed where both say the same.
-
-
 def mean_the_same(field: str, value: Any, other: Any) -> bool:
-    """Whether a field makes the same of two values, such as the texts 0.1 and 1e-1."""
+    """Whether two values of a field are equal once parsed, such as the texts 0.1 and 1e-1."""
     if value == other:
         return True
     try:
@@ -56,7 +53,7 @@ def mean_the_same(field: str, value: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option as it was written: its key, its raw value, where."""
+    """One option as it was written: key, raw value and origin."""
 
     key: str
     value: Any
@@ -65,14 +62,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Values by field name, and the origin of each."""
+    """Values from one place by field name, with the origin of each."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
 
 
 def layer_of(settings: Iterable[Setting], *, may_repeat: bool = False) -> Layer:
-    """The layer of what was written in one place; `may_repeat` allows two names that say the same."""
+    """The layer of the settings in one place; `may_repeat` allows two names with the same value."""
     values: dict[str, Any] = {}
     written: dict[str, Setting] = {}
     for setting in settings:
@@ -91,7 +88,10 @@ def layer_of(settings: Iterable[Setting], *, may_repeat: bool = False) -> Layer:
 
 
 def _refuse_spellings(field: str, earlier: Setting, later: Setting) -> None:
-    """One spelling may be repeated, and the last one counts; of two nobody can tell which was meant."""
+    """Refuses two names of one option with different values: nobody can tell which was meant.
+
+    The same name may be repeated on the command line; the last one counts.
+    """
     options = [option_name(setting.key) for setting in (earlier, later)]
     if options[0] != options[1]:
         raise BadInputError(
@@ -128,7 +128,7 @@ def _typed_value(target: Target, setting: Setting) -> Any:
 
 
 def _written_value(field: str, setting: Setting) -> Any:
-    """The value with what text and YAML leave open made definite; types are checked later, all at once."""
+    """Resolves what text and YAML leave ambiguous; pydantic checks the types of all fields later."""
     info, value = Recipe.model_fields[field], setting.value
     kind = kind_of(info)
     if kind != "text" and is_optional(info) and isinstance(value, str) and value.lower() in _OPEN:
@@ -141,7 +141,7 @@ def _written_value(field: str, setting: Setting) -> Any:
 
 
 def _several(value: Any) -> Any:
-    """A list of words; one word alone is a list too, and YAML writes some words as numbers."""
+    """A tuple of words; a single word becomes a tuple too, and numbers from YAML become text."""
     if isinstance(value, str | int | float):
         return (str(value),)
     if not isinstance(value, list | tuple):
@@ -173,25 +173,25 @@ def _mapping(field: str, setting: Setting) -> Any:
 
 
 def _refuse_key_twice(params: Mapping[Any, Any], setting: Setting) -> None:
-    """A key with dashes and with underscores is the same key."""
+    """Refuses a key that is given with dashes and with underscores, with different values."""
     spelt: dict[str, Any] = {}
     for key in params:
         earlier = spelt.setdefault(str(key).replace("-", "_"), key)
         if params[earlier] != params[key]:
             raise BadInputError(
                 f"{place(setting.origin)}{option_name(setting.key)} has {shown(earlier)} and {shown(key)}, "
-                "which are one key, with different values; keep one."
+                "two spellings of one key, with different values; keep one."
             )
 
 
 def _closed_keys(params: Mapping[Any, Any], *, known: Iterable[str]) -> dict[str, Any]:
-    """The keys that have a value; an unknown one stays, so that it is found."""
+    """Drops known keys without a value; unknown keys stay, so that validation reports them."""
     named = {str(key).replace("-", "_"): value for key, value in params.items()}
     return {key: value for key, value in named.items() if value is not None or key not in known}
 
 
 def merge_layers(layers: Sequence[Layer]) -> Layer:
-    """The defaults with every layer laid over them, the later the stronger."""
+    """The defaults, overridden by every layer in turn."""
     values = dict(default_values())
     origins = dict.fromkeys(values, DEFAULT)
     for layer in layers:
@@ -204,10 +204,10 @@ def merge_layers(layers: Sequence[Layer]) -> Layer:
 
 
 def members_set(layer: Layer, group: Sequence[str]) -> list[str]:
-    """The members of a group of alternatives that a layer really sets.
+    """The members of a group of alternatives that a layer sets on purpose.
 
-    A recipe written out in full names all of them: beside another one, a default value that
-    nobody typed says nothing.
+    A recipe written out in full names all of them, so a default value that nobody typed does not count if
+    another member of the group is set too.
     """
     given = [field for field in group if layer.values.get(field) is not None]
     if len(given) < 2:
@@ -222,7 +222,7 @@ def _is_default(layer: Layer, field: str) -> bool:
 
 
 def _replaced(layer: Layer) -> list[str]:
-    """The fields of earlier layers that an alternative in this layer takes the place of."""
+    """The fields of earlier layers that an alternative in this layer replaces."""
     groups = [group for group in alternatives() if members_set(layer, group)]
     fields = [field for group in groups for field in group]
     schedule_params = layer.values.get("lr_schedule_params") or {}
@@ -231,13 +231,13 @@ def _replaced(layer: Layer) -> list[str]:
 
 
 def _of_another_model(layer: Layer, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """What earlier layers said about a model does not follow to another one."""
+    """The model's own options, if this layer names another model: they are reset to their defaults."""
     is_another = layer.values.get("model", values["model"]) != values["model"]
     return fields_with(Fact.OF_A_MODEL) if is_another else ()
 
 
 def _drop_foreign_keys(values: dict[str, Any], layer: Layer) -> None:
-    """What an earlier layer said about another optimiser, schedule or rate does not follow."""
+    """Drops parameters that an earlier layer set for another optimiser, schedule or learning rate."""
     _keep_keys(values, layer, choice="optimizer", params="optimizer_params", keys=OPTIMIZER_KEYS)
     _keep_keys(values, layer, choice="lr_schedule", params="lr_schedule_params", keys=SCHEDULE_KEYS)
     if layer.values.get("learning_rate") is not None:

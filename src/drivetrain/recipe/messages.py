@@ -1,4 +1,4 @@
-"""One sentence for every value a recipe refuses: the option, what was given, the rule, a value that works."""
+"""Error sentences for invalid values: the option, the value given, the rule, and a value that works."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -38,14 +38,14 @@ _BOUND_ERRORS = {"greater_than_equal", "greater_than", "less_than_equal", "less_
 
 
 def place(origin: str) -> str:
-    """What goes before a sentence about a value: its file and line, nothing for what was typed."""
+    """The prefix of a sentence about a value: file and line, or nothing for the command line."""
     return "" if origin in (COMMAND_LINE, DEFAULT, "") else f"{origin}: "
 
 
 def explain_validation_error(error: ValidationError, *, origins: Mapping[str, str]) -> BadInputError:
-    """The first thing pydantic found wrong with a recipe, as one sentence."""
+    """The first error that pydantic found in a recipe, as one sentence."""
     details = error.errors(include_url=False)
-    # A misspelt key is the cause where the key that was meant is missing.
+    # A misspelt key also makes the required key missing; the misspelling is the cause and comes first.
     detail = next((found for found in details if _is_foreign_key(found, details[0])), details[0])
     field = str(detail["loc"][0])
     return BadInputError(place(origins.get(field, "")) + _sentence(detail, field=field))
@@ -56,7 +56,7 @@ def _is_foreign_key(detail: ErrorDetails, first: ErrorDetails) -> bool:
 
 
 def bad_value(field: str, value: object, *, origin: str) -> BadInputError:
-    """The sentence for a value whose kind is wrong before pydantic sees it."""
+    """The error for a value whose kind is found to be wrong before pydantic validates it."""
     info = Recipe.model_fields[field]
     return BadInputError(place(origin) + _refusal(info, subject=option_name(field), given=value, field=field))
 
@@ -75,7 +75,7 @@ def _sentence(detail: ErrorDetails, *, field: str) -> str:
     if detail["type"] == "missing":
         return f"{option} needs the key {key}; {example}"
     if detail["type"] == "too_short":
-        return f"{key} of {option} is empty, it must name one or more; {example}"
+        return f"{key} of {option} is empty, it must name at least one; {example}"
     return f"{key} of {option} is {shown(detail['input'])}, it must be {_rule(inner, detail)}; {example}"
 
 
@@ -85,7 +85,7 @@ def _nearest_key(key: str, params: type[BaseModel]) -> str:
 
 
 def _example_mapping(params: type[BaseModel], key: str) -> dict[str, Any]:
-    """The key with the keys it cannot stand without."""
+    """An example mapping with the key, and with the keys that it requires."""
     stepped = SCHEDULE_KEYS["stepped"]
     required = [name for name, info in params.model_fields.items() if info.is_required()]
     names = stepped if key in stepped else dict.fromkeys([key, *required])

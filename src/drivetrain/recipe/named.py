@@ -1,4 +1,4 @@
-"""Named recipes: one YAML file each beside this module, or any number in a file of the user's own."""
+"""Named recipes: those packaged in `recipes/`, one YAML file each, and those in a user's own YAML file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _DESCRIPTION = "description"
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """One recipe as it stands in a file; `title` comes before file and line in its values' origins."""
+    """One recipe in a file; `title` is put before file and line in the origins of its values."""
 
     name: str
     document: YamlDocument
@@ -39,12 +39,12 @@ _Lookup = Callable[[str, _Definition], _Definition]
 
 
 def packaged_names() -> list[str]:
-    """The names `--config` knows by itself."""
+    """The names of the packaged recipes, for `--config`."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 def packaged_description(name: str) -> str:
-    """One line on a packaged recipe, for lists."""
+    """The one-line description of a packaged recipe."""
     definition = _packaged(name)
     entries = definition.document.entries(definition.node)
     return next(
@@ -53,12 +53,12 @@ def packaged_description(name: str) -> str:
 
 
 def packaged_layers(name: str) -> list[Layer]:
-    """A packaged recipe and what it inherits, the ancestors first."""
+    """The layers of a packaged recipe, starting with the recipes it inherits."""
     return _layers(_packaged(name), lookup=lambda parent, _: _packaged(parent), heirs=())
 
 
 def file_layers(path: Path, *, config: str | None) -> list[Layer]:
-    """The recipe of a file: the only one, or the one that `config` picks."""
+    """The layers of a recipe in a file: the only one, or the one named by `config`."""
     if not path.exists() or path.is_dir():
         raise BadInputError(f"--config-path {path} is not a file; name a YAML file with a recipe.")
     document = read_yaml_file(path, source=str(path))
@@ -67,7 +67,7 @@ def file_layers(path: Path, *, config: str | None) -> list[Layer]:
     if named is None:
         if config is not None:
             raise BadInputError(
-                f"--config-path {path} holds one recipe without a name; leave out --config {shown(config)}."
+                f"--config-path {path} contains a single unnamed recipe; leave out --config {shown(config)}."
             )
         return _layers(
             _Definition(path.stem, document, root), lookup=lambda parent, _: _packaged(parent), heirs=()
@@ -87,7 +87,8 @@ def _require_mapping(document: YamlDocument) -> MappingNode:
     if isinstance(document.root, MappingNode):
         return document.root
     raise BadInputError(
-        f"{document.source} holds no recipe; write pairs of name: value, such as micro-batch-size: 32."
+        f"{document.source} does not contain a recipe; write lines of name: value, such as "
+        "micro-batch-size: 32."
     )
 
 
@@ -113,8 +114,8 @@ def _picked(named: dict[str, _Definition], config: str | None, *, path: Path) ->
     if config is None:
         names = ", ".join(map(shown, named))
         raise BadInputError(
-            f"--config-path {path} holds recipes by name ({names}); "
-            f"pick one, such as --config {shown(next(iter(named)))}."
+            f"--config-path {path} contains several recipes ({names}); "
+            f"choose one, such as --config {shown(next(iter(named)))}."
         )
     if config not in named:
         raise _unknown(config, list(named), place=f" in {path}")
@@ -129,7 +130,7 @@ def _unknown(name: str, known: list[str], *, place: str) -> BadInputError:
 
 
 def _lookup_in(named: dict[str, _Definition]) -> _Lookup:
-    """A file's own recipes first; a recipe that inherits its own name means the packaged one."""
+    """Finds parents in the file first; a recipe that inherits its own name means the packaged one."""
 
     def lookup(parent: str, heir: _Definition) -> _Definition:
         is_packaged = heir.title or (parent == heir.name and parent in packaged_names())
@@ -141,7 +142,7 @@ def _lookup_in(named: dict[str, _Definition]) -> _Lookup:
 def _layers(
     definition: _Definition, *, lookup: _Lookup, heirs: tuple[tuple[str, str, str], ...]
 ) -> list[Layer]:
-    """What a definition inherits, then what it merges with `<<`, then its own settings."""
+    """The layers of a definition: the recipe it inherits, what it merges with `<<`, its own settings."""
     heirs = (*heirs, definition.identity)
     document = definition.document
     layers: list[Layer] = []
@@ -176,6 +177,6 @@ def _parent(
     if parent.identity in heirs:
         raise BadInputError(
             f"{place}: {shown(definition.name)} inherits {shown(name)}, "
-            "which inherits it back; break the circle."
+            "which inherits it in turn; remove one of the two."
         )
     return parent

@@ -1,6 +1,7 @@
-"""Notes on the recipe's fields: what the rest of the system knows of a field, written beside it.
+"""Notes on the recipe's fields: what the rest of the system needs to know about each option.
 
-`drivetrain.recipe.fields` makes every list of fields from them, so a new option is one field of the schema.
+`drivetrain.recipe.fields` derives every list of fields from these notes, so adding an option means adding
+one field to the schema.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,20 +22,20 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 
 
 class Fact(Enum):
-    """What is simply true of a field."""
+    """A property that a field has, whatever its value."""
 
-    PER_HOST = "each host may have its own; in all else ranks must be alike, or they would wait in vain"
-    WORK = "it changes what an update computes, and so what compiling gains"
-    LENGTH = "another value in a finished fold leaves more, or less, to train"
-    COMPUTING = "it says how the model of a finished run is computed"
-    ONE_CALL = "it is meant for one call and is no part of a run's own recipe"
-    OF_A_MODEL = "it speaks of the named model and does not follow to another one"
-    PACE = "it says how often something happens in a training"
-    LATER = "it came after run directories were named by a hash, and its None is left out of that"
+    PER_HOST = "may differ between hosts; all other fields must be equal on all ranks, or collectives hang"
+    WORK = "changes what an update computes, and so how much time compiling saves"
+    LENGTH = "changes how much is left to train, even in a finished fold"
+    COMPUTING = "says how the model of a finished run is computed"
+    ONE_CALL = "applies to one call and is not stored in the run's recipe"
+    OF_A_MODEL = "belongs to the named model and is dropped when another model is chosen"
+    PACE = "says how often something happens during training"
+    LATER = "was added after run directories were named by a hash; None is left out of the hash"
 
 
 class Measuring(Flag):
-    """What trains, or runs, a recipe only to measure."""
+    """The commands that run a recipe only to measure: `verify`, and `bench` on each kind of data."""
 
     VERIFY = auto()
     REAL_DATA = auto()
@@ -46,7 +47,7 @@ class Measuring(Flag):
 
 @dataclass(frozen=True, slots=True)
 class OfTask:
-    """A field belongs to one task; of several, the most urgent is named first, then the schema's first."""
+    """The field belongs to one task. Messages name the field with the highest urgency first."""
 
     task: TaskName
     urgency: int = 0
@@ -54,16 +55,16 @@ class OfTask:
 
 @dataclass(frozen=True, slots=True)
 class NeedsStages:
-    """A field does nothing for a model in one piece; the most urgent is named first."""
+    """The field has no effect without pipeline stages. The highest urgency is named first."""
 
     urgency: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IdleWith:
-    """A field does nothing while another one has a value; of several, the most urgent is named first.
+    """The field has no effect while the field `cause` has `value`. The highest urgency is named first.
 
-    With `alone` that is so only where there is one rank: stages have ranks too.
+    With `alone` this holds only for a single rank: pipeline stages have several ranks without replicas.
     """
 
     cause: str
@@ -74,28 +75,28 @@ class IdleWith:
 
 @dataclass(frozen=True, slots=True)
 class IdleIn:
-    """A field does nothing in some measurements."""
+    """The field has no effect in these measurements."""
 
     measurements: Measuring
 
 
 @dataclass(frozen=True, slots=True)
 class UsedIn:
-    """A field is of use in measurements where most of its group do nothing."""
+    """The field has an effect in these measurements, although most of its group has none."""
 
     measurements: Measuring
 
 
 @dataclass(frozen=True, slots=True)
 class OfAugmentation:
-    """A field changes training images at random, unless it has the value `off`."""
+    """The field is a random augmentation of training images; the value `off` turns it off."""
 
     off: object
 
 
 @dataclass(frozen=True, slots=True)
 class AlternativeFor:
-    """A field is one of several ways to say the same; a later one takes the place of the others."""
+    """The field is one of several ways to set the same thing; the one set last replaces the others."""
 
     choice: Choice
 
@@ -105,7 +106,7 @@ Mark = Fact | OfTask | NeedsStages | IdleWith | IdleIn | UsedIn | OfAugmentation
 
 @dataclass(frozen=True, slots=True)
 class FieldNote:
-    """What is noted on a field: its group on the help page, whether a continued run may change it, marks."""
+    """The note on a field: its group on the help page, its marks, whether a continued run may change it."""
 
     group: Group
     marks: tuple[Mark, ...] = ()
@@ -113,20 +114,18 @@ class FieldNote:
 
     @property
     def idle_in(self) -> Measuring:
-        """The measurements that are named as having no use for the field."""
+        """The measurements in which the field is marked as having no effect."""
         return _union(mark.measurements for mark in self.marks if isinstance(mark, IdleIn))
 
     @property
     def used_in(self) -> Measuring:
-        """The measurements that are named as using the field, whatever its group."""
+        """The measurements in which the field is marked as used, whatever its group."""
         return _union(mark.measurements for mark in self.marks if isinstance(mark, UsedIn))
 
 
 def _union(measurements: Iterable[Measuring]) -> Measuring:
     return reduce(or_, measurements, Measuring(0))
 
-
-# Marks that several fields have; the schema reads better with their names.
 
 _NOISE = Measuring.HOST_NOISE | Measuring.DEVICE_NOISE
 _TRAINING = Measuring.REAL_DATA | _NOISE
@@ -137,16 +136,16 @@ ONE_CALL, OF_A_MODEL, PACE, LATER = Fact.ONE_CALL, Fact.OF_A_MODEL, Fact.PACE, F
 SEGMENTATION, CLASSIFICATION = OfTask("segmentation", urgency=1), OfTask("classification")
 UNMEASURED, MEASURED = IdleIn(_EVERY), UsedIn(_EVERY)
 NOT_IN_VERIFY, NOT_IN_TRAINING = IdleIn(Measuring.VERIFY), IdleIn(_TRAINING)
-# Noise has no files, no folds, no bad samples, and as many samples as an update takes.
+# Generated noise has no files, folds or bad samples, and as many samples as needed.
 NO_NOISE = IdleIn(_NOISE)
-# Batches that lie on the device ready for the model are shown as they are.
+# Noise on the device is ready for the model: nothing loads, shuffles, preprocesses or augments it.
 NOT_WHEN_READY = IdleIn(Measuring.DEVICE_NOISE)
 NOT_IN_DELIVERY = IdleIn(Measuring.DELIVERY)
 IN_INFERENCE, IN_DELIVERY = UsedIn(Measuring.INFERENCE), UsedIn(Measuring.DELIVERY)
 
 
 def idle(*, urgency: int = 0, alone: bool = False, **having: object) -> IdleWith:
-    """The mark of a field that does nothing while another one has a value: `idle(validation=False)`."""
+    """Marks a field as having no effect while another has a value, as in `idle(validation=False)`."""
     ((cause, value),) = having.items()
     return IdleWith(cause, value, urgency=urgency, alone=alone)
 
@@ -156,16 +155,13 @@ def augmentation(*, off: object = 0) -> tuple[Mark, ...]:
     return OfAugmentation(off), WORK, NOT_WHEN_READY
 
 
-# Reading and checking.
-
-
 def note_of(info: FieldInfo) -> FieldNote:
     """The note on a field."""
     return next(entry for entry in info.metadata if isinstance(entry, FieldNote))
 
 
 def check_notes(fields: Mapping[str, FieldInfo]) -> None:
-    """Refuses fields without a note, and notes that name no field or contradict themselves."""
+    """Raises TypeError for fields without a note, and for notes with unknown fields or contradictions."""
     for field, info in fields.items():
         if not any(isinstance(entry, FieldNote) for entry in info.metadata):
             raise TypeError(f"recipe field {field} has no note")
@@ -173,6 +169,8 @@ def check_notes(fields: Mapping[str, FieldInfo]) -> None:
         causes = [mark.cause for mark in note.marks if isinstance(mark, IdleWith)]
         unknown = [cause for cause in causes if cause not in fields]
         if unknown:
-            raise TypeError(f"the note on recipe field {field} names {unknown[0]}, which is no field")
+            raise TypeError(f"the note on recipe field {field} names {unknown[0]}, which is not a field")
         if note.idle_in & note.used_in:
-            raise TypeError(f"the note on recipe field {field} says idle and used of one measurement")
+            raise TypeError(
+                f"the note on recipe field {field} marks it as idle and as used in one measurement"
+            )

@@ -1,4 +1,4 @@
-"""The recipe's choices, and the mappings whose keys belong to one choice each."""
+"""Types of the recipe's fields: named choices, and the parameter mappings of optimisers and schedules."""
 
 from typing import Annotated, Literal
 
@@ -29,7 +29,7 @@ SplitBy = Annotated[Literal["cost", "parameters", "time"], BeforeValidator(lower
 OptimiseFor = Annotated[Literal["speed", "balanced", "memory"], BeforeValidator(exchange_target)]
 WarmupMode = Annotated[Literal["shift", "mask"], BeforeValidator(lower_text)]
 
-# Of a factor that is given, and of one that is found.
+# Upper limit of the loss scale, both for a fixed factor and for the dynamic one.
 LARGEST_LOSS_SCALE = 2**24
 
 OPTIMIZER_KEYS = {
@@ -38,9 +38,10 @@ OPTIMIZER_KEYS = {
     "adamw": ("beta1", "beta2", "epsilon"),
     "lars": ("momentum", "weight_decay", "eeta", "epsilon"),
 }
-# Optimisers that do not work without all of their keys.
+# Optimisers without usable defaults: every key must be given.
 COMPLETE_OPTIMIZERS = ("lars",)
-# The optimiser for which a key means something else than for the others.
+# Keys that mean something different for one optimiser: LARS adds epsilon to norms, Adam to a square root.
+# Such a value is not carried over when the optimiser changes.
 OWN_MEANINGS = {"epsilon": "lars"}
 SCHEDULE_KEYS = {
     "const": ("initial_learning_rate",),
@@ -61,88 +62,116 @@ class _Params(BaseModel):
 
 
 class OptimizerParams(_Params):
-    """`--optimizer-params`: what belongs to one optimiser."""
+    """`--optimizer-params`: the parameters of all optimisers; `OPTIMIZER_KEYS` says which belong to which."""
 
     momentum: float | None = Field(
-        default=None, examples=[0.9], ge=0, lt=1, description="sgd, lars: share of the last step kept"
+        default=None, examples=[0.9], ge=0, lt=1, description="sgd, lars: momentum"
     )
     beta1: float | None = Field(
-        default=None, examples=[0.9], ge=0, lt=1, description="adam, adamw: decay of the mean (0.9)"
+        default=None,
+        examples=[0.9],
+        ge=0,
+        lt=1,
+        description="adam, adamw: decay of the running mean of the gradient (default: 0.9)",
     )
     beta2: float | None = Field(
-        default=None, examples=[0.999], ge=0, lt=1, description="adam, adamw: decay of the square (0.999)"
+        default=None,
+        examples=[0.999],
+        ge=0,
+        lt=1,
+        description="adam, adamw: decay of the running mean of the squared gradient (default: 0.999)",
     )
     epsilon: float | None = Field(
         default=None,
         examples=[1e-8],
         ge=0,
-        description="adam, adamw: added to the root (1e-8); lars: added to the norms (0 stands for 1e-7)",
+        description="adam, adamw: added to the denominator (default: 1e-8); lars: added to the norms (0 "
+        "means 1e-7)",
     )
     weight_decay: float | None = Field(
-        default=None, examples=[5e-5], ge=0, description="lars: times the weight, added to its gradient"
+        default=None,
+        examples=[5e-5],
+        ge=0,
+        description="lars: weight decay; adds VALUE x weight to each gradient",
     )
     eeta: float | None = Field(
-        default=None, examples=[0.001], ge=0, description="lars: longest step as a share of the weight"
+        default=None,
+        examples=[0.001],
+        ge=0,
+        description="lars: trust coefficient; step size relative to the norm of the weight",
     )
 
 
 class LrScheduleParams(_Params):
-    """`--lr-schedule-params`: what belongs to one schedule."""
+    """`--lr-schedule-params`: the parameters of all schedules; `SCHEDULE_KEYS` says which belong to which."""
 
     initial_learning_rate: float | None = Field(
         default=None,
         examples=[0.001],
         ge=0,
-        description="rate per sample: times the global batch for const, cosine and polynomial",
+        description="initial rate; const, cosine and polynomial multiply it by the global batch size",
     )
     epochs_to_total_decay: float | None = Field(
         default=None,
         examples=[15],
         gt=0,
-        description="cosine, polynomial: epochs until the end rate (default: the whole training)",
+        description="cosine, polynomial: epochs until the final learning rate (default: the whole training)",
     )
     end_learning_rate_ratio: float | None = Field(
         default=None,
         examples=[0.0001],
         ge=0,
-        description="polynomial: end rate as a share of the first (0.0001)",
+        description="polynomial: final learning rate divided by the initial one (default: 0.0001)",
     )
-    power: float | None = Field(default=None, examples=[1], gt=0, description="polynomial: the exponent (1)")
+    power: float | None = Field(
+        default=None, examples=[1], gt=0, description="polynomial: exponent (default: 1)"
+    )
     boundaries: tuple[float, ...] | None = Field(
-        default=None, examples=[[2, 4]], description="stepped: epochs after which a value ends"
+        default=None, examples=[[2, 4]], description="stepped: epochs at which the learning rate changes"
     )
     values: tuple[float, ...] | None = Field(
         default=None,
         examples=[[0.1, 0.01, 0.001]],
-        description="stepped: the rates, one more than boundaries",
+        description="stepped: learning rates, one more than boundaries",
     )
     decay_rate: float | None = Field(
-        default=None, examples=[0.9], gt=0, description="exponential: factor per decay_updates (0.9)"
+        default=None,
+        examples=[0.9],
+        gt=0,
+        description="exponential: factor applied every decay_updates updates (default: 0.9)",
     )
     decay_updates: float | None = Field(
         default=None,
         examples=[1000],
         gt=0,
-        description="exponential: updates per factor (default: the whole training)",
+        description="exponential: updates per factor decay_rate (default: the whole training)",
     )
 
 
 class LrWarmupParams(_Params):
-    """`--lr-warmup-params`: a linear rise before or over the schedule."""
+    """`--lr-warmup-params`: a linear warm-up before the schedule, or over its first updates."""
 
     warmup_mode: WarmupMode = Field(
         default="shift",
-        description="shift: the schedule starts after it; mask: it lies over the schedule's start",
+        description="shift: the schedule starts after the warm-up; mask: the warm-up replaces the start of "
+        "the schedule",
     )
-    warmup_epochs: float = Field(default=..., ge=0, description="epochs of rising rate", examples=[1])
+    warmup_epochs: float = Field(
+        default=..., ge=0, description="length of the warm-up in epochs", examples=[1]
+    )
 
 
 class PrecisionList(_Params):
-    """`--precision-list`: what runs in the 16-bit type; everything else runs in float32."""
+    """`--precision-list`: the layers that run in the 16-bit type; all others run in float32."""
 
     half: tuple[str, ...] = Field(
-        default=..., min_length=1, examples=[["conv", "linear"]], description="kinds and names of layers"
+        default=...,
+        min_length=1,
+        examples=[["conv", "linear"]],
+        description="kinds and names of layers that run in 16 bits",
     )
     float32: tuple[str, ...] = Field(
-        default=(), examples=[["head"]], description="exceptions from them: kinds and names of layers"
+        default=(),
+        examples=[["head"]],
+        description="exceptions that stay in float32: kinds and names of layers",
     )

@@ -1,6 +1,6 @@
-"""What the recipe's fields make of a value before or after its type is checked.
+"""Validators of the recipe's fields, run before or after pydantic checks the type.
 
-Each message states the rule alone ("at least 1"): whoever shows it puts the option's name before it.
+Their errors state only the rule ("at least 1"); `drivetrain.recipe.messages` puts the option before it.
 """
 
 import math
@@ -13,12 +13,12 @@ _PLAIN_RULE = "plain data: text, numbers, true or false, lists and mappings with
 
 
 def lower_text(value: Any) -> Any:
-    """Names of choices mean the same in any case."""
+    """Lower case, as names of choices ignore case."""
     return value.lower() if isinstance(value, str) else value
 
 
 def split_words(value: Any) -> Any:
-    """Numbers that stand in one text, as YAML and a quoting shell may hand them over."""
+    """Splits "0 1 1 0", as YAML or a quoted shell argument has it, into its words."""
     if isinstance(value, str):
         return tuple(value.split())
     if isinstance(value, list | tuple):
@@ -27,30 +27,30 @@ def split_words(value: Any) -> Any:
 
 
 def kebab_text(value: Any) -> Any:
-    """Names of choices of two words, with either kind of dash."""
+    """Lower case with dashes, so that zero_bubble means zero-bubble."""
     return value.lower().replace("_", "-") if isinstance(value, str) else value
 
 
 def schedule_name(value: Any) -> Any:
-    """A pipeline schedule; what the IPU systems call interleaved is 1F1B everywhere else."""
+    """The name of a pipeline schedule; IPU software calls 1F1B "interleaved"."""
     name = kebab_text(value)
     return "1f1b" if name == "interleaved" else name
 
 
 def exchange_target(value: Any) -> Any:
-    """Another system's word for the same wish."""
+    """The value of --optimise-for; IPU software writes "cycles" for speed."""
     lowered = lower_text(value)
     return "speed" if lowered == "cycles" else lowered
 
 
 def number_as_text(value: Any) -> Any:
-    """YAML and Python write a frequency as a number; the field keeps it as exact text."""
+    """Turns a number from YAML or Python into text: the field keeps exact text such as 1/3."""
     is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
     return str(value) if is_number else value
 
 
 def loss_scale(value: Any) -> Any:
-    """A static factor, or the word for one that is found as the training goes."""
+    """A fixed loss scale, or the word `dynamic`."""
     if lower_text(value) == "dynamic":
         return "dynamic"
     try:
@@ -63,24 +63,24 @@ def loss_scale(value: Any) -> Any:
 
 
 def path_as_text(value: Any) -> Any:
-    """Python names a folder by a path object as well."""
+    """Accepts path objects as well as text."""
     return fspath(value) if isinstance(value, PathLike) else value
 
 
 def non_zero(value: int | None) -> int | None:
-    """For a count where -1 means something and 0 does not."""
+    """For a count where -1 has a meaning and 0 has none."""
     if value == 0:
-        raise ValueError("at least 1, or -1 for what the data set gives")
+        raise ValueError("at least 1, or -1 to use the size of the data set")
     return value
 
 
 def plain_mapping(value: Any) -> Any:
-    """A mapping that YAML writes and reads back without loss; lists stand for tuples."""
+    """A mapping that survives writing to YAML and reading back; tuples become lists."""
     return plain_data(value) if isinstance(value, Mapping) else value
 
 
 def plain_data(value: Any) -> Any:
-    """The value as YAML would hold it; refuses what YAML cannot hold."""
+    """The value reduced to types that YAML stores; raises ValueError for any other type."""
     if isinstance(value, Mapping):
         return {_plain_key(key): plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -100,5 +100,5 @@ def _plain_key(key: Any) -> str:
 
 
 def dataset_alias(value: Any) -> Any:
-    """Another spelling of a data set as its one name, so that both are the same run."""
+    """Replaces an alias of a data set by its name, so that both lead to the same run directory."""
     return "imagenet" if value == "gc-imagenet" else value

@@ -1,10 +1,9 @@
-"""The recipe: everything a user asks for, as one typed, frozen object.
+"""The recipe: all options of a training run, as one typed, frozen pydantic model.
 
-The command line and YAML are two ways of writing it; `drivetrain.recipe.checks` holds every rule that
-concerns more than one field. Each field carries its help text and a note: its group on the help page,
-whether it may change when a run continues (`_free`; what may not, `_in`, is part of a run's identity), and
-what else the other parts know of it (`drivetrain.recipe.notes`). A field without a default value carries an
-example instead, for messages that name a value that works.
+The command line and YAML files are two ways to write it. `drivetrain.recipe.checks` holds the rules that
+involve more than one field. Each field carries its help text and a note (`drivetrain.recipe.notes`): its
+group on the help page and whether it may change when a run continues. `_free` fields may; `_in` fields are
+part of the run's identity. A field without a default carries an example, for error messages.
 """
 
 from typing import Annotated, Any
@@ -103,7 +102,7 @@ def _free(group: Group, *marks: Mark) -> FieldNote:
 
 
 class Recipe(BaseModel):
-    """Everything the user asked for. The defaults are the embedded demonstration."""
+    """All options of one run; the defaults train a small network on scikit-learn's digits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
@@ -111,105 +110,107 @@ class Recipe(BaseModel):
     model: Annotated[str, _in("model", IN_INFERENCE, IN_DELIVERY)] = Field(
         default="cifar_resnet8",
         min_length=1,
-        description="a name of `drivetrain models`, or package.module:factory",
+        description="a name listed by `drivetrain models`, or package.module:factory for your own model",
     )
     model_params: Annotated[
         dict[str, Any],
         BeforeValidator(plain_mapping),
         _in("model", OF_A_MODEL, WORK, IN_INFERENCE, IN_DELIVERY),
-    ] = Field(default_factory=dict, description="keyword arguments for the model's factory, as YAML")
+    ] = Field(default_factory=dict, description="keyword arguments of the model, as YAML: '{depth: 3}'")
     model_width: Annotated[int | None, _in("model", OF_A_MODEL, WORK, IN_INFERENCE, IN_DELIVERY)] = Field(
         default=None,
         examples=[32],
         ge=1,
-        description="channels of the model's first block, for models that have a width (unet, unet_same)",
+        description="channels of the model's first block, for models with a variable width (unet, unet_same)",
     )
     num_classes: Annotated[int | None, _in("model", IN_INFERENCE, IN_DELIVERY)] = Field(
-        default=None, examples=[10], ge=1, description="classes (default: the data set's)"
+        default=None, examples=[10], ge=1, description="number of classes (default: as in the data set)"
     )
     bn_momentum: Annotated[float | None, _in("model")] = Field(
         default=None,
         examples=[0.97],
         ge=0,
         lt=1,
-        description="share of the old batch-norm statistics an update keeps (default: the model's)",
+        description="batch-norm momentum: fraction of the old running statistics that each update keeps, "
+        "that is 1 minus PyTorch's momentum (default: the model's own)",
     )
-
     stable_norm: Annotated[bool, _in("model", WORK)] = Field(
-        default=False, description="batch-norm statistics in two passes over the samples, in float32"
+        default=False, description="compute batch-norm statistics in two passes in float32, more accurately"
     )
     init_from: Annotated[PathText | None, _in("model", NOT_IN_TRAINING)] = Field(
         default=None,
         examples=["runs/other"],
-        description="a run directory or a .safetensors file whose weights the model starts from",
+        description="start from the weights of this run directory or .safetensors file",
     )
     freeze: Annotated[tuple[str, ...], _in("model", WORK)] = Field(
         default=(),
         examples=[("conv1_*",)],
-        description="shell patterns of layers or parameters that do not train: 'conv1_*'",
+        description="shell patterns of layers or parameters to freeze (not train), for example 'conv1_*'",
     )
     model_edit: Annotated[tuple[str, ...], _in("model", WORK, IN_INFERENCE)] = Field(
         default=(),
         examples=[("my_models:add_dropout",)],
-        description="package.module:function applied to the model after it is built",
+        description="package.module:function, called with the model after it is built, to change it",
     )
 
     # data
     dataset: Annotated[str, BeforeValidator(dataset_alias), _in("data", IN_INFERENCE)] = Field(
         default="digits",
         min_length=1,
-        description="a name of `drivetrain data list`, or package.module:factory",
+        description="a name listed by `drivetrain data list`, or package.module:factory for your own data",
     )
     data_dir: Annotated[PathText | None, _free("data", PER_HOST, NO_NOISE)] = Field(
-        default=None, examples=["data"], description="folder that holds the data set's files"
+        default=None, examples=["data"], description="folder with the data set's files"
     )
     dataset_size: Annotated[int | None, _in("data", NO_NOISE)] = Field(
         default=None,
         examples=[1000],
         ge=1,
-        description="training samples of a generated source; for `plan`, of any data set",
+        description="number of training samples of a generated data set; `plan` accepts it for any data set",
     )
     channels: Annotated[int | None, _in("data", IN_INFERENCE)] = Field(
         default=None,
         examples=[3],
         ge=1,
-        description="image channels of a generated source; for `plan`, of any data set",
+        description="number of image channels of a generated data set; `plan` accepts it for any data set",
     )
     image_size: Annotated[int | None, _in("data", IN_INFERENCE)] = Field(
-        default=None, examples=[32], ge=1, description="resize images to this height and width (bilinear)"
+        default=None, examples=[32], ge=1, description="resize images to N x N pixels (bilinear)"
     )
     tile_size: Annotated[int | None, _in("data", SEGMENTATION, WORK, IN_INFERENCE)] = Field(
         default=None,
         examples=[256],
         ge=1,
-        description="segmentation: train on random tiles of this side, at the images' own resolution",
+        description="segmentation: train on random square tiles with this side in pixels, without resizing",
     )
     white_level: Annotated[int | None, _in("data", SEGMENTATION, NO_NOISE)] = Field(
         default=None,
         examples=[4095],
         ge=1,
         le=65535,
-        description="mask-folder: the value of grey images of 16 bits that is white (default: 65535)",
+        description="mask-folder: pixel value that counts as white in 16-bit grey images (default: 65535)",
     )
     limit_train_samples: Annotated[int | None, _in("data", NO_NOISE)] = Field(
-        default=None, examples=[1000], ge=1, description="use only so many training samples"
+        default=None, examples=[1000], ge=1, description="use at most this many training samples"
     )
     limit_validation_samples: Annotated[int | None, _in("data", UNMEASURED, idle(validation=False))] = Field(
-        default=None, examples=[1000], ge=1, description="use only so many validation samples"
+        default=None, examples=[1000], ge=1, description="use at most this many validation samples"
     )
     validation_fraction: Annotated[float | None, _in("data", NO_NOISE)] = Field(
         default=None,
         examples=[0.2],
         ge=0,
         lt=1,
-        description="share of the training samples held out for validation",
+        description="fraction of the training samples held out for validation (default: 0.2 if a named "
+        "data set has no validation samples)",
     )
     shuffle: Annotated[bool, _in("data", NOT_WHEN_READY)] = Field(
-        default=True, description="a new order of the samples every epoch"
+        default=True, description="shuffle the training samples in every epoch"
     )
     data_placement: Annotated[Placement, _free("data", NO_NOISE)] = Field(
         default="auto",
-        description="resident: the whole set lies on the device; stream: loader workers bring it",
+        description="resident: keep the whole data set in device memory; stream: load batches with loader "
+        "workers; auto: resident if it fits",
     )
     num_workers: Annotated[
         int | None,
@@ -218,20 +219,21 @@ class Recipe(BaseModel):
         default=None,
         examples=[2],
         ge=0,
-        description="loader workers of a streamed data set (0: the training process itself)",
+        description="number of loader workers for streamed data (0: load in the training process)",
     )
     accelerator_side_preprocess: Annotated[bool | None, _in("data", WORK, NOT_WHEN_READY)] = Field(
         default=None,
         examples=[True],
-        description="preprocess on the device instead of on the host (default: for resident data)",
+        description="preprocess images on the device instead of the host (default: only for resident data)",
     )
     eight_bit_transfer: Annotated[bool, _in("data", WORK, NOT_WHEN_READY)] = Field(
-        default=False, description="move images to the device as uint8; needs preprocessing there"
+        default=False, description="send images to the device as uint8; needs --accelerator-side-preprocess"
     )
     augment: Annotated[bool | None, _in("data", *augmentation(off=False))] = Field(
         default=None,
         examples=[True],
-        description="the data set's own random changes of training images (default: where it has some)",
+        description="augment training images with random flips and crops, for segmentation also brightness "
+        "(default: on for cifar10 and imagenet; flips only for segmentation; off otherwise)",
     )
     random_resized_crop: Annotated[
         float | None, _in("data", CLASSIFICATION, *augmentation(off=None), idle(augment=False, urgency=5))
@@ -240,123 +242,120 @@ class Recipe(BaseModel):
         examples=[0.08],
         gt=0,
         le=1,
-        description="train on random crops of at least this share of the image, resized",
+        description="train on random crops with at least this fraction of the image's area, resized",
     )
     rand_augment: Annotated[int, _in("data", CLASSIFICATION, *augmentation())] = Field(
         default=0,
         examples=[2],
         ge=0,
         le=10,
-        description="random colour and shape operations per training image",
+        description="RandAugment: number of colour and shape operations per training image; 0: off",
     )
     rand_augment_magnitude: Annotated[
         float, _in("data", CLASSIFICATION, NOT_WHEN_READY, idle(rand_augment=0, urgency=6))
-    ] = Field(default=9.0, ge=0, le=10, description="how strong they are, from 0 to 10")
+    ] = Field(default=9.0, ge=0, le=10, description="RandAugment: strength of the operations, from 0 to 10")
     mixup: Annotated[float, _in("data", CLASSIFICATION, *augmentation())] = Field(
         default=0.0,
         examples=[0.2],
         ge=0,
-        description="alpha of mixing each training image with another (0: off)",
+        description="mixup: alpha of the Beta distribution that draws the mixing ratio; 0: off",
     )
     rotate: Annotated[float, _in("data", SEGMENTATION, *augmentation())] = Field(
         default=0.0,
         examples=[180],
         ge=0,
         le=180,
-        description="segmentation: turn training images by up to so many degrees",
+        description="segmentation: rotate training images by a random angle of up to this many degrees",
     )
     elastic: Annotated[float, _in("data", SEGMENTATION, *augmentation())] = Field(
         default=0.0,
         examples=[8],
         ge=0,
-        description="segmentation: bend training images by smooth shifts of about so many pixels",
+        description="segmentation: random elastic deformation; standard deviation of the shifts in pixels",
     )
     gamma: Annotated[float, _in("data", SEGMENTATION, *augmentation())] = Field(
         default=0.0,
         examples=[0.2],
         ge=0,
         lt=1,
-        description="segmentation: gamma of images, from 1 - this to 1 + this",
+        description="segmentation: random gamma correction with an exponent between 1 - VALUE and 1 + VALUE",
     )
     noise: Annotated[float, _in("data", SEGMENTATION, *augmentation())] = Field(
         default=0.0,
         examples=[0.05],
         ge=0,
-        description="segmentation: deviation of noise on training images that span -1 to 1",
+        description="segmentation: standard deviation of Gaussian noise on images with values from -1 to 1",
     )
     on_bad_sample: Annotated[BadSamplePolicy, _in("data", NO_NOISE)] = Field(
-        default="error", description="a file that cannot be read: stop, or leave the sample out"
+        default="error", description="if a file cannot be read: stop with an error, or skip the sample"
     )
     folds: Annotated[int | None, _in("data", NO_NOISE)] = Field(
-        default=None, examples=[5], ge=2, description="cut the training samples into so many folds"
+        default=None, examples=[5], ge=2, description="number of cross-validation folds"
     )
     fold: Annotated[int | None, _in("data", NO_NOISE)] = Field(
-        default=None, examples=[0], ge=0, description="the fold to validate on; the others train"
+        default=None, examples=[0], ge=0, description="fold to validate on, from 0; the others train"
     )
     fold_scheme: Annotated[FoldScheme, _in("data", SEGMENTATION, NO_NOISE)] = Field(
         default="disjoint",
-        description="how folds are cut: disjoint, or as the systems published on ISBI 2012 did it",
+        description="disjoint folds, or the folds of a published ISBI 2012 implementation",
     )
 
     # batch
     micro_batch_size: Annotated[int, _in("batch")] = Field(
-        default=32, ge=1, description="samples one forward and backward pass sees"
+        default=32, ge=1, description="samples in one forward and backward pass of one replica"
     )
     global_batch_size: Annotated[int | None, _free("batch", AlternativeFor("batch"))] = Field(
         default=None,
         examples=[64],
         ge=1,
-        description="samples per weight update (instead of the accumulation)",
+        description="samples per weight update; sets the gradient accumulation",
     )
     gradient_accumulation_count: Annotated[int | None, _free("batch", AlternativeFor("batch"))] = Field(
         default=None,
         examples=[2],
         ge=1,
-        description="micro-batches per replica and weight update (default 1)",
+        description="micro-batches that each replica accumulates per weight update (default: 1)",
     )
     replicas: Annotated[int, _free("batch", AlternativeFor("replicas"))] = Field(
-        default=1, ge=1, description="data-parallel copies of the model"
+        default=1, ge=1, description="number of data-parallel replicas of the model"
     )
     devices: Annotated[int | None, _free("batch", AlternativeFor("replicas"))] = Field(
-        default=None, examples=[2], ge=1, description="devices to use (instead of the replicas)"
+        default=None, examples=[2], ge=1, description="number of devices to use; sets the number of replicas"
     )
     dbn_replica_group_size: Annotated[int, _in("batch", NOT_IN_DELIVERY)] = Field(
-        default=1, ge=1, description="replicas whose samples batch norm normalises together"
+        default=1, ge=1, description="synchronised batch norm: number of replicas that share statistics"
     )
     max_cross_replica_buffer_size: Annotated[
         int, _free("batch", NOT_IN_DELIVERY, idle(replicas=1, urgency=3))
     ] = Field(
         default=0,
         ge=0,
-        description="bytes of gradient that replicas add up at a time (0: a size this device runs well)",
+        description="bucket size of the gradient all-reduce in bytes; 0: the built-in size",
     )
     validation_replicas: Annotated[
         int | None, _free("batch", UNMEASURED, idle(validation=False, urgency=2))
-    ] = Field(
-        default=None, examples=[1], ge=1, description="replicas that share the validation (default: all)"
-    )
+    ] = Field(default=None, examples=[1], ge=1, description="number of replicas that validate (default: all)")
     remainder: Annotated[Remainder, _in("batch", NO_NOISE)] = Field(
         default="trim",
-        description="samples that fill no global batch: trim leaves them out, pad adds samples of no weight, "
-        "carry lets a batch span two epochs",
+        description="what happens to the last samples if they do not fill a global batch: trim skips them, "
+        "pad fills the batch with samples of weight 0, carry continues the batch in the next epoch",
     )
     weight_updates_per_epoch: Annotated[int | None, AfterValidator(non_zero), _in("batch", NO_NOISE)] = Field(
         default=None,
         examples=[100],
         ge=-1,
-        description="length of an epoch in updates (default, and -1: what the data set gives)",
+        description="weight updates per epoch (default, or -1: from the size of the data set)",
     )
     validation_micro_batch_size: Annotated[int | None, _free("batch", UNMEASURED, idle(validation=False))] = (
         Field(
             default=None,
             examples=[256],
             ge=1,
-            description="samples per validation batch (default: a size this device runs well)",
+            description="samples per validation batch (default: a size that suits the device)",
         )
     )
-
     flip_averaging: Annotated[bool, _free("batch", OfTask("segmentation"), UNMEASURED)] = Field(
-        default=False, description="segmentation: measure and predict by the mean over four flips"
+        default=False, description="segmentation: average predictions over the image and its three flips"
     )
 
     # pipeline
@@ -364,168 +363,176 @@ class Recipe(BaseModel):
         default=None,
         examples=[2],
         ge=1,
-        description="parts that the model is cut into, each on a device of its own (default: one)",
+        description="number of pipeline stages that the model is split into, one per device (default: 1)",
     )
     pipeline_splits: Annotated[tuple[str, ...], _free("pipeline")] = Field(
         default=(),
         examples=[("conv3_block1_out",)],
-        description="the first layer of every stage but the first (default: cut as --split-by says)",
+        description="names of the first layer of each stage except the first (default: chosen by --split-by)",
     )
     split_by: Annotated[SplitBy, _free("pipeline", NeedsStages())] = Field(
         default="cost",
-        description="what automatic cuts balance: operations and sent bytes, weights, or measured time",
+        description="balance automatic splits by cost (operations, bytes sent), parameters or measured time",
     )
     device_mapping: Annotated[
         tuple[int, ...], BeforeValidator(split_words), _free("pipeline", NeedsStages())
     ] = Field(
         default=(),
         examples=[(0, 1, 1, 0)],
-        description="the device of each stage within a replica (default: 0 1 2 ...)",
+        description="device of each stage within a replica, such as 0 1 1 0 (default: 0 1 2 ...)",
     )
     pipeline_schedule: Annotated[PipelineScheduleName, _free("pipeline", NeedsStages(urgency=1))] = Field(
-        default="1f1b", description="the order in which stages take their micro-batches"
+        default="1f1b", description="order in which stages run the passes of their micro-batches"
     )
     recomputation: Annotated[bool, _free("pipeline", WORK)] = Field(
         default=False,
-        description="keep the inputs of stages (without stages: of blocks) alone and compute the rest again",
+        description="activation checkpointing: keep only the inputs of each stage (without stages: of each "
+        "block) and recompute the other activations in the backward pass",
     )
     optimizer_state_offloading: Annotated[bool, _free("pipeline")] = Field(
-        default=False, description="keep the optimiser's state in host memory"
+        default=False, description="keep the optimiser state in host memory instead of device memory"
     )
     stage_options: Annotated[
         tuple[dict[str, Any], ...], BeforeValidator(plain_stage_options), _free("pipeline")
     ] = Field(
         default=(),
         examples=[("{stage: 0, recomputation: true}",)],
-        description="recomputation, precision, compile or offload of single stages, as YAML, one each",
+        description="settings of single stages, one YAML mapping each, with recomputation, precision, "
+        "compile or offload: '{stage: 0, recomputation: true}'",
     )
     optimise_for: Annotated[OptimiseFor | None, _free("pipeline")] = Field(
         default=None,
         examples=["memory"],
-        description="speed, balanced or memory: sets recomputation and offloading where nothing else does; "
-        "memory also gives freed tensors back on a CPU, which is slower",
+        description="set recomputation and offloading where you do not: speed turns both off, balanced "
+        "recomputes, memory turns both on (and on a CPU frees memory at once, which is slower)",
     )
     profile: Annotated[int | None, _free("pipeline", UNMEASURED)] = Field(
         default=None,
         examples=[2],
         ge=1,
-        description="record a timeline of so many updates as a Chrome trace, profile.json, and a picture; "
-        "an accelerator is waited for after each action of them",
+        description="record a timeline of N updates as a Chrome trace (profile.json) and a picture; the "
+        "device is synchronised after each action, so timings are exact but updates are slower",
     )
 
     # length
     num_epochs: Annotated[int, _free("length", LENGTH)] = Field(
-        default=15, ge=1, description="passes over the training samples"
+        default=15, ge=1, description="number of epochs to train"
     )
     max_updates: Annotated[int | None, _free("length", LENGTH)] = Field(
-        default=None, examples=[1000], ge=1, description="stop after so many weight updates"
+        default=None, examples=[1000], ge=1, description="stop after this many weight updates"
     )
     stop_at: Annotated[str | None, _free("length", LENGTH, idle(validation=False, urgency=1))] = Field(
         default=None,
         examples=["accuracy=0.97"],
-        description="METRIC=VALUE of the validation at which the training ends",
+        description="stop when a validation metric reaches a value: METRIC=VALUE, such as accuracy=0.97",
     )
     patience: Annotated[int | None, _free("length", LENGTH, idle(validation=False, urgency=1))] = Field(
         default=None,
         examples=[5],
         ge=1,
-        description="validations in a row without a better one after which the training ends",
+        description="early stopping: stop after this many validations in a row without improvement",
     )
     max_time: Annotated[str | None, BeforeValidator(number_as_text), _free("length")] = Field(
         default=None,
         examples=["2h"],
-        description="90, 30m, 2h: longest time since the start of the command (in Python: of the call); "
-        "before it is up, the run writes a checkpoint and exits with status 75",
+        description="time limit since the start of the command (in Python: of the call), such as 90 "
+        "(seconds), 30m or 2h; before it is up, the run writes a checkpoint and exits with status 75",
     )
 
     # optimisation
     optimizer: Annotated[OptimizerName, _in("optimisation", WORK)] = Field(
-        default="sgd", description="the optimiser"
+        default="sgd", description="optimiser"
     )
     optimizer_params: Annotated[OptimizerParams, _in("optimisation", WORK)] = Field(
         default_factory=lambda: OptimizerParams(momentum=0.9),
-        description="what belongs to the optimiser, as YAML: '{\"momentum\": 0.9}'",
+        description="parameters of the optimiser, as YAML",
     )
     learning_rate: Annotated[float | None, _in("optimisation")] = Field(
         default=None,
         examples=[0.1],
         ge=0,
-        description="the peak learning rate, for any schedule (default 0.1 when nothing sets one)",
+        description="peak learning rate, for any schedule (default: 0.1 if nothing else sets it)",
     )
     lr_schedule: Annotated[ScheduleName, _in("optimisation")] = Field(
-        default="cosine", description="the learning rate's course over the updates"
+        default="cosine", description="learning-rate schedule"
     )
     lr_schedule_params: Annotated[LrScheduleParams, _in("optimisation")] = Field(
-        default_factory=LrScheduleParams, description="what belongs to the schedule, as YAML"
+        default_factory=LrScheduleParams, description="parameters of the schedule, as YAML"
     )
     lr_warmup_params: Annotated[LrWarmupParams | None, _in("optimisation", NOT_IN_VERIFY)] = Field(
         default=None,
         examples=[{"warmup_epochs": 1}],
-        description='warm-up, as YAML: \'{"warmup_mode": "shift", "warmup_epochs": 1}\'',
+        description='learning-rate warm-up, as YAML: \'{"warmup_mode": "shift", "warmup_epochs": 1}\'',
     )
     lr_staircase: Annotated[bool, _in("optimisation", NOT_IN_VERIFY)] = Field(
-        default=False, description="the rate changes only from epoch to epoch"
+        default=False, description="change the learning rate once per epoch instead of at every update"
     )
     weight_decay: Annotated[float, _in("optimisation", WORK)] = Field(
         default=0.0,
         ge=0,
-        description="decoupled decay: weights shrink by rate x this per update (sgd, adamw)",
+        description="decoupled weight decay (sgd, adamw): an update subtracts learning rate x VALUE x weight",
     )
     l2_regularization: Annotated[float, _in("optimisation", WORK)] = Field(
-        default=0.0, ge=0, description="times the weight, added to its gradient"
+        default=0.0, ge=0, description="L2 penalty: adds VALUE x weight to each gradient"
     )
     label_smoothing: Annotated[float, _in("optimisation", CLASSIFICATION, WORK)] = Field(
-        default=0.0, ge=0, lt=1, description="share of the target spread over all classes"
+        default=0.0, ge=0, lt=1, description="fraction of the target spread evenly over all classes"
     )
     loss: Annotated[SegmentationLoss, _in("optimisation", SEGMENTATION, WORK)] = Field(
-        default="softmax", description="segmentation: the cross-entropy beside the soft Dice"
+        default="softmax", description="segmentation: type of cross-entropy, added to the soft-Dice loss"
     )
     cross_entropy_weight: Annotated[float, _in("optimisation", SEGMENTATION)] = Field(
-        default=1.0, ge=0, description="segmentation: how much the cross-entropy counts in the loss"
+        default=1.0, ge=0, description="segmentation: weight of the cross-entropy in the loss"
     )
     dice_weight: Annotated[float, _in("optimisation", SEGMENTATION)] = Field(
-        default=1.0, ge=0, description="segmentation: how much 1 - soft Dice counts in the loss"
+        default=1.0, ge=0, description="segmentation: weight of 1 - soft Dice in the loss"
     )
     border_weight: Annotated[float, _in("optimisation", SEGMENTATION, WORK, IN_DELIVERY)] = Field(
         default=0.0,
         examples=[10],
         ge=0,
-        description="segmentation: extra weight of pixels between near objects (U-Net paper: 10; 0: off)",
+        description="segmentation: extra weight of pixels between close objects (U-Net paper: 10; 0: off)",
     )
     border_sigma: Annotated[
         float, _in("optimisation", SEGMENTATION, IN_DELIVERY, idle(border_weight=0, urgency=5))
-    ] = Field(default=5.0, gt=0, description="how far apart, in pixels, objects are near")
+    ] = Field(
+        default=5.0,
+        gt=0,
+        description="segmentation: width in pixels of the extra weight between touching objects",
+    )
     clip_norm: Annotated[float | None, _in("optimisation", WORK)] = Field(
         default=None,
         examples=[1.0],
         gt=0,
-        description="longest allowed gradient (Euclidean norm over all parameters)",
+        description="clip the gradient to this Euclidean norm over all parameters (default: no clipping)",
     )
     loss_scaling: Annotated[LossScaling, _in("optimisation", WORK)] = Field(
         default=0.0,
         examples=["dynamic"],
-        description="factor on the loss, taken out of the gradient again (0: none), or dynamic: as large as "
-        "gradients allow, and an update whose gradient is not finite is skipped",
+        description="loss scaling: fixed factor (0: none), or dynamic: the largest factor without "
+        "overflow; updates with gradients that are not finite are skipped",
     )
     ema: Annotated[float | None, _in("optimisation", WORK, NOT_IN_VERIFY)] = Field(
         default=None,
         examples=[0.999],
         gt=0,
         lt=1,
-        description="share of the averaged weights an update keeps; they are validated and kept too",
+        description="decay of an exponential moving average of the weights, which is validated and saved",
     )
     class_weights: Annotated[tuple[str, ...], _in("optimisation", WORK)] = Field(
-        default=(), examples=[("balanced",)], description="balanced, or a weight for each class"
+        default=(),
+        examples=[("balanced",)],
+        description="balanced (inverse class frequency), or one loss weight per class",
     )
-
     precision: Annotated[PrecisionName, _in("optimisation", COMPUTING, IN_INFERENCE)] = Field(
         default="auto",
-        description="bits of products and of weights; auto: 16.32 on an accelerator with bfloat16",
+        description="bits for computing and for weights; 16.32: compute in 16 bits, keep weights and "
+        "optimiser state in 32 bits; auto: 16.32 on an accelerator with bfloat16, else 32.32",
     )
     half_type: Annotated[
         HalfType,
         _in("optimisation", COMPUTING, IN_INFERENCE, NOT_IN_VERIFY, idle(precision="32.32", urgency=5)),
-    ] = Field(default="bfloat16", description="the 16-bit type of --precision 16.32 and 16.16")
+    ] = Field(default="bfloat16", description="16-bit type used by --precision 16.32 and 16.16")
     stochastic_rounding: Annotated[
         bool,
         _in(
@@ -536,128 +543,127 @@ class Recipe(BaseModel):
             idle(precision="16.32", urgency=4),
         ),
     ] = Field(
-        default=False, description="round the weights of --precision 16.16 up or down by chance, without bias"
+        default=False, description="round 16-bit weights up or down at random, without bias (16.16 only)"
     )
     half_partials: Annotated[
         bool, _in("optimisation", WORK, IN_INFERENCE, NOT_IN_VERIFY, idle(precision="32.32", urgency=5))
-    ] = Field(default=False, description="add up 16-bit products in 16 bits where the device can")
+    ] = Field(default=False, description="accumulate 16-bit matrix products in 16 bits if the device can")
     precision_list: Annotated[
         PrecisionList | None, _in("optimisation", WORK, NOT_IN_VERIFY, idle(precision="32.32", urgency=5))
     ] = Field(
         default=None,
         examples=[{"half": ["conv", "linear"]}],
-        description="a YAML or JSON file: the layers that --precision 16.32 runs in 16 bits (half: [conv, "
-        "linear]) and exceptions from them (float32: [head]); all others run in float32",
+        description="YAML or JSON file with the layers that --precision 16.32 computes in 16 bits (half: "
+        "[conv, linear]) and exceptions to them (float32: [head]); all other layers stay in float32",
     )
     fp_exceptions: Annotated[bool, _free("optimisation", NOT_IN_VERIFY)] = Field(
         default=False,
-        description="stop at the first inf or nan and name its layer, update and samples; slow",
+        description="stop at the first inf or nan and report its layer, update and samples; slow",
     )
     compile: Annotated[CompileMode, _free("optimisation", COMPUTING, IN_INFERENCE, NOT_IN_VERIFY)] = Field(
         default="auto",
-        description="compile model, loss, augmentation and optimiser (torch.compile); auto: where measuring "
-        "says that it pays for a training of this length",
+        description="compile model, loss, augmentation and optimiser with torch.compile; auto: only if a "
+        "measurement shows that it saves time in a training of this length",
     )
-
     capture: Annotated[CaptureMode, _free("optimisation", NOT_IN_VERIFY)] = Field(
         default="auto",
-        description="record an update once and replay it, where the device can; off never does",
+        description="record an update once and replay it (CUDA graph) if the device can; off: never",
     )
 
     # events
     logs_per_epoch: Annotated[
         str, BeforeValidator(number_as_text), _free("events", PACE, AlternativeFor("logs"))
     ] = Field(
-        default="1", description="host events per epoch: 2, 0.5, 1/3; 0: the whole run in one execution"
+        default="1", description="logs per epoch, such as 2, 0.5 or 1/3; 0: one log, at the end of training"
     )
     log_every: Annotated[int | None, _free("events", PACE, AlternativeFor("logs"))] = Field(
         default=None,
         examples=[50],
         ge=1,
-        description="log every so many updates (instead of --logs-per-epoch)",
+        description="log every N updates (replaces --logs-per-epoch)",
     )
     steps_per_execution: Annotated[int | None, _free("events", PACE, AlternativeFor("logs"))] = Field(
         default=None,
         examples=[100],
         ge=1,
-        description="micro-batches of one replica between two logs (instead of --logs-per-epoch)",
+        description="length of an execution (the updates between two logs) in micro-batches of one replica "
+        "(replaces --logs-per-epoch)",
     )
     evaluate_every: Annotated[int | None, _free("events", PACE, idle(validation=False, urgency=2))] = Field(
         default=None,
         examples=[100],
         ge=1,
-        description="validate every so many updates (default: once per epoch, or at every log where "
-        "--logs-per-epoch is below 1; more rarely if that would take more than a fifth of the training time)",
+        description="validate every N updates (default: once per epoch, or at every log if "
+        "--logs-per-epoch is below 1; less often if validation would exceed a fifth of the training time)",
     )
     checkpoint_every: Annotated[int | None, _free("events", PACE, idle(checkpoints=False, urgency=7))] = (
         Field(
             default=None,
             examples=[100],
             ge=1,
-            description="checkpoint every so many updates (default: at every log)",
+            description="write a checkpoint every N updates (default: at every log)",
         )
     )
-
     best_by: Annotated[MetricName | None, _in("events", LATER, idle(validation=False, urgency=1))] = Field(
         default=None,
         examples=["iou"],
-        description="validation metric that chooses the best checkpoint, such as accuracy, loss, iou or "
-        "iou_CLASS (default: accuracy; of masks dice, the soft Dice as a mean over classes)",
+        description="validation metric that selects the best checkpoint, such as accuracy, loss, iou or "
+        "iou_CLASS (default: accuracy; for segmentation dice, the soft Dice averaged over classes)",
     )
 
     # run
     seed: Annotated[int, _in("run", MEASURED)] = Field(
-        default=0, ge=0, lt=2**63, description="seed of every random draw"
+        default=0, ge=0, lt=2**63, description="random seed of the whole run"
     )
     device: Annotated[str, _free("run", PER_HOST, COMPUTING, MEASURED)] = Field(
-        default="auto", description="auto, cpu, or another device of torch"
+        default="auto", description="device to run on: auto, cpu, or another torch device"
     )
     num_threads: Annotated[int | None, _free("run", PER_HOST, COMPUTING, MEASURED)] = Field(
-        default=None, examples=[2], ge=1, description="threads of CPU operations (default: torch's choice)"
+        default=None, examples=[2], ge=1, description="CPU threads per process (default: torch's choice)"
     )
     output_dir: Annotated[PathText | None, _free("run", PER_HOST)] = Field(
-        default=None, examples=["runs/mine"], description="the run directory (default: runs/<recipe>-<hash>)"
+        default=None, examples=["runs/mine"], description="run directory (default: runs/<recipe>-<hash>)"
     )
     training: Annotated[bool, _free("run", ONE_CALL)] = Field(
-        default=True, description="False: only validate the newest checkpoint"
+        default=True, description="train; False only validates the newest checkpoint"
     )
     validation: Annotated[bool, _free("run")] = Field(
-        default=True, description="measure on the validation samples"
+        default=True, description="validate during and after training"
     )
     checkpoints: Annotated[bool, _free("run")] = Field(default=True, description="write checkpoints")
     keep_checkpoints: Annotated[int, _free("run", idle(checkpoints=False, urgency=8))] = Field(
-        default=2, ge=1, description="newest checkpoints kept, beside the best one"
+        default=2, ge=1, description="number of newest checkpoints to keep, in addition to the best one"
     )
     predict_after: Annotated[tuple[PathText, ...], _free("run")] = Field(
         default=(),
         examples=[("test-volume.tif",)],
-        description="images to predict once the training is finished, into the run's predictions/",
+        description="images to predict when training has finished; results go to the run's predictions/",
     )
     clean_dir: Annotated[bool, _free("run", idle(checkpoints=False, urgency=7))] = Field(
-        default=False, description="remove the checkpoints once the run is finished and validated"
+        default=False, description="delete the checkpoints when the run has finished and been validated"
     )
     overwrite: Annotated[bool, _free("run", ONE_CALL)] = Field(
-        default=False, description="start afresh in an existing run directory"
+        default=False, description="delete an existing run in the run directory and start again"
     )
     log_dir: Annotated[PathText | None, _free("run", PER_HOST)] = Field(
         default=None,
         examples=["logs"],
-        description="folder for TensorBoard and W&B logs (default: the run directory)",
+        description="folder for TensorBoard and Weights & Biases logs (default: the run directory)",
     )
     log_all_workers: Annotated[bool, _free("run", PER_HOST, idle(replicas=1, urgency=3, alone=True))] = Field(
-        default=False, description="every rank logs in full, not only the first"
+        default=False, description="write full logs on every rank, not only on rank 0"
     )
     max_restarts: Annotated[int, _free("run", idle(replicas=1, urgency=3, alone=True))] = Field(
-        default=0, ge=0, description="how often failed ranks are started again from the newest checkpoint"
+        default=0, ge=0, description="number of times failed ranks are restarted from the newest checkpoint"
     )
     parallel_folds: Annotated[int, _free("run")] = Field(
-        default=1, ge=1, description="crossval: folds that train at the same time"
+        default=1, ge=1, description="crossval: number of folds trained at the same time"
     )
     wandb: Annotated[bool, _free("run", PER_HOST)] = Field(
         default=False, description="also log to Weights & Biases (pip install wandb)"
     )
     verbosity: Annotated[Verbosity, _free("run", PER_HOST, COMPUTING, MEASURED)] = Field(
-        default="normal", description="how much is printed: quiet, normal, or verbose"
+        default="normal", description="how much to print"
     )
     tensorboard: Annotated[bool, _free("run", PER_HOST)] = Field(
         default=False, description="also write TensorBoard logs"
@@ -666,7 +672,7 @@ class Recipe(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _momentum_is_of_sgd(cls, data: Any) -> Any:
-        """The default momentum belongs to the default optimiser and does not follow another one."""
+        """Drops the default momentum when another optimiser than SGD is chosen."""
         if not isinstance(data, dict) or "optimizer_params" in data or "optimizer" not in data:
             return data
         if lower_text(data["optimizer"]) == "sgd":
@@ -678,5 +684,5 @@ check_notes(Recipe.model_fields)
 
 
 def field_note(name: str) -> FieldNote:
-    """The note on a recipe's field."""
+    """The note attached to a recipe field."""
     return note_of(Recipe.model_fields[name])

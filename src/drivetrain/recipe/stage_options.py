@@ -1,4 +1,4 @@
-"""`--stage-options`: what single stages do differently from the rest, as plain data."""
+"""`--stage-options`: reads and checks the settings of single pipeline stages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _PRECISIONS = ("32.32", "16.32", "16.16")
 
 
 def plain_stage_options(value: Any) -> Any:
-    """One mapping per stage, each with its `stage`; a list without that key counts from stage 0."""
+    """One mapping per stage, sorted by stage; mappings without the key `stage` are numbered from 0."""
     if not isinstance(value, list | tuple):
         return value
     items = [item for entry in value for item in _items(entry)]
@@ -23,12 +23,12 @@ def plain_stage_options(value: Any) -> Any:
         raise ValueError(f"a mapping that names its stage, {_EXAMPLE}, or one mapping for each stage")
     stages = [option["stage"] for option in options]
     if len(set(stages)) < len(stages):
-        raise ValueError(f"one mapping per stage, {_EXAMPLE}")
+        raise ValueError(f"at most one mapping per stage, {_EXAMPLE}")
     return tuple(sorted(options, key=lambda option: int(option["stage"])))
 
 
 def _items(entry: Any) -> list[Any]:
-    """The mappings in one word of the command line, which may hold a whole list."""
+    """The mappings in one command-line argument, which may hold a single mapping or a list."""
     if isinstance(entry, str):
         try:
             entry = yaml.safe_load(entry)
@@ -43,9 +43,11 @@ def _checked(item: Any, *, default_stage: int) -> dict[str, Any]:
     option = {"stage": default_stage, **{str(key).replace("-", "_"): given for key, given in item.items()}}
     unknown = [key for key in option if key not in STAGE_KEYS]
     if unknown:
-        raise ValueError(f"mappings of {', '.join(STAGE_KEYS)} ({unknown[0]} is none of them), {_EXAMPLE}")
+        raise ValueError(
+            f"mappings with the keys {', '.join(STAGE_KEYS)} ({unknown[0]} is not one of them), {_EXAMPLE}"
+        )
     if type(option["stage"]) is not int or option["stage"] < 0:
-        raise ValueError(f"mappings whose stage is a number from 0, {_EXAMPLE}")
+        raise ValueError(f"mappings whose stage is a whole number of at least 0, {_EXAMPLE}")
     return {key: _value(key, option[key]) for key in STAGE_KEYS if key in option}
 
 

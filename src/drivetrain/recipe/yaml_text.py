@@ -1,6 +1,7 @@
-"""Reading YAML that may come from anywhere: plain values only, no key twice, nothing that explodes.
+"""Reads YAML from untrusted files: plain values only, no duplicate keys, no alias bombs.
 
-Numbers follow YAML 1.2 (1e-3 is a number, 010 is ten, 1:30 is text), and dates stay text.
+Numbers follow YAML 1.2 (1e-3 is a number, 010 is ten, 1:30 is text), and dates stay text. PyYAML itself
+follows YAML 1.1, which reads 1e-3 as text, 010 as eight and 1:30 as ninety.
 """
 
 import re
@@ -15,6 +16,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import shown
 
+# Far more than any recipe needs, and small enough that a wrong or hostile file is refused at once.
 _LARGEST_FILE_BYTES = 1 << 20
 _MOST_NODES = 20_000
 _TAG = "tag:yaml.org,2002:"
@@ -28,7 +30,7 @@ _REPLACED = {_TAG + name for name in ("int", "float", "timestamp", "value")}
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """SafeLoader with the numbers of YAML 1.2."""
+    """SafeLoader that reads numbers by the rules of YAML 1.2."""
 
     def construct_yaml_int(self, node: ScalarNode) -> int:
         return int(self.construct_scalar(node))
@@ -42,10 +44,10 @@ _PlainLoader.add_constructor(_TAG + "int", _PlainLoader.construct_yaml_int)
 
 
 class PlainDumper(yaml.SafeDumper):
-    """SafeDumper that quotes every text the loader would take for something else."""
+    """SafeDumper that quotes every text that `_PlainLoader` would read as another type."""
 
     def represent_str(self, data: str) -> ScalarNode:
-        # Without the quotes, rare line separators do not survive.
+        # Unquoted, unusual line separators such as U+0085 would be lost when the file is read back.
         return self.represent_scalar(_TAG + "str", data, style=None if data.isprintable() else '"')
 
 
@@ -53,7 +55,7 @@ PlainDumper.add_representer(str, PlainDumper.represent_str)
 
 
 for _resolved in (_PlainLoader, PlainDumper):
-    # The first pattern that fits wins, and a whole number fits both.
+    # The first pattern that matches wins, and a whole number matches both, so int must come first.
     _resolved.add_implicit_resolver(_TAG + "int", re.compile(f"^(?:{_WHOLE.pattern})$"), list("-+0123456789"))
     _resolved.add_implicit_resolver(
         _TAG + "float", re.compile(f"^(?:{_NUMBER.pattern})$"), list("-+.0123456789")
@@ -70,7 +72,7 @@ class YamlEntry:
 
 
 class YamlDocument:
-    """One checked document; `source` names it in messages."""
+    """One parsed and checked YAML document; `source` names it in error messages."""
 
     def __init__(self, text: str, *, source: str) -> None:
         self.source = source
@@ -81,7 +83,7 @@ class YamlDocument:
         except yaml.YAMLError as error:
             raise _unreadable(error, source=source) from None
         except RecursionError:
-            raise BadInputError(f"{source} is nested too deeply; write it with fewer brackets.") from None
+            raise BadInputError(f"{source} is nested too deeply; use fewer levels.") from None
         self.root: Node | None = root
 
     def value(self, node: Node) -> Any:
@@ -94,17 +96,17 @@ class YamlDocument:
             raise BadInputError(f"{self.where(node)}: {error}.") from None
 
     def where(self, node: Node) -> str:
-        """Where a node stands, for messages."""
+        """The file and line of a node, for error messages."""
         return _where(self.source, node.start_mark.line)
 
     def entries(self, node: MappingNode) -> Iterator[YamlEntry]:
-        """The keys that stand in the mapping itself, in order."""
+        """The mapping's own keys, in order, without those merged with `<<`."""
         for key, value in node.value:
             if key.tag != _MERGE:
                 yield YamlEntry(key.value, key.start_mark.line + 1, value)
 
     def merged(self, node: MappingNode) -> list[MappingNode]:
-        """The mappings that `<<` brings in, those that win last."""
+        """The mappings merged with `<<`, in increasing precedence."""
         mappings: list[MappingNode] = []
         for key, value in node.value:
             if key.tag == _MERGE:
@@ -119,7 +121,7 @@ class YamlDocument:
 
 
 class _Checker:
-    """Walks a document once and refuses tags, repeated keys, cycles and too many expanded values."""
+    """Walks a document once and refuses tags, duplicate keys, cycles and too many expanded values."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -131,9 +133,9 @@ class _Checker:
             self._size(root)
 
     def _size(self, node: Node) -> int:
-        """How many values a node holds with its aliases written out."""
+        """The number of values in a node with its aliases expanded."""
         if id(node) in self._open:
-            raise self._refuse(node, "the value contains itself; write it out without the alias")
+            raise self._refuse(node, "the value contains itself through an alias; remove the alias")
         if id(node) not in self._sizes:
             self._open.add(id(node))
             self._check_node(node)
@@ -141,7 +143,7 @@ class _Checker:
             self._open.remove(id(node))
         if self._sizes[id(node)] > _MOST_NODES:
             raise self._refuse(
-                node, f"more than {_MOST_NODES} values with its aliases written out; a recipe is small"
+                node, f"more than {_MOST_NODES} values with aliases expanded; a recipe has fewer"
             )
         return self._sizes[id(node)]
 
@@ -175,7 +177,7 @@ def _children(node: Node) -> list[Node]:
 
 
 def _where(source: str, line: int) -> str:
-    """File and line; what was typed as an option's value has one line only."""
+    """File and line; for YAML typed as an option's value only the option, as it has one line."""
     return source if source.startswith("--") else f"{source}:{line + 1}"
 
 
@@ -183,11 +185,11 @@ def _unreadable(error: yaml.YAMLError, *, source: str) -> BadInputError:
     mark = getattr(error, "problem_mark", None)
     where = _where(source, mark.line) if mark else source
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return BadInputError(f"{where}: this is not valid YAML ({shown(problem)}); write pairs of name: value.")
+    return BadInputError(f"{where}: this is not valid YAML ({shown(problem)}); write lines of name: value.")
 
 
 def read_yaml_file(path: Path, *, source: str) -> YamlDocument:
-    """A YAML file, read safely and with a bound on its size."""
+    """Reads a YAML file, with a limit on its size."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_LARGEST_FILE_BYTES + 1)

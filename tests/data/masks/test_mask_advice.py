@@ -198,4 +198,4 @@ def test_a_check_says_it_and_not_that_all_is_well(tmp_path: Path, capsys: pytest
     assert main(["data", "check", "mask-folder", "--data-dir", folder]) == 0
     shown = capsys.readouterr()
     assert "drivetrain data: warning: The masks look like numbered objects" in shown.err
-    assert "It is what it should be." not in shown.out
+    assert "All files can be read and all counts are as expected." not in shown.out

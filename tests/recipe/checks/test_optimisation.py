@@ -21,7 +21,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"optimizer_params": {"beta1": 0.9}},
         "beta1 in --optimizer-params '{\"beta1\": 0.9}' does not belong to",
     ),
-    ({"optimizer": "adam", "weight_decay": 0.1}, "use --optimizer adamw, or --l2-regularization 0.1 instead"),
+    ({"optimizer": "adam", "weight_decay": 0.1}, "use --optimizer adamw, or --l2-regularization 0.1."),
     ({"lr_schedule_params": {"power": 2}}, "does not belong to --lr-schedule cosine"),
     ({"lr_schedule": "const", "lr_schedule_params": {"epochs_to_total_decay": 2}}, "--lr-schedule const"),
     ({"lr_schedule": "stepped", "lr_schedule_params": {"initial_learning_rate": 2}}, "--lr-schedule stepped"),
@@ -84,4 +84,4 @@ def test_warnings() -> None:
     (warning,) = resolve_recipe(
         overrides={"num_epochs": 2, "lr_warmup_params": "{warmup_epochs: 2}"}
     ).warnings
-    assert warning.endswith("lasts as long as --num-epochs 2: the learning rate does not reach its peak.")
+    assert warning.endswith("lasts as long as --num-epochs 2: the learning rate will not reach its peak.")

@@ -16,13 +16,14 @@ def _recipe(config: str | None = None, **options: Any) -> Recipe:
 
 
 COMPILED_HALVES = (
-    "--pipeline-schedule zero-bubble splits backward passes, which compiled stages have in one piece; "
+    "--pipeline-schedule zero-bubble splits backward passes in two, which compiled stages cannot do; "
     "use --compile off, or --pipeline-schedule 1f1b."
 )
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"stages": 4, "pipeline_splits": ["a"]},
-        "--stages 4 does not fit --pipeline-splits a, which cut the model into 2 stages; leave --stages out.",
+        "--stages 4 does not fit --pipeline-splits a, which splits the model into 2 stages; "
+        "leave --stages out.",
     ),
     (
         {"stages": 2, "device_mapping": [0, -1]},
@@ -35,33 +36,33 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"stages": 4, "device_mapping": [0, 2, 2, 0]},
-        "--device-mapping 0 2 2 0 leaves device 1 without a stage; number the devices from 0 without a "
-        "hole, such as --device-mapping 0 1 2 3.",
+        "--device-mapping 0 2 2 0 leaves device 1 without a stage; number the devices from 0 without "
+        "gaps, such as --device-mapping 0 1 2 3.",
     ),
     (
         {"pipeline_schedule": "gpipe"},
-        "--pipeline-schedule gpipe has no effect on a model in one piece; add --stages 2 or leave it out.",
+        "--pipeline-schedule gpipe has no effect without pipeline stages; add --stages 2 or leave it out.",
     ),
     (
         {"split_by": "parameters"},
-        "--split-by parameters has no effect on a model in one piece; add --stages 2 or leave it out.",
+        "--split-by parameters has no effect without pipeline stages; add --stages 2 or leave it out.",
     ),
     (
         {"device_mapping": [0]},
-        "--device-mapping 0 has no effect on a model in one piece; add --stages 2 or leave it out.",
+        "--device-mapping 0 has no effect without pipeline stages; add --stages 2 or leave it out.",
     ),
     (
         {"stages": 2, "stage_options": [{"stage": 2, "recomputation": True}]},
-        "--stage-options speaks of stage 2, but the stages are 0 to 1; --stages 3 would make one more.",
+        "--stage-options names stage 2, but the stages are 0 to 1; --stages 3 would create it.",
     ),
     (
         {"stage_options": [{"stage": 0, "recomputation": True}]},
-        "--stage-options is about single stages, and there is one; add --stages 2, or use --recomputation, "
+        "--stage-options needs more than one stage; add --stages 2, or use --recomputation, "
         "--precision, --compile and --optimizer-state-offloading.",
     ),
     (
         {"stages": 2, "device_mapping": [0, 0], "stage_options": [{"stage": 0, "offload": True}]},
-        "--stage-options offloads one stage of a device and not the other, but a device has one optimiser; "
+        "--stage-options offloads one stage of a device and not the other, but they share one optimiser; "
         "give all stages of a device the same offload.",
     ),
     (
@@ -129,8 +130,8 @@ def test_options_of_their_own_come_before_it() -> None:
 
 COMMANDS = [
     (["--stages=4", "--device-mapping", "0", "2", "2", "0"], "leaves device 1 without a stage"),
-    (["--pipeline-schedule=gpipe"], "has no effect on a model in one piece"),
-    (["--stages=2", "--stage-options", "{stage: 5}"], "--stage-options speaks of stage 5"),
+    (["--pipeline-schedule=gpipe"], "has no effect without pipeline stages"),
+    (["--stages=2", "--stage-options", "{stage: 5}"], "--stage-options names stage 5"),
     (
         ["--stages=4", "--pipeline-schedule=grouped", "--gradient-accumulation-count=6"],
         "--gradient-accumulation-count",

@@ -84,7 +84,9 @@ def test_half_partials_and_lists_need_half_products() -> None:
     assert _recipe(precision_list=lists, precision="16.32").precision_list is not None
     with pytest.raises(BadInputError, match=r"--precision-list .* has no effect with --precision 32\.32"):
         _recipe(precision_list=lists, precision="32.32")
-    with pytest.raises(BadInputError, match=r"of --precision 16\.16 have 16 bits; --precision 16\.32"):
+    with pytest.raises(
+        BadInputError, match=r"with --precision 16\.16 all weights have 16 bits; --precision 16\.32"
+    ):
         _recipe(precision_list=lists, precision="16.16")
 
 

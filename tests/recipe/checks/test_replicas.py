@@ -23,7 +23,10 @@ def test_devices_make_replicas() -> None:
 
 @pytest.mark.parametrize(
     ("devices", "words"),
-    [(3, "--devices 3 holds no whole number .* 2 devices; --devices 2 or --devices 4 works"), (1, "2 works")],
+    [
+        (3, "--devices 3 does not fit a whole number .* 2 devices; --devices 2 or --devices 4 works"),
+        (1, "2 works"),
+    ],
 )
 def test_a_part_of_a_replica_is_refused(devices: int, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
@@ -70,19 +73,22 @@ def test_folds_side_by_side_are_one_process_each() -> None:
             {"replicas": 2},
             "--replicas 2 makes the global batch 2 times as large: each weight update takes 64 samples "
             "instead of 32, and an epoch has fewer updates; --micro-batch-size 16 --global-batch-size 32 "
-            "keeps it at 32 (add --dbn-replica-group-size 2 where the model has batch norm).",
+            "keeps it at 32 (add --dbn-replica-group-size 2 if the model has batch norm).",
         ),
         ({"devices": 2}, "--devices 2 makes the global batch 2 times as large"),
         (
             {"replicas": 2, "gradient_accumulation_count": 4},
             "; --global-batch-size 128 in place of --gradient-accumulation-count 4 keeps it at 128.",
         ),
-        ({"replicas": 3}, "; --micro-batch-size 10 --global-batch-size 30 comes nearest with 30."),
-        ({"replicas": 2, "micro_batch_size": 1}, "; a smaller one is impossible, as each replica needs a "),
+        ({"replicas": 3}, "; --micro-batch-size 10 --global-batch-size 30 comes closest with 30."),
+        (
+            {"replicas": 2, "micro_batch_size": 1},
+            "; a smaller one is impossible, as each replica needs at least one ",
+        ),
         (
             {"replicas": 6, "micro_batch_size": 8, "gradient_accumulation_count": 3},
             "; --micro-batch-size 4 --global-batch-size 24 in place of --gradient-accumulation-count 3 keeps "
-            "it at 24 (add --dbn-replica-group-size 2 where the model has batch norm).",
+            "it at 24 (add --dbn-replica-group-size 2 if the model has batch norm).",
         ),
     ],
 )

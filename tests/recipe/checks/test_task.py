@@ -58,11 +58,11 @@ def test_what_is_of_another_task_is_refused(options: dict[str, Any], said: str) 
         ),
         (
             {"cross_entropy_weight": 0, "class_weights": "balanced"},
-            "--class-weights balanced weighs the cross-entropy, which --cross-entropy-weight 0.* leaves out",
+            "--class-weights balanced weights the cross-entropy, which --cross-entropy-weight 0.* turns off",
         ),
         (
             {"cross_entropy_weight": 0, "border_weight": 10},
-            "--border-weight 10.* weighs the cross-entropy, .*; --cross-entropy-weight 1 works",
+            "--border-weight 10.* weights the cross-entropy, .*; --cross-entropy-weight 1 works",
         ),
         ({"border_sigma": 3}, "--border-sigma 3.0 has no effect with --border-weight 0"),
     ],

@@ -1,1 +1,1 @@
-"""Rules about more than one field of a recipe; `all_rules.py` lists them in the order of their messages."""
+"""Rules that involve more than one field of a recipe; `all_rules.py` runs them, first error first."""

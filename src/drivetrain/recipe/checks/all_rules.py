@@ -1,4 +1,4 @@
-"""Every rule that concerns more than one field of a recipe, or a name that something else must know."""
+"""Runs all rules that involve more than one field, or names that must be known; here are the general ones."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,16 +26,14 @@ from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.messages import place
 from drivetrain.recipe.schema import Recipe
 
+# A decimal number or a fraction. The limits on digits keep huge exponents away from Fraction().
 _FREQUENCY = re.compile(
     r"[-+]?(\d{1,12}(\.\d{0,100})?|\.\d{1,100})(e[-+]?\d{1,2})?|[-+]?\d{1,12}/0*[1-9]\d{0,11}"
 )
 
 
-# The rules of what ends a training early, and of what its best validation is.
-
-
 def check_ending(given: Given) -> None:
-    """--stop-at and --max-time must be readable, and --best-by a metric that may be there."""
+    """--stop-at and --max-time must be well formed, and --best-by must name a metric of the task."""
     from drivetrain.catalogue.models import named_task
 
     recipe = given.recipe
@@ -48,16 +46,13 @@ def check_ending(given: Given) -> None:
 
 
 def check_class_weights(given: Given) -> None:
-    """--class-weights must be readable; whether there is one for each class the data will tell."""
+    """--class-weights must be well formed; their number is checked when the data set is open."""
     if given.recipe.class_weights:
         parse_class_weights(given.recipe.class_weights)
 
 
-# The rules of the loggers.
-
-
 def check_logging(given: Given) -> None:
-    """A folder for logs needs a logger that writes there."""
+    """--log-dir needs a logger that writes there."""
     recipe = given.recipe
     if recipe.log_dir is not None and not (recipe.tensorboard or recipe.wandb):
         raise BadInputError(
@@ -65,11 +60,8 @@ def check_logging(given: Given) -> None:
         )
 
 
-# The form of what changes a model; whether it works is seen when the model is built.
-
-
 def check_model_edits(given: Given) -> None:
-    """Each edit is named package.module:function."""
+    """Each --model-edit has the form package.module:function; it is imported when the model is built."""
     from drivetrain.catalogue.models import has_factory_form
 
     where = place(given.origins.get("model_edit", ""))
@@ -82,7 +74,7 @@ def check_model_edits(given: Given) -> None:
 
 
 def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
-    """Refuses a recipe that contradicts itself; returns what should be said about one that does not."""
+    """Raises BadInputError if options contradict each other; otherwise returns the warnings."""
     given = Given(recipe, origins)
     for rule in _RULES:
         rule(given)
@@ -106,7 +98,7 @@ def _check_names(given: Given) -> None:
 
 
 def _with_place(field: str, given: Given, check: Callable[[str], object]) -> None:
-    """Runs a check of a name and puts the name's file and line before what it says."""
+    """Runs a check of a name and puts the name's file and line before its error."""
     try:
         check(str(given.value(field)))
     except BadInputError as error:
@@ -118,7 +110,7 @@ def _check_batch(given: Given) -> None:
     if recipe.gradient_accumulation_count is not None and recipe.global_batch_size is not None:
         raise BadInputError(
             f"{given.option('gradient_accumulation_count')} and {given.option('global_batch_size')} "
-            "cannot both be given, one follows from the other; leave one out."
+            "cannot both be given, as one determines the other; leave one out."
         )
 
 
@@ -129,7 +121,7 @@ def _check_log_options(given: Given) -> None:
     if len(wanted) > 1:
         raise BadInputError(
             f"{given.option(wanted[0])} and {given.option(wanted[1])} cannot both be given, "
-            "each sets how often to log; leave one out."
+            "as each sets how often to log; leave one out."
         )
 
 
@@ -167,7 +159,8 @@ def _check_preprocessing(given: Given) -> None:
     if recipe.data_placement == "resident" and recipe.accelerator_side_preprocess is False:
         raise BadInputError(
             f"{given.option('accelerator_side_preprocess')} is impossible with "
-            f"{given.option('data_placement')}, whose samples lie on it; --data-placement stream works."
+            f"{given.option('data_placement')}, which keeps the samples on the device; --data-placement "
+            "stream works."
         )
 
 
@@ -175,14 +168,14 @@ def _check_modes(given: Given) -> None:
     recipe = given.recipe
     if not recipe.training and recipe.overwrite:
         raise BadInputError(
-            f"{given.option('overwrite')} would remove what {given.option('training')} is to validate; "
-            "leave out --overwrite."
+            f"{given.option('overwrite')} would delete the checkpoint that {given.option('training')} "
+            "validates; leave out --overwrite."
         )
     if recipe.predict_after and not (recipe.training and recipe.checkpoints and not recipe.clean_dir):
         field = next(name for name in ("training", "checkpoints", "clean_dir") if given.is_asked(name))
         raise BadInputError(
-            f"{given.option('predict_after')} needs a checkpoint of this training, which "
-            f"{given.option(field)} does not leave; leave one of the two out."
+            f"{given.option('predict_after')} needs a checkpoint of this training, and with "
+            f"{given.option(field)} there is none; leave one of the two out."
         )
     if not recipe.training and not recipe.validation:
         raise BadInputError(

@@ -1,15 +1,15 @@
-"""The rules of cross-validation: which fold of how many."""
+"""The rules for cross-validation options: --folds, --fold, --fold-scheme and --parallel-folds."""
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.schema import Recipe
 
-# These cut a shuffled order by a share of it, which is a fifth.
+# These published schemes hold out a fixed fifth of a shuffled order, so they always have 5 folds.
 _SCHEMES_OF_FIVE = ("nvidia", "habana")
 
 
 def check_folds(given: Given) -> None:
-    """A fold is one of the folds, and only they say which samples validate."""
+    """--fold must be one of --folds, and --folds excludes --validation-fraction."""
     recipe = given.recipe
     if recipe.fold is not None and recipe.folds is None:
         raise BadInputError(
@@ -17,57 +17,57 @@ def check_folds(given: Given) -> None:
         )
     if recipe.fold is not None and recipe.folds is not None and recipe.fold >= recipe.folds:
         raise BadInputError(
-            f"{given.option('fold')} is none of {given.option('folds')}, which are counted from 0 to "
-            f"{recipe.folds - 1}; --fold {recipe.folds - 1} works."
+            f"{given.option('fold')} does not exist with {given.option('folds')}, as folds are numbered from "
+            f"0 to {recipe.folds - 1}; --fold {recipe.folds - 1} works."
         )
     if _fraction_is_idle(given) and not given.is_overruled("validation_fraction", by="folds"):
         raise BadInputError(
-            f"{given.option('folds')} and {given.option('validation_fraction')} cannot both be given, each "
-            "says which samples validate; leave one out."
+            f"{given.option('folds')} and {given.option('validation_fraction')} cannot both be given, as "
+            "each chooses the validation samples; leave one out."
         )
     _check_scheme(given)
 
 
 def _check_scheme(given: Given) -> None:
-    """A scheme cuts folds; one that a recipe's file names waits for them to be asked for."""
+    """--fold-scheme needs --folds; in a recipe file it may stand alone, for a later `crossval`."""
     recipe = given.recipe
     is_wanted_now = given.is_typed("fold_scheme") or (not given.origins and given.is_asked("fold_scheme"))
     if recipe.folds is None and is_wanted_now:
         raise BadInputError(f"{given.option('fold_scheme')} has no effect without folds; add --folds 5.")
     if recipe.folds not in (None, 5) and recipe.fold_scheme in _SCHEMES_OF_FIVE:
         raise BadInputError(
-            f"{given.option('folds')} is impossible with {given.option('fold_scheme')}, which always has 5; "
-            "--folds 5 works."
+            f"{given.option('folds')} is impossible with {given.option('fold_scheme')}, which always has 5 "
+            "folds; --folds 5 works."
         )
 
 
 def warn_of_idle_fraction(given: Given) -> str | None:
-    """A share that a recipe holds out gives way to folds that were asked for later."""
+    """Warns that --folds replaces the validation fraction of a recipe."""
     if not _fraction_is_idle(given):
         return None
     return f"{given.option('validation_fraction')} has no effect with {given.option('folds')}."
 
 
 def require_fold(recipe: Recipe) -> None:
-    """One training validates on one fold; only `crossval` runs through all of them."""
+    """A single training needs the fold to validate on; only `crossval` trains all folds."""
     if recipe.folds is not None and recipe.fold is None:
         raise BadInputError(
             f"--folds {recipe.folds} needs the fold to validate on, such as --fold 0; `drivetrain crossval` "
-            "trains them all."
+            "trains all folds."
         )
 
 
 def require_one_training(recipe: Recipe) -> None:
-    """What `train` can do nothing with."""
+    """Refuses options that only `crossval` can use."""
     if recipe.parallel_folds > 1:
         raise BadInputError(
-            f"--parallel-folds {recipe.parallel_folds} is for crossval, and train trains one fold; leave it "
-            "out."
+            f"--parallel-folds {recipe.parallel_folds} is only for crossval, as train trains one fold; leave "
+            "it out."
         )
 
 
 def require_crossval(recipe: Recipe) -> None:
-    """A cross-validation trains and validates every fold."""
+    """Checks the options of a cross-validation, which trains and validates every fold."""
     if recipe.folds is None:
         raise BadInputError("crossval needs the number of folds; --folds 5 works.")
     if recipe.fold is not None:

@@ -1,4 +1,4 @@
-"""The rules between an optimiser, a schedule, a rate and the keys that belong to each."""
+"""The rules for the optimiser, the learning-rate schedule and their parameters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,31 +14,31 @@ _STEPPED_EXAMPLE = '--lr-schedule-params \'{"boundaries": [2, 4], "values": [0.1
 
 
 def check_optimizer(given: Given) -> None:
-    """Parameters belong to their optimiser and are complete; plain Adam has no decoupled decay."""
+    """The parameters must belong to the optimiser and be complete; Adam and LARS refuse --weight-decay."""
     _check_keys(given, choice="optimizer", params="optimizer_params", keys=OPTIMIZER_KEYS)
     _check_complete(given)
     _check_epsilon(given)
     if given.recipe.optimizer == "lars" and given.recipe.weight_decay > 0:
         raise BadInputError(
-            f"{given.option('weight_decay')} is decoupled decay, which {given.option('optimizer')} has not; "
-            "its own belongs into --optimizer-params, as weight_decay."
+            f"{given.option('weight_decay')} is decoupled weight decay, which {given.option('optimizer')} "
+            "does not have; set weight_decay in --optimizer-params instead."
         )
     if given.recipe.optimizer == "adam" and given.recipe.weight_decay > 0:
         raise BadInputError(
-            f"{given.option('weight_decay')} is decoupled decay, which {given.option('optimizer')} has not; "
-            f"use --optimizer adamw, or --l2-regularization {given.recipe.weight_decay} instead."
+            f"{given.option('weight_decay')} is decoupled weight decay, which {given.option('optimizer')} "
+            f"does not have; use --optimizer adamw, or --l2-regularization {given.recipe.weight_decay}."
         )
 
 
 def check_lr_schedule(given: Given) -> None:
-    """Parameters belong to their schedule, and a stepped one is complete."""
+    """The parameters must belong to the schedule; a stepped schedule needs boundaries and values."""
     _check_keys(given, choice="lr_schedule", params="lr_schedule_params", keys=SCHEDULE_KEYS)
     if given.recipe.lr_schedule == "stepped":
         _check_steps(given)
 
 
 def check_learning_rate(given: Given) -> None:
-    """The peak and the rate per sample are two ways of saying the same."""
+    """--learning-rate and initial_learning_rate both set the peak, so only one may be given."""
     if given.recipe.learning_rate is None:
         return
     if given.recipe.lr_schedule_params.initial_learning_rate is not None:
@@ -49,7 +49,7 @@ def check_learning_rate(given: Given) -> None:
 
 
 def warn_of_idle_staircase(given: Given) -> str | None:
-    """A constant rate without a warm-up has no steps to make."""
+    """Warns that --lr-staircase does nothing for a constant rate without warm-up."""
     recipe = given.recipe
     if not recipe.lr_staircase or recipe.lr_schedule != "const" or recipe.lr_warmup_params is not None:
         return None
@@ -57,13 +57,13 @@ def warn_of_idle_staircase(given: Given) -> str | None:
 
 
 def warn_of_long_warmup(given: Given) -> str | None:
-    """A warm-up as long as the training never reaches the peak."""
+    """Warns if the warm-up lasts the whole training, so that the peak is never reached."""
     warmup = given.recipe.lr_warmup_params
     if warmup is None or warmup.warmup_epochs < given.recipe.num_epochs:
         return None
     return (
         f"{given.option('lr_warmup_params')} lasts as long as {given.option('num_epochs')}: "
-        "the learning rate does not reach its peak."
+        "the learning rate will not reach its peak."
     )
 
 
@@ -104,7 +104,7 @@ def _check_steps(given: Given) -> None:
     if len(params.values) != len(params.boundaries) + 1:
         raise BadInputError(
             f"{subject} has {len(params.values)} values for {len(params.boundaries)} boundaries, "
-            f"one more value than boundaries is needed; {_STEPPED_EXAMPLE}."
+            f"but it needs one more value than boundaries; {_STEPPED_EXAMPLE}."
         )
     if any(
         later <= earlier for earlier, later in zip((0.0, *params.boundaries), params.boundaries, strict=False)

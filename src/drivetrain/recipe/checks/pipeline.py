@@ -1,4 +1,4 @@
-"""The rules of stages: how many there are, where they lie, and what is said of single ones."""
+"""The rules for pipeline stages: their number, their devices and the options of single stages."""
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.fields import fields_of_stages, option_name
@@ -10,9 +10,9 @@ __all__ = ["check_pipeline", "derive_memory"]
 
 
 def derive_memory(given: Given) -> Recipe:
-    """The recipe with what `--optimise-for` means for recomputation and offloading, unless others say.
+    """The recipe with the recomputation and offloading that `--optimise-for` stands for.
 
-    What was typed for speed also overrules what a recipe says for memory.
+    An option that was typed wins over `--optimise-for`, which in turn wins over a recipe file.
     """
     recipe = given.recipe
     savers = ("recomputation", "optimizer_state_offloading")
@@ -27,7 +27,7 @@ def derive_memory(given: Given) -> Recipe:
 
 
 def check_pipeline(given: Given) -> None:
-    """Stages, splits, mapping and the options of single stages must fit together."""
+    """--stages, --pipeline-splits, --device-mapping and --stage-options must fit together."""
     _check_stage_count(given)
     _check_mapping(given)
     _check_needs_stages(given)
@@ -39,8 +39,8 @@ def _check_stage_count(given: Given) -> None:
     recipe = given.recipe
     if recipe.pipeline_splits and recipe.stages not in (None, len(recipe.pipeline_splits) + 1):
         raise BadInputError(
-            f"{given.option('stages')} does not fit {given.option('pipeline_splits')}, which cut the model "
-            f"into {len(recipe.pipeline_splits) + 1} stages; leave --stages out."
+            f"{given.option('stages')} does not fit {given.option('pipeline_splits')}, which splits the "
+            f"model into {len(recipe.pipeline_splits) + 1} stages; leave --stages out."
         )
 
 
@@ -63,7 +63,7 @@ def _check_mapping(given: Given) -> None:
     if missing:
         raise BadInputError(
             f"{given.option('device_mapping')} leaves device {missing[0]} without a stage; number the "
-            f"devices from 0 without a hole, such as --device-mapping {whole}."
+            f"devices from 0 without gaps, such as --device-mapping {whole}."
         )
 
 
@@ -73,7 +73,7 @@ def _check_needs_stages(given: Given) -> None:
     for field in fields_of_stages():
         if given.is_typed(field):
             raise BadInputError(
-                f"{given.option(field)} has no effect on a model in one piece; add --stages 2 or leave it "
+                f"{given.option(field)} has no effect without pipeline stages; add --stages 2 or leave it "
                 "out."
             )
 
@@ -84,17 +84,17 @@ def _check_stage_options(given: Given) -> None:
     for option in recipe.stage_options:
         if option["stage"] >= stages:
             raise BadInputError(
-                f"{option_name('stage_options')} speaks of stage {option['stage']}, but the stages are 0 to "
-                f"{stages - 1}; --stages {option['stage'] + 1} would make one more."
+                f"{option_name('stage_options')} names stage {option['stage']}, but the stages are 0 to "
+                f"{stages - 1}; --stages {option['stage'] + 1} would create it."
             )
     if recipe.stage_options and stages == 1:
         raise BadInputError(
-            "--stage-options is about single stages, and there is one; add --stages 2, or use "
+            "--stage-options needs more than one stage; add --stages 2, or use "
             "--recomputation, --precision, --compile and --optimizer-state-offloading."
         )
     if _mixes_offloading(recipe):
         raise BadInputError(
-            "--stage-options offloads one stage of a device and not the other, but a device has one "
+            "--stage-options offloads one stage of a device and not the other, but they share one "
             "optimiser; give all stages of a device the same offload."
         )
 
@@ -113,6 +113,6 @@ def _check_compiled_split(given: Given) -> None:
     compiles = recipe.compile == "on" or any(option.get("compile") for option in recipe.stage_options)
     if recipe.pipeline_schedule == "zero-bubble" and stage_count(recipe) > 1 and compiles:
         raise BadInputError(
-            f"{given.option('pipeline_schedule')} splits backward passes, which compiled stages have in one "
-            "piece; use --compile off, or --pipeline-schedule 1f1b."
+            f"{given.option('pipeline_schedule')} splits backward passes in two, which compiled stages "
+            "cannot do; use --compile off, or --pipeline-schedule 1f1b."
         )

@@ -1,4 +1,4 @@
-"""The rules of precision: what 16-bit weights need, how far a loss is scaled, what looks into layers."""
+"""The rules for precision: 16-bit weights, loss scaling, --precision-list and --fp-exceptions."""
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.given import Given
@@ -10,7 +10,7 @@ _HALF_WEIGHTS = "16.16"
 
 
 def check_precision(given: Given) -> None:
-    """16-bit weights concern all stages, lists of layers do not go with them, and compiled layers hide."""
+    """Checks the precision options against each other, against single stages and against --compile."""
     _check_scale(given)
     _check_rounding(given)
     _check_list(given)
@@ -32,8 +32,8 @@ def _check_rounding(given: Given) -> None:
         return
     if given.recipe.precision == "auto":
         raise BadInputError(
-            f"{given.option('stochastic_rounding')} rounds 16-bit weights, which {given.option('precision')} "
-            f"never has; add --precision {_HALF_WEIGHTS}."
+            f"{given.option('stochastic_rounding')} needs 16-bit weights, which {given.option('precision')} "
+            f"never uses; add --precision {_HALF_WEIGHTS}."
         )
     if not given.is_overruled("stochastic_rounding", by="precision"):
         raise BadInputError(
@@ -45,8 +45,8 @@ def _check_rounding(given: Given) -> None:
 def _check_list(given: Given) -> None:
     if given.recipe.precision_list is not None and given.recipe.precision == _HALF_WEIGHTS:
         raise BadInputError(
-            "--precision-list leaves layers in float32, but all weights of "
-            f"{given.option('precision')} have 16 bits; --precision 16.32 works."
+            "--precision-list keeps layers in float32, but with "
+            f"{given.option('precision')} all weights have 16 bits; --precision 16.32 works."
         )
 
 
@@ -57,9 +57,9 @@ def _check_stages(given: Given) -> None:
         if (own == _HALF_WEIGHTS) != is_half:
             works = _HALF_WEIGHTS if own == _HALF_WEIGHTS else "16.32"
             raise BadInputError(
-                f"--stage-options of stage {option['stage']}: precision {own} does not go with "
-                f"{given.option('precision')}, as the weights of all stages have one type; leave it out, or "
-                f"use --precision {works}."
+                f"--stage-options of stage {option['stage']}: precision {own} cannot be combined with "
+                f"{given.option('precision')}, as the weights of all stages must have one type; leave it "
+                f"out, or use --precision {works}."
             )
 
 
@@ -68,6 +68,6 @@ def _check_exceptions(given: Given) -> None:
     compiles = any(option.get("compile") for option in recipe.stage_options)
     if recipe.fp_exceptions and (recipe.compile == "on" or compiles):
         raise BadInputError(
-            f"{given.option('fp_exceptions')} looks at the numbers of every layer, which compiled ones hide; "
-            "use --compile off."
+            f"{given.option('fp_exceptions')} checks the output of every layer, which compiled layers do not "
+            "expose; use --compile off."
         )

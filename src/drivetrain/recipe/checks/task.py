@@ -1,6 +1,6 @@
-"""The rules of tasks: model, data and options belong to one task.
+"""The rules for tasks: model, data set and options must belong to one task.
 
-Which task an option belongs to is a mark on its field in `recipe/schema.py` (`OfTask`).
+An option's task is a mark on its field in `recipe/schema.py` (`OfTask`).
 """
 
 from drivetrain.catalogue.tasks import TASKS, task_info
@@ -10,7 +10,7 @@ from drivetrain.recipe.given import Given
 
 
 def check_task(given: Given) -> None:
-    """Model and data are of one task, and every option belongs to it."""
+    """Model and data set must have the same task, and every option must belong to it."""
     from drivetrain.catalogue.data_sets import dataset_task
     from drivetrain.catalogue.models import check_image_size, model_info, model_task
 
@@ -30,7 +30,7 @@ def check_task(given: Given) -> None:
 
 
 def check_task_options(given: Given, *, task: str) -> None:
-    """Refuses a model and options of the other task, once it is known what the data are for."""
+    """Refuses a model and options of another task, once the task of the data is known."""
     from drivetrain.catalogue.models import model_task
 
     if model_task(given.recipe.model) not in (None, task):
@@ -45,7 +45,7 @@ def check_task_options(given: Given, *, task: str) -> None:
 
 
 def check_segmentation(given: Given) -> None:
-    """The parts of a segmentation's loss and geometry fit together."""
+    """Checks the options of segmentation: tile size, white level, and the weights of the loss."""
     recipe = given.recipe
     if recipe.tile_size is not None and recipe.image_size is not None:
         raise BadInputError(
@@ -64,6 +64,6 @@ def check_segmentation(given: Given) -> None:
     if recipe.cross_entropy_weight == 0 and (recipe.class_weights or recipe.border_weight):
         field = "class_weights" if recipe.class_weights else "border_weight"
         raise BadInputError(
-            f"{given.option(field)} weighs the cross-entropy, which {given.option('cross_entropy_weight')} "
-            "leaves out; --cross-entropy-weight 1 works."
+            f"{given.option(field)} weights the cross-entropy, which {given.option('cross_entropy_weight')} "
+            "turns off; --cross-entropy-weight 1 works."
         )
