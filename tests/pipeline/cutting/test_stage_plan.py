@@ -56,8 +56,8 @@ def test_a_table_that_cannot_end_is_refused_where_stages_are_planned(monkeypatch
     with pytest.raises(BadInputError) as refused:
         _plan(stages=2)
     assert str(refused.value) == (
-        "--pipeline-schedule 1f1b cannot be carried out with --device-mapping 0 1: Device 1 waits for "
-        "ever at B7@1: F7@1 does not come before. --pipeline-schedule sequential works."
+        "--pipeline-schedule 1f1b cannot run with --device-mapping 0 1: Device 1 waits forever at B7@1: F7@1 "
+        "does not come before it. --pipeline-schedule sequential works."
     )
 
 

@@ -158,7 +158,7 @@ def _prove_schedule(plan: StagePlan) -> None:
     except ScheduleError as error:
         mapping = " ".join(map(str, plan.device_of))
         raise BadInputError(
-            f"--pipeline-schedule {plan.schedule_name} cannot be carried out with --device-mapping {mapping}"
+            f"--pipeline-schedule {plan.schedule_name} cannot run with --device-mapping {mapping}"
             f": {error} --pipeline-schedule sequential works."
         ) from error
 
