@@ -77,7 +77,7 @@ def _common_dtype(parameters: list[tuple[str, nn.Parameter]]) -> torch.dtype:
             f"{name} is {str(dtype).removeprefix('torch.')}" for dtype, name in name_of.items()
         )
         raise BadInputError(
-            f"--model mixes parameter types ({listed}); give all of them one, such as float32."
+            f"--model mixes parameter types ({listed}); convert all of them to one type, such as float32."
         )
     return parameters[0][1].dtype
 

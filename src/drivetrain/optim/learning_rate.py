@@ -133,7 +133,7 @@ class LearningRate:
 
         from drivetrain.devices.device import Device
 
-        wide_dtype = Device(torch_device=update.device, reason="where the counter lies").wide_dtype
+        wide_dtype = Device(torch_device=update.device, reason="device of the update counter").wide_dtype
         rates: torch.Tensor = self.curve(torch, update.to(wide_dtype))
         return rates
 
@@ -239,16 +239,16 @@ def _stepped(recipe: Recipe, lengths: _Lengths) -> tuple[Curve, float, str]:
     boundaries, values = recipe.lr_schedule_params.boundaries, recipe.lr_schedule_params.values
     if boundaries is None or values is None or len(values) != len(boundaries) + 1:
         raise BadInputError(
-            "--lr-schedule stepped needs boundaries and one more value than boundaries in "
+            "--lr-schedule stepped needs boundaries, and one value more than boundaries, in "
             '--lr-schedule-params, for example \'{"boundaries": [10, 20], "values": [0.1, 0.01, 0.001]}\'.'
         )
     curve = stepped(values, boundaries=[lengths.whole_updates(epoch) for epoch in boundaries])
     largest = max(values)
     if recipe.learning_rate is None:
-        return curve, largest, f"largest of the stepped values {largest:.12g}"
+        return curve, largest, f"largest stepped value {largest:.12g}"
     if largest <= 0:
-        raise BadInputError("--learning-rate cannot scale stepped values of 0; give values above 0.")
-    origin = f"--learning-rate {recipe.learning_rate:.12g}, stepped values scaled to it"
+        raise BadInputError("--learning-rate cannot scale stepped values of 0; use values above 0.")
+    origin = f"--learning-rate {recipe.learning_rate:.12g}, to which the stepped values are scaled"
     return scaled(curve, factor=recipe.learning_rate / largest), recipe.learning_rate, origin
 
 

@@ -126,7 +126,7 @@ def test_marks_in_the_model_are_a_cut() -> None:
     assert plan.firsts == ("second",)
     assert plan.other_cut is None
     with pytest.raises(
-        BadInputError, match=r"--stages 3 does not fit the model.*marked for 2 stages; --stages 2 works"
+        BadInputError, match=r"--stages 3 does not match the model.*marked for 2 stages; --stages 2 works"
     ):
         _plan(_Marked(), stages=3)
 

@@ -54,7 +54,7 @@ def check_stage_count(traced: TracedModel, *, stages: int) -> list[int]:
     starts = possible_splits(traced)
     if not 1 <= stages <= len(starts) + 1:
         raise BadInputError(
-            f"--stages {stages}: the model can be cut into 1 to {len(starts) + 1} stages; "
+            f"--stages {stages}: this model can be split into 1 to {len(starts) + 1} stages; "
             f"--stages {len(starts) + 1} works."
         )
     return starts

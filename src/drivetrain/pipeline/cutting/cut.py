@@ -84,13 +84,13 @@ def _check_order(traced: TracedModel, stages: Mapping[Node, int]) -> None:
     missing = set(range(max(stages.values()) + 1)) - set(stages.values())
     if missing or min(stages.values()) < 0:
         raise BadInputError(
-            f"--pipeline-splits leaves stage {min(missing, default=-1)} without a layer; fewer stages work."
+            f"--pipeline-splits leaves stage {min(missing, default=-1)} without a layer; use fewer stages."
         )
     for edge in find_edges(traced, stages):
         if edge.producer > edge.consumer:
             raise BadInputError(
                 f"--pipeline-splits: stage {edge.consumer} reads {edge.value} of the later stage "
-                f"{edge.producer}; stages in the order in which the layers run work."
+                f"{edge.producer}; number the stages in the order in which the layers run."
             )
 
 
@@ -103,7 +103,7 @@ def _check_shared_weights(traced: TracedModel, stages: Mapping[Node, int]) -> No
             if stage != stages[layer.node]:
                 raise BadInputError(
                     f"--pipeline-splits: {name} is used by layer {owner} in stage {stage} and by layer "
-                    f"{layer.name} in stage {stages[layer.node]}; splits that leave both in one stage work."
+                    f"{layer.name} in stage {stages[layer.node]}; put both into one stage."
                 )
 
 
@@ -123,8 +123,8 @@ def _check_tensors(traced: TracedModel, edges: Sequence[Edge], shapes: ModelShap
         is_known = shapes is not None and edge.value not in shapes.values
         if is_known or gives_several(traced.nodes[edge.value]):
             raise BadInputError(
-                f"--pipeline-splits: stage {edge.consumer} would get {edge.value}, which is not one tensor; "
-                "splits that leave it and what reads it in one stage work."
+                f"--pipeline-splits: stage {edge.consumer} would receive {edge.value}, which is not a single "
+                "tensor; put it and the layers that read it into one stage."
             )
 
 

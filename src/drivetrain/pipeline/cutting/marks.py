@@ -72,8 +72,8 @@ def _find(key: str | nn.Module, paths: Mapping[nn.Module, str]) -> nn.Module:
         raise BadInputError(f"assign_stages: the model has no module {key}.{hint}")
     if module not in paths:
         raise BadInputError(
-            f"assign_stages: the {type(module).__name__} given is not a module of the model; one of "
-            "model.modules() works."
+            f"assign_stages: the {type(module).__name__} given is not a module of the model; use one of "
+            "model.modules()."
         )
     return module
 
@@ -84,7 +84,7 @@ def _depth(path: str) -> int:
 
 def _check_index(index: int) -> None:
     if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise BadInputError(f"A stage is a whole number from 0 on, not {index!r}; stage(0) works.")
+        raise BadInputError(f"A stage must be a whole number from 0 on, not {index!r}; stage(0) works.")
 
 
 def mark_of(module: nn.Module) -> int | None:

@@ -183,7 +183,7 @@ def _asked_cut(
     marked = max(stage_of) + 1
     if marked != stage_count(recipe):
         raise BadInputError(
-            f"--stages {stage_count(recipe)} does not fit the model, whose modules are marked for {marked} "
+            f"--stages {stage_count(recipe)} does not match the model, whose modules are marked for {marked} "
             f"stages; --stages {marked} works."
         )
     firsts = tuple(traced.layers[stage_of.index(stage)].name for stage in range(1, marked))
