@@ -47,7 +47,7 @@ def test_options_about_batch_norm_without_one_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), bn_momentum=0.9, stable_norm=True)
-    without = f"--model {__name__}:_OwnStatistics has no batch norm that trains."
+    without = f"--model {__name__}:_OwnStatistics has no trainable batch norm."
     assert f"--bn-momentum 0.9 has no effect: {without}" in said
     assert f"--stable-norm True has no effect: {without}" in said
     assert "buffer" not in said

@@ -62,7 +62,7 @@ def test_every_kind_of_data(data: WantedData) -> None:
     assert found.recipe["micro_batch_size"] == 4
     assert found.workload["image"] == "1x8x8"
     assert entry.states == {"compiled": "no", "captured": "no"}
-    assert "updates not captured: a CPU runs its updates in a loop" in found.notes
+    assert "updates not captured: CUDA graphs need a CUDA device, this is a CPU" in found.notes
     assert subject.whole_updates == 15 * (1438 // 8)
 
 

@@ -65,7 +65,7 @@ def test_a_compiler_that_cannot_be_started_leaves_the_part_as_it_is(monkeypatch:
     part = Compilable(double, what="the optimiser").switched_on()
     assert (part(3), part.is_on) == (6, False)
     assert part.problem == (
-        "the optimiser runs uncompiled, as compiling it failed: RuntimeError: Python 4 is not supported"
+        "the optimiser runs uncompiled, because compiling it failed: RuntimeError: Python 4 is not supported"
     )
 
 
@@ -75,7 +75,10 @@ def test_a_first_call_that_fails_goes_on_as_written_and_is_not_tried_again(
     compiled = compile_by(monkeypatch, failing(CompilerError("no C++ compiler")))
     part = Compilable(double, what="the model").switched_on()
     assert (part(3), part.is_on) == (6, False)
-    assert part.problem == "the model runs uncompiled, as compiling it failed: CompilerError: no C++ compiler"
+    assert (
+        part.problem
+        == "the model runs uncompiled, because compiling it failed: CompilerError: no C++ compiler"
+    )
     part.switch(True)
     assert (part(4), part.is_on, len(compiled)) == (8, False, 1)
 

@@ -297,7 +297,7 @@ def test_options_about_batch_norm_are_named_where_there_is_none(
 ) -> None:
     recipe = Recipe.model_validate(options)
     (warning,) = idle_norm_options(recipe, nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)))
-    assert warning == f"{written} has no effect: --model {recipe.model} has no batch norm that trains."
+    assert warning == f"{written} has no effect: --model {recipe.model} has no trainable batch norm."
     assert idle_norm_options(recipe, nn.Sequential(nn.BatchNorm2d(3))) == []
 
 

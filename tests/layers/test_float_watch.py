@@ -76,7 +76,8 @@ def test_a_forward_pass_names_layer_update_and_samples(value: float, word: str) 
     before = program.parameters.values.clone()
     with pytest.raises(
         RunFailedError,
-        match=rf"^layer 2 gave {word} in the forward pass of update 2, samples 1, 2; no weight",
+        match=rf"^layer 2 returned {word} in the forward pass of update 2, samples 1, 2; "
+        "the weights were not changed",
     ):
         program.run_update(1)
     assert torch.equal(program.parameters.values, before)
@@ -92,7 +93,7 @@ def test_many_samples_are_counted() -> None:
 def test_a_backward_pass_names_what_gave_the_value() -> None:
     program, fragile = _program()
     fragile.value, fragile.breaks_gradient = torch.inf, True
-    expected = r"the gradient of what layer 2 gives became inf in the backward pass of update 1, samples 0"
+    expected = r"the gradient of the output of layer 2 became inf in the backward pass of update 1, samples 0"
     with pytest.raises(RunFailedError, match=expected):
         program.run_update(0)
 
@@ -112,7 +113,7 @@ def test_a_dynamic_loss_scale_may_overflow_gradients_but_not_outputs() -> None:
     program.run_update(0)
     assert scale.skips
     fragile.breaks_gradient = False
-    with pytest.raises(RunFailedError, match="layer 2 gave inf"):
+    with pytest.raises(RunFailedError, match="layer 2 returned inf"):
         program.run_update(1)
 
 
@@ -132,7 +133,9 @@ def test_an_accelerator_is_asked_once_and_tells_the_first(monkeypatch: pytest.Mo
     program.run_update(0)
     fragile.value, fragile.rows = torch.inf, slice(3, 4)
     with pytest.raises(
-        RunFailedError, match=r"^layer 2 gave inf in the forward pass of update 2, sample 3; no weight"
+        RunFailedError,
+        match=r"^layer 2 returned inf in the forward pass of update 2, sample 3; "
+        "the weights were not changed",
     ):
         program.run_update(1)
 
@@ -158,5 +161,5 @@ def test_every_rank_watches_its_own(rank_pool: RankPool, cut: dict[str, int]) ->
     names = [name for name in rank_pool.run(_broken, cut, ranks=2) if name is not None]
     assert len(names) == (2 if "replicas" in cut else 1)
     for name in names:
-        assert name.startswith("layer conv2_block1_layer1_conv gave ")
+        assert name.startswith("layer conv2_block1_layer1_conv returned ")
         assert "in the forward pass of update 1, samples" in name

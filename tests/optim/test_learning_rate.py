@@ -126,7 +126,7 @@ STEPS = {"boundaries": [1, 2], "values": [0.4, 0.8, 0.2]}
 def test_stepped_boundaries_are_epochs_and_values_are_used_as_they_are() -> None:
     rate = _rate("stepped", STEPS, global_batch=64)
     assert [rate.at(update) for update in (0, 10, 11, 20, 21)] == [0.4, 0.4, 0.8, 0.8, 0.2]
-    assert (rate.peak, rate.peak_origin) == (0.8, "largest of the stepped values 0.8")
+    assert (rate.peak, rate.peak_origin) == (0.8, "largest stepped value 0.8")
 
 
 def test_stepped_values_are_scaled_to_the_learning_rate() -> None:

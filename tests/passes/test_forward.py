@@ -43,7 +43,7 @@ def test_what_a_device_does_not_run_is_refused(half_types: list[torch.dtype]) ->
     asked = Recipe(precision="16.32", half_type="bfloat16")
     with pytest.raises(
         BadInputError,
-        match=r"--precision 16\.32 with --half-type bfloat16 does not run on this cpu device; "
+        match=r"--precision 16\.32 with --half-type bfloat16 is not supported by this cpu device; "
         r"--precision 32\.32 works",
     ):
         choose_precision(asked, CPU)

@@ -38,7 +38,7 @@ def test_case_19_cifar() -> None:
     plan = _plan(50000)
     assert (plan.weight_updates, plan.micro_batches, plan.samples_unused) == (781, 6248, 16)
     (warning,) = plan.warnings
-    assert warning.startswith("16 of 50000 training samples")
+    assert warning.startswith("The last 16 of 50000 training samples")
     assert "--remainder pad" in warning
 
 
@@ -85,7 +85,7 @@ def test_carry_works_with_fewer_samples_than_a_batch() -> None:
 
 
 def test_carry_that_fills_no_batch_is_an_error() -> None:
-    with pytest.raises(BadInputError, match=r"use --num-epochs 4,"):
+    with pytest.raises(BadInputError, match=r"use --num-epochs 4 or more,"):
         _plan(16, remainder="carry", num_epochs=3)
     assert _plan(16, remainder="carry", num_epochs=4).total_updates == 1
 

@@ -90,13 +90,13 @@ def test_moved_frequency_is_said_with_both_numbers() -> None:
 def test_whole_run_in_one_execution_is_said() -> None:
     (warning,) = _events("0").warnings
     assert "--logs-per-epoch 0" in warning
-    assert "single execution" in warning
+    assert "nothing is logged before the end of training" in warning
 
 
 def test_case_27_uneven_epochs() -> None:
     with pytest.raises(
         BadInputError,
-        match=r"^It is not possible to log 2\.0 epochs a time for 5 epochs; --logs-per-epoch 1 works",
+        match=r"^Logging once every 2\.0 epochs does not divide 5 epochs evenly; --logs-per-epoch 1 works",
     ):
         _events(".5", num_epochs=5)
 
@@ -108,7 +108,8 @@ def test_case_30_negative() -> None:
 
 def test_case_31_uneven_epochs_name_what_works() -> None:
     with pytest.raises(
-        BadInputError, match=r"log 4\.0 epochs a time for 6 epochs; --logs-per-epoch 1/3 works"
+        BadInputError,
+        match=r"Logging once every 4\.0 epochs does not divide 6 epochs evenly; --logs-per-epoch 1/3 works",
     ):
         _events(".25")
     assert _events("1/3").execution_updates == 3 * 781
@@ -133,7 +134,7 @@ def test_carry_logs_at_the_nearest_whole_period() -> None:
     events = _events("1", samples=96, remainder="carry", num_epochs=4)
     assert events.total_updates == 6
     assert events.log_updates == 2
-    assert "1.5 weight updates long" in events.warnings[0]
+    assert "An epoch has 1.5 weight updates" in events.warnings[0]
     assert "every 2 updates" in events.warnings[0]
     assert events.evaluate_updates == Fraction(3, 2)
     assert [update for update in range(7) if events.is_evaluation(update)] == [2, 3, 5, 6]

@@ -37,7 +37,7 @@ def test_named_model_alone_has_its_native_shape_and_a_warning() -> None:
     assert _shape(inputs) == (3, 32, 10)
     (warning,) = inputs.warnings
     assert "cifar_resnet20" in warning
-    assert "3x32x32 images of 10 classes" in warning
+    assert "3x32x32 images and 10 classes" in warning
 
 
 def test_options_come_before_everything() -> None:
@@ -76,7 +76,8 @@ def test_limit_comes_last() -> None:
     assert _inputs(dataset="mnist", validation_fraction=0.5, limit_train_samples=30000).warnings == ()
     inputs = _inputs(dataset="mnist", limit_train_samples=70000)
     assert inputs.samples == 60000
-    assert inputs.warnings == ("--limit-train-samples 70000 has no effect on 60000 training samples.",)
+    said = "--limit-train-samples 70000 has no effect: there are only 60000 training samples."
+    assert inputs.warnings == (said,)
 
 
 def test_external_data_set_needs_its_size() -> None:
@@ -88,7 +89,7 @@ def test_external_data_set_is_planned_with_the_models_shape_and_a_warning() -> N
     inputs = _inputs(model="mnist_cnn", dataset="own.data:make", dataset_size=640, num_classes=5)
     assert (_shape(inputs), inputs.samples) == ((1, 28, 5), 640)
     (warning,) = inputs.warnings
-    assert "--channels, --image-size would say otherwise" in warning
+    assert "--channels, --image-size can change them" in warning
 
 
 def test_external_model_takes_the_data_sets_shape() -> None:
@@ -113,7 +114,7 @@ def test_image_folder_is_planned_like_data_that_is_not_opened() -> None:
     inputs = _inputs(model="mnist_cnn", dataset="image-folder", dataset_size=90, image_size=40)
     assert (_shape(inputs), inputs.samples) == ((3, 40, 10), 90)
     (warning,) = inputs.warnings
-    assert "--num-classes would say otherwise" in warning
+    assert "--num-classes can change them" in warning
 
 
 def test_imagenet_is_known_without_files() -> None:

@@ -18,11 +18,11 @@ HALF = {"precision": "16.16", "half_type": "float16"}
         (Recipe(precision="16.32", half_type="float16"), "16.32 (float16)"),
         (
             Recipe(precision="16.16", stochastic_rounding=True),
-            "16.16 (bfloat16, weights rounded by draws)",
+            "16.16 (bfloat16, stochastic rounding of weights)",
         ),
         (
             Recipe(precision="16.32", precision_list=PrecisionList(half=("conv",))),
-            "16.32 (bfloat16, layers by --precision-list)",
+            "16.32 (bfloat16, some layers by --precision-list)",
         ),
     ],
 )

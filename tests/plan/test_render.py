@@ -40,7 +40,7 @@ def test_sparkline_of_extremes() -> None:
 def test_table_fits_80_columns_and_says_everything() -> None:
     text = _text()
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("64 samples per weight update", "1438", "at update 300", "cifar_resnet8", "FLOP", "█"):
+    for part in ("64 samples per weight update", "1,438", "at update 300", "cifar_resnet8", "FLOP", "█"):
         assert part in text
     assert "warning: --global-batch-size 70" in text
     assert "\x1b" not in text

@@ -124,7 +124,7 @@ def test_what_was_recorded_before_a_failure_is_given_up(
     _assert_same(_train(tmp_path / "captured", **options), expected)
     (capture,) = seen.captures
     assert capture.replays > 0
-    assert capture.status == f"captured in part, {capture.replays} updates: out of memory"
+    assert capture.status == f"partly captured ({capture.replays} updates): out of memory"
     assert capture._recordings == {}
 
 
@@ -154,7 +154,7 @@ class _Asking(_Counting):
 @pytest.mark.parametrize(
     ("make_model", "reason"),
     [
-        (_Counting, "the model keeps passes in Python, which changes from update to update"),
+        (_Counting, "the Python attribute passes of the model changes from update to update"),
         (_Asking, "_local_scalar_dense is not permitted while recording"),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_cpu_says_why_it_captures_nothing(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingProgram, "execute", look)
         _train(tmp_path / "run", **CLASSIFICATION)
-    assert set(seen) == {"not captured: a CPU runs its updates in a loop"}
+    assert set(seen) == {"not captured: CUDA graphs need a CUDA device, this is a CPU"}
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,9 @@ def test_case_79_division_by_zero_and_overflow_raise_in_float16(model: _Divided)
     image = 0.0 if type(model) is _Divided else 10.0
     program = precise_program(model, torch.full((1, 1), image), precision=HALF, watched=True)
     before = model.weight.item()
-    with pytest.raises(RunFailedError, match=r"the model gave inf in the forward pass of update 1, sample 0"):
+    with pytest.raises(
+        RunFailedError, match=r"the model returned inf in the forward pass of update 1, sample 0"
+    ):
         program.run_update(0)
     assert model.weight.item() == before
 

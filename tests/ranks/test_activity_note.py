@@ -48,10 +48,10 @@ def test_a_rank_of_several_stages_names_the_one_at_work(file: NamelessFile) -> N
     note.turn_to(Doing.UPDATE, update=7)
     note.turn_to_pass(Doing.WEIGHT, 3, 5)
     assert read_note(file)[1] == (
-        "during the backward pass (weights) of micro-batch 5 of update 8 through stage 3"
+        "during the backward pass (weights) of micro-batch 5 of update 8 in stage 3"
     )
     note.turn_to(Doing.OPTIMISER, update=7)
-    assert read_note(file)[1] == "during the optimiser's part of update 8"
+    assert read_note(file)[1] == "during the optimiser step of update 8"
 
 
 def test_a_place_too_long_for_the_note_is_cut(file: NamelessFile) -> None:
@@ -64,8 +64,12 @@ def test_a_place_too_long_for_the_note_is_cut(file: NamelessFile) -> None:
 @pytest.mark.parametrize(
     ("signal_number", "expected"),
     [
-        (9, "rank 2 on box (stage 2 of replica 0) was ended by SIGKILL during the pass; it left no message."),
-        (None, "rank 2 on box (stage 2 of replica 0) failed during the pass: it left no message."),
+        (
+            9,
+            "rank 2 on box (stage 2 of replica 0) was killed by SIGKILL during the pass; "
+            "it left no error message.",
+        ),
+        (None, "rank 2 on box (stage 2 of replica 0) failed during the pass: it left no error message."),
     ],
 )
 def test_the_sentence_of_a_rank_that_died(signal_number: int | None, expected: str) -> None:
@@ -73,7 +77,7 @@ def test_the_sentence_of_a_rank_that_died(signal_number: int | None, expected: s
         rank=2,
         host="box",
         time_s=0.0,
-        message="it left no message.",
+        message="it left no error message.",
         signal_number=signal_number,
         place="stage 2 of replica 0",
         activity="during the pass",

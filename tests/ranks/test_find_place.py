@@ -83,7 +83,7 @@ def test_half_of_torchrun_without_a_rank_is_an_error(name: str) -> None:
     [
         ({"RANK": "4"}, "rank 4 of 4"),
         ({"LOCAL_RANK": "2"}, "local rank 2 of 2"),
-        ({"LOCAL_WORLD_SIZE": "8"}, "8 ranks on this host of 4"),
+        ({"LOCAL_WORLD_SIZE": "8"}, "8 ranks on this host, but 4"),
         ({"MASTER_PORT": "70000"}, "port 70000"),
         ({"RANK": "-1"}, "RANK is '-1', not a whole number"),
         ({"WORLD_SIZE": "four"}, "WORLD_SIZE is 'four', not a whole number"),
@@ -199,14 +199,14 @@ def test_host_lists(text: str, hosts: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["", "node[", "node[a-b]", "node[3-1]", "node]", "a,,b"])
 def test_host_lists_that_are_none(text: str) -> None:
-    with pytest.raises(BadInputError, match="not a list as SLURM writes it"):
+    with pytest.raises(BadInputError, match="not a list in the format of SLURM"):
         expand_hosts(text)
 
 
 def test_task_counts() -> None:
     assert expand_counts("2(x3),1") == [2, 2, 2, 1]
     assert expand_counts("4") == [4]
-    with pytest.raises(BadInputError, match="not a list as SLURM writes it"):
+    with pytest.raises(BadInputError, match="not a list in the format of SLURM"):
         expand_counts("2(y3)")
 
 

@@ -63,8 +63,8 @@ def test_clean_statuses_are_the_launchers(statuses: list[int], expected: int) ->
         ("exception", "failed: ValueError: weights of layer conv1 are odd", 1, 4),
         ("bad input", "failed: --data-dir nowhere is not here; try --data-dir data.", 2, 2),
         ("exit", "failed: exit status 3", 1, 2),
-        ("silent exit", "failed: exit status 4; it left no message.", 1, 2),
-        ("kill", "was ended by SIGKILL; it left no message.", 1, 4),
+        ("silent exit", "failed: exit status 4; it left no error message.", 1, 2),
+        ("kill", "was killed by SIGKILL; it left no error message.", 1, 4),
     ],
 )
 def test_one_rank_fails_and_all_stop(how: str, words: str, status: int, ranks: int, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_last_output_of_a_crashed_rank_is_shown(tmp_path: Path) -> None:
     result = launch(work.crash, args=(tmp_path, 2), ranks=2, grace_s=0.5)
     assert result.failed is not None
     assert result.failed.sentence.startswith("rank 1 on ")
-    assert "was ended by SIGSEGV" in result.failed.sentence
+    assert "was killed by SIGSEGV" in result.failed.sentence
     assert "in crash" in result.failed.traceback_text
 
 
@@ -187,8 +187,8 @@ def test_restarts_until_it_works(tmp_path: Path) -> None:
     attempts = sorted(path.name for path in tmp_path.glob("attempt-*-1"))
     assert attempts == ["attempt-0-1", "attempt-1-1", "attempt-2-1"]
     assert [line.partition("; ")[2] for line in said] == [
-        "all ranks start again, restart 1 of 3.",
-        "all ranks start again, restart 2 of 3.",
+        "all ranks are restarted (restart 1 of 3).",
+        "all ranks are restarted (restart 2 of 3).",
     ]
     assert "failed: ValueError: failure 0" in said[0]
 

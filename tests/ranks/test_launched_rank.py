@@ -98,7 +98,9 @@ def test_a_sentence_needs_no_traceback(tmp_path: Path, capfd: Captured) -> None:
 @_real_outputs()
 def test_a_rank_that_others_left_says_so_shortly(tmp_path: Path, capfd: Captured) -> None:
     log = tmp_path / "rank-3.log"
-    with pytest.raises(RunFailedError, match=r"^rank 3 on \S+ lost touch with another rank: RuntimeError"):
+    with pytest.raises(
+        RunFailedError, match=r"^rank 3 on \S+ lost its connection to another rank: RuntimeError"
+    ):
         _fail(RuntimeError("Connection closed by peer [10.0.0.1]:5"), log=log)
     assert capfd.readouterr().err == ""
     assert "Traceback" in log.read_text()

@@ -91,7 +91,7 @@ def test_lost_ranks_fail_the_work_and_are_replaced() -> None:
 
 def test_ranks_that_hang_are_given_up_and_shown() -> None:
     with RankPool(2, timeout_s=5.0) as pool:
-        with pytest.raises(RunFailedError, match=r"The ranks \[0, 1\] gave no answer within 5 sec") as caught:
+        with pytest.raises(RunFailedError, match=r"Ranks \[0, 1\] did not answer within 5 sec") as caught:
             pool.run(_fail, "hang")
         assert "in _sit_there" in str(caught.value.__cause__)
 

@@ -67,7 +67,7 @@ def test_a_rank_that_is_shown_one_device_takes_that_one(machine: Machine) -> Non
 
 def test_ranks_that_are_shown_the_same_device_are_refused(machine: Machine) -> None:
     machine(1)
-    with pytest.raises(BadInputError, match="The ranks 0, 2 see the same cuda device"):
+    with pytest.raises(BadInputError, match="Ranks 0, 2 use the same cuda device"):
         choose_rank_device("cuda", _rank(2, ("gpu-0", "gpu-7")))
 
 
@@ -96,13 +96,13 @@ def test_the_launcher_refuses_before_it_starts(machine: Machine) -> None:
     check_enough_devices("cuda:3", replicas=1, per_replica=1)
     check_enough_devices("cpu", replicas=99, per_replica=2)
     for replicas, per_replica, words in [
-        (5, 1, "--replicas 5 needs 5 cuda devices, and here are 4; --replicas 4 fits"),
+        (5, 1, "--replicas 5 needs 5 cuda devices, but this machine has 4; --replicas 4 fits"),
         (3, 2, "--replicas 3 of 2 devices each needs 6 cuda devices, .* --replicas 2 fits"),
         (1, 8, "--replicas 1 of 8 devices each needs 8 cuda devices, .* --stages 4 fits"),
     ]:
         with pytest.raises(BadInputError, match=words):
             check_enough_devices("cuda", replicas=replicas, per_replica=per_replica)
-    with pytest.raises(BadInputError, match="--device cuda:3 is one device, and each of 2 ranks"):
+    with pytest.raises(BadInputError, match="--device cuda:3 is one device, but each of 2 ranks"):
         check_enough_devices("cuda:3", replicas=2, per_replica=1)
 
 

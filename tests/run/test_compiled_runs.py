@@ -156,7 +156,8 @@ def test_a_compiler_that_fails_changes_no_bit_and_is_said_once(
     log = (tmp_path / "on" / "rank-0.log").read_text()
     for what in ("the model", "augmentation", "the optimiser"):
         assert (
-            log.count(f"{what} runs uncompiled, as compiling it failed: CompilerError: no C++ compiler") == 1
+            log.count(f"{what} runs uncompiled, because compiling it failed: CompilerError: no C++ compiler")
+            == 1
         )
 
 
@@ -174,7 +175,7 @@ def test_stages_that_cannot_be_compiled_run_as_they_are(
     train_small(tmp_path / "on", **options, compile="on")
     assert final_files(tmp_path / "on") == final_files(tmp_path / "off")
     log = (tmp_path / "on" / "rank-0.log").read_text()
-    assert log.count("runs uncompiled, as compiling it failed: CompilerError") == len(compiled) > 1
+    assert log.count("runs uncompiled, because compiling it failed: CompilerError") == len(compiled) > 1
     assert "stage 0 runs uncompiled" in log
 
 

@@ -25,8 +25,8 @@ DEATHS = [
     (Death(1, Doing.FORWARD, 1, 3), "during the forward pass of micro-batch 3 of update 2"),
     (Death(0, Doing.INPUT, 1, 2), "during the backward pass (inputs) of micro-batch 2 of update 2"),
     (Death(1, Doing.WEIGHT, 1, 1), "during the backward pass (weights) of micro-batch 1 of update 2"),
-    (Death(0, Doing.GRADIENT_SUM, 2), "during the gradient sum of update 3"),
-    (Death(1, Doing.OPTIMISER, 2), "during the optimiser's part of update 3"),
+    (Death(0, Doing.GRADIENT_SUM, 2), "during the gradient all-reduce of update 3"),
+    (Death(1, Doing.OPTIMISER, 2), "during the optimiser step of update 3"),
     (Death(1, Doing.VALIDATION, 3), "during the validation after update 3"),
     (Death(0, Doing.CHECKPOINT, 3), "during the checkpoint after update 3"),
 ]
@@ -59,7 +59,7 @@ def test_killed_at_any_action_all_end_and_the_run_goes_on_with_the_same_bits(
     assert result.exit_status == 0, (result.failed, sentences)
     for (death, words), sentence in zip(DEATHS, sentences, strict=True):
         assert sentence.startswith(f"rank {death.rank} on ")
-        assert f" (stage {death.rank} of replica 0) was ended by SIGKILL {words}; " in sentence
+        assert f" (stage {death.rank} of replica 0) was killed by SIGKILL {words}; " in sentence
     undisturbed = tmp_path / "undisturbed"
     rank_pool.run(train_rank, str(undisturbed), ZERO_BUBBLE, ranks=2)
     assert losses(path).tobytes() == losses(undisturbed).tobytes()
@@ -76,7 +76,7 @@ def test_killed_in_a_backward_pass_with_replicas_beside_it(tmp_path: Path) -> No
     assert result.failed is not None
     _check_all_ended(tmp_path, ranks=4)
     assert result.exit_status == 1
-    words = "was ended by SIGKILL during the backward pass of micro-batch 1 of update 3; "
+    words = "was killed by SIGKILL during the backward pass of micro-batch 1 of update 3; "
     assert f" (stage 0 of replica 1) {words}" in result.failed.sentence
     newest = max(int(entry.name) for entry in (tmp_path / "run" / "checkpoints").glob("[0-9]*"))
     assert newest == 2

@@ -129,7 +129,7 @@ def test_a_rank_that_fails_names_itself_and_the_layer(tmp_path: Path) -> None:
     assert errors[1].splitlines()[-1] == f"drivetrain train: error: {sentence}"
     assert "Traceback" in errors[1]
     assert "rank 0 on" in errors[0].splitlines()[-1]
-    assert "lost touch with another rank" in errors[0].splitlines()[-1]
+    assert "lost its connection to another rank" in errors[0].splitlines()[-1]
     assert (path / "rank-1.log").read_text().splitlines()[-1] == sentence
 
 

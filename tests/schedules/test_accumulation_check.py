@@ -12,7 +12,7 @@ from drivetrain.schedules.accumulation_check import check_accumulation
 )
 def test_grouped_needs_whole_groups(accumulation: int, works: str) -> None:
     with pytest.raises(
-        BadInputError, match=rf"accumulation of {accumulation} .*--gradient-accumulation-count {works} works"
+        BadInputError, match=rf"not {accumulation} .*--gradient-accumulation-count {works} works"
     ):
         check_accumulation("grouped", stages=4, accumulation=accumulation)
 
@@ -21,8 +21,8 @@ def test_the_refusal_is_one_sentence() -> None:
     with pytest.raises(BadInputError) as refusal:
         check_accumulation("grouped", stages=4, accumulation=12)
     assert str(refusal.value) == (
-        "an accumulation of 12 micro-batches (--gradient-accumulation-count) does not suit the grouped "
-        "schedule of 4 stages, which takes multiples of 8; --gradient-accumulation-count 8 or 16 works."
+        "The grouped schedule with 4 stages needs a multiple of 8 accumulated micro-batches, not 12 "
+        "(--gradient-accumulation-count); --gradient-accumulation-count 8 or 16 works."
     )
 
 
@@ -33,8 +33,8 @@ def test_a_global_batch_that_was_asked_for_is_what_has_to_change() -> None:
 
 def test_1f1b_warns_with_the_idle_share() -> None:
     assert check_accumulation("1f1b", stages=3, accumulation=10) == (
-        "--gradient-accumulation-count 10 is not a multiple of the 3 stages: with equal stages the "
-        "1f1b schedule leaves devices idle for 16.7 % of an update, and for 14.3 % with 12."
+        "--gradient-accumulation-count 10 is not a multiple of the 3 stages: the 1f1b schedule leaves "
+        "devices idle for 16.7 % of the time, but 14.3 % with 12 (if all stages take equally long)."
     )
 
 
@@ -44,8 +44,8 @@ def test_1f1b_warns_with_the_idle_share() -> None:
 def test_fewer_micro_batches_than_stages_warn(name: str, few: str, enough: str) -> None:
     warning = check_accumulation(name, stages=4, accumulation=3)
     assert warning is not None
-    assert f"is less than the 4 stages: with equal stages the {name} schedule" in warning
-    assert f"idle for {few} % of an update, and for {enough} % with 4." in warning
+    assert f"is less than the 4 stages: the {name} schedule" in warning
+    assert f"idle for {few} % of the time, but {enough} % with 4 (" in warning
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def test_the_weight_share_divides_the_backward() -> None:
 def test_tables_that_stop_and_lines_without_sizes_are_refused() -> None:
     rows = ((action("B0@0"), action("F0@0")),)
     stuck = Schedule(name="own", micro_batches=1, device_of=(0,), table=rows)
-    with pytest.raises(ScheduleError, match="Device 0 waits for ever at B0@0"):
+    with pytest.raises(ScheduleError, match="Device 0 waits forever at B0@0"):
         simulate(stuck, forward_s=[1], backward_s=[1])
     schedule = build_schedule("gpipe", micro_batches=1, device_of=(0, 1))
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(ValueError, match="must be given together"):
         simulate(schedule, forward_s=[1, 1], backward_s=[1, 1], bytes_per_s=1)

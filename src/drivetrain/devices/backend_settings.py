@@ -1,16 +1,16 @@
-"""What torch's libraries and the allocator are told for the time of a training or a measurement.
+"""Settings of cuDNN and of the memory allocator during a training or a measurement.
 
-- cuDNN tries its algorithms at the first batch of a shape: shapes stay the same, so that it pays once.
-- cuDNN multiplies float32 numbers as float32. By default it rounds them to TF32, 10 bits, so that 32.32 would
-  be something else on a CUDA device than on a CPU; matrix products are left as they are, exact by default. A
-  process that has set cuDNN's precision by torch's newer names has chosen, and keeps it.
-- glibc keeps freed memory on a CPU: activations come back every update. Where memory counts
-  more than time, it hands large tensors back.
+- cuDNN tries its algorithms at the first batch of each shape. Shapes stay the same, so it pays once.
+- cuDNN computes float32 convolutions in float32. By default it rounds inputs to TF32 (10 bits of mantissa),
+  and 32.32 would mean something else on a CUDA device than on a CPU. Matrix products are exact by default and
+  are left alone. If the process has set the precision of cuDNN by torch's newer names, it is kept.
+- On a CPU, glibc keeps freed memory, as activations of the same sizes come back in every update. If memory
+  matters more than time, it returns large tensors to the system instead.
 
-Denormal numbers are left alone. They do occur: of a small network with dead units, half of all momenta are
-denormal after 1600 updates. Operations on them take 10 to 40 times as long, but only the optimiser's have
-them, 3 percent of an update there; and torch's switch reaches only those threads that start after it, so that
-bits would depend on what a process computed before.
+Denormal numbers are not flushed to zero. They do occur: in a small network with dead units, half of all
+momenta are denormal after 1600 updates. Operations on them take 10 to 40 times as long, but only the
+optimiser meets them, which is 3 percent of an update there. And torch's switch affects only threads that
+start after it, so results would depend on what a process computed before.
 """
 
 import ctypes
@@ -30,29 +30,28 @@ _M_MMAP_THRESHOLD = -3
 _M_MMAP_MAX = -4
 _LARGEST_THRESHOLD = 2**31 - 1
 _MOST_MAPPED = 65536
+# Smaller blocks stay in the heap: mapping and unmapping them would cost more than it saves.
 _LARGE_BYTES = 2**18
 
 
-# What glibc's allocator does with freed memory on a CPU: kept for the next update, or given back.
-#
-# Kept memory has gaps. Before version 2.38 the place of a freed tensor is too small for another one of the
-# same size once small objects have settled around it, so that the heap of a training may grow to twice
-# what is in use and more. Memory given back has none, and every large tensor faults in anew, which can
-# double the time of an update.
+# The two settings of glibc's allocator trade memory against time. Kept memory fragments: before glibc 2.38
+# the place of a freed tensor is too small for another one of the same size once small objects have settled
+# around it, and the heap of a training may grow to twice what is in use and more. Memory that is returned
+# does not fragment, but every large tensor causes page faults again, which can double the time of an update.
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc's allocator to reuse freed memory; False where there is no such allocator."""
+    """Makes glibc keep freed memory for reuse; False if the allocator is not glibc."""
     return _set(_M_MMAP_MAX, 0) and _set(_M_TRIM_THRESHOLD, _LARGEST_THRESHOLD)
 
 
 def give_back_large_tensors() -> bool:
-    """Tells it to hand every large tensor back at once; False where there is no such allocator."""
+    """Makes glibc return large tensors to the system at once; False if the allocator is not glibc."""
     return _set(_M_MMAP_MAX, _MOST_MAPPED) and _set(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def give_back_freed_memory() -> bool:
-    """Hands the system what is free now, between two parts of a run; False where nothing was given back."""
+    """Returns memory that is free now to the system, between two parts of a run; False if none was."""
     trim = _of_glibc("malloc_trim")
     return trim is not None and bool(trim(0))
 
@@ -70,7 +69,7 @@ def _of_glibc(name: str) -> Any:
 
 @contextmanager
 def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator[None]:
-    """The settings inside the block; what can be taken back is as it was after it."""
+    """Applies the settings inside the block and restores those that can be restored."""
     cudnn = torch.backends.cudnn
     tries_algorithms, rounds = cudnn.benchmark, _rounds_to_tf32()
     partials = {name: getattr(torch.backends.cuda.matmul, name) for name in PARTIALS_SETTINGS}
@@ -92,7 +91,7 @@ def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator
 
 
 def _rounds_to_tf32() -> bool:
-    """Whether cuDNN does, and nobody has chosen that: the older name cannot be read then."""
+    """Whether cuDNN rounds to TF32 by default; torch refuses to read this name once the newer one was set."""
     try:
         return bool(torch.backends.cudnn.allow_tf32)
     except RuntimeError:

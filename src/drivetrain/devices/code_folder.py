@@ -1,8 +1,8 @@
-"""Where compiled code is kept: a folder for each kind of processor, compiler, torch and number of threads.
+"""The cache folder of compiled code: one per processor, compiler, version of torch and number of threads.
 
-torch (2.11 to 2.13) finds compiled graphs again without asking how wide the vectors of the processor are, and
-generated code has that width and the number of threads in it. Taken over by another processor, it writes past
-the end of its buffers. A home directory that unlike machines share is enough for that.
+torch 2.11 to 2.13 reuses compiled graphs without checking the vector width of the processor. Generated code
+contains that width and the number of threads; on another processor it writes past the end of its buffers. A
+home directory shared by different machines is enough to trigger this.
 """
 
 import hashlib
@@ -39,22 +39,23 @@ __all__ = [
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_VARIABLE = "TRITON_CACHE_DIR"
-# What narrows the instructions of ATen, of generated code and of oneDNN.
+# Variables that restrict the instructions of ATen, of generated code and of oneDNN.
 _NARROWING = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _KEY = re.compile(r"drivetrain-[a-z0-9_]+-\d+threads-[0-9a-f]{16}")
 _DESCRIPTION = "made-for.json"
+# Every update of torch, driver or compiler makes a new folder; old ones would pile up in the cache.
 _KEPT_UNUSED_S = 180 * 24 * 3600.0
 _ANSWERS_WITHIN_S = 60.0
 
 
 def use_code_folder() -> Path:
-    """Has torch's compiler keep its work in the folder of this process's key, and returns that folder.
+    """Makes torch.compile use the cache folder that fits this process, and returns it.
 
-    A folder that the user has named gets one for each key, too.
+    If the user has named a cache folder, the fitting one is made inside it.
     """
     folder = _of_key(_named_by_user() or _usual_place())
     os.environ[CACHE_VARIABLE] = str(folder)
-    # torch itself names triton's folder, for the processes that this one starts.
+    # torch sets the folder of triton as well, and child processes inherit it.
     if os.environ.get(TRITON_VARIABLE):
         os.environ[TRITON_VARIABLE] = str(_of_key(Path(os.environ[TRITON_VARIABLE])))
     with suppress(OSError):
@@ -64,7 +65,7 @@ def use_code_folder() -> Path:
 
 @contextmanager
 def using_code_folder() -> Iterator[None]:
-    """`use_code_folder` for the time of the block: later, another number of threads may compile."""
+    """`use_code_folder` inside the block only: later the process may use another number of threads."""
     before = {name: os.environ.get(name) for name in (CACHE_VARIABLE, TRITON_VARIABLE)}
     use_code_folder()
     try:
@@ -78,7 +79,7 @@ def using_code_folder() -> Iterator[None]:
 
 
 def _mark_as_used(folder: Path) -> None:
-    """A new folder says what it is for; its old neighbours make room for it."""
+    """Describes a new folder in a file and removes old unused ones; touches the file of a known one."""
     description = folder / _DESCRIPTION
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -99,7 +100,7 @@ def _remove_unused(parent: Path) -> None:
 
 
 def code_key() -> str:
-    """The name of the only folder whose code fits this process."""
+    """The name of the folder whose compiled code fits this process."""
     marks = code_marks()
     digest = hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()[:16]
     vectors = re.sub(r"\W+", "_", marks["vectors"].lower())
@@ -107,7 +108,7 @@ def code_key() -> str:
 
 
 def code_marks() -> dict[str, Any]:
-    """All that compiled code may depend on, beside what is compiled."""
+    """Everything that compiled code may depend on besides the model."""
     processor = read_processor()
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),
@@ -124,12 +125,12 @@ def code_marks() -> dict[str, Any]:
 
 
 def cpp_compiler() -> str:
-    """The C++ compiler that torch calls."""
+    """The C++ compiler that torch.compile calls."""
     return os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")
 
 
 def _named_by_user() -> Path | None:
-    """What the variable says, unless torch has put its own default there, as importing its compiler does."""
+    """The folder that the user named; a default that torch's compiler sets on import does not count."""
     named = Path(os.environ.get(CACHE_VARIABLE, ""))
     is_default = named.parent == Path(tempfile.gettempdir()) and named.name.startswith("torchinductor_")
     return None if is_default or not named.name else named
@@ -140,7 +141,7 @@ def _usual_place() -> Path:
 
 
 def _of_key(path: Path) -> Path:
-    """The key's folder in a named one; where a parent process has named its own, in that one's place."""
+    """The folder of this key inside `path`; replaces the key folder that a parent process has set."""
     parts = path.absolute().parts
     own = [index for index, part in enumerate(parts) if _KEY.fullmatch(part)]
     at = own[0] if own else len(parts)
@@ -149,10 +150,10 @@ def _of_key(path: Path) -> Path:
 
 @cache
 def _version_of(compiler: str) -> str:
-    """What a compiler says of itself, and what it is called with, as a hash; empty where there is none."""
+    """A hash of the version and options of a compiler; empty if there is none."""
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         words = shlex.split(compiler, posix=sys.platform != "win32")
-        # The last program counts: before it may come one that keeps results, as ccache does.
+        # The last program is the compiler; a wrapper such as ccache may come before it.
         programs = [path for word in words if not word.startswith("-") and (path := shutil.which(word))]
         if programs:
             asked = [programs[-1], "-v"]
@@ -163,7 +164,7 @@ def _version_of(compiler: str) -> str:
 
 
 def _accelerator_in_use() -> str:
-    """The device that this process computes on; none is started for the sake of its name."""
+    """The accelerator this process uses; empty if none is initialised, as asking would start it."""
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if kind is None:
         return ""

@@ -1,8 +1,7 @@
-"""Parts of a training program that can be compiled and go on as they are where that fails; damaged compiled
-files are removed.
+"""Compiles parts of a training program, with a fallback to uncompiled code, and removes damaged cache files.
 
-Which part runs how is decided after the program is built: a measurement compares both. The compiler's own
-files lie in the user's cache folder, so that the next process finds them.
+Whether a part runs compiled is decided after the program is built, as a measurement compares both. Compiled
+files are kept in the cache folder of the user, so that the next process finds them.
 """
 
 import fcntl
@@ -41,16 +40,14 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-# Compiled files that an interrupted compiler has left unfinished.
-#
-# torch takes a file that is there for a finished one: every later compilation of the same model would
-# fail, or die of a library that ends too early.
+# torch takes any file in its cache for a finished one. If a compiler was interrupted, every later compilation
+# of the same model would fail, or crash on a truncated library. Hence the checks below.
 
 
 def remove_damaged_code(folder: Path, *, blamed_by: str = "") -> list[Path]:
-    """Removes unfinished files, and libraries that a message blames; returns them.
+    """Removes unfinished files, and libraries named in the error `blamed_by`; returns them.
 
-    What another process is just compiling is left alone: torch holds a lock for each file while it does.
+    Files that another process is compiling are left alone: torch holds a lock on each of them.
     """
     removed = []
     for path in _files(folder):
@@ -64,10 +61,10 @@ def remove_damaged_code(folder: Path, *, blamed_by: str = "") -> list[Path]:
 
 
 def remove_blamed_code(folder: Path, message: str) -> list[Path]:
-    """Removes what an error of the compiler comes from, where that is a damaged file; returns it.
+    """Removes the damaged files that caused an error of the compiler; returns them.
 
-    A C++ compiler that fails by itself, as at Ctrl-C, would fail again. It cannot read a precompiled header
-    that was cut short, though; torch keeps those in the folder for temporary files.
+    If the C++ compiler itself failed, for example after Ctrl-C, nothing is removed, as it would fail again.
+    The exception is a truncated precompiled header; torch keeps those in the folder for temporary files.
     """
     if _COMPILER_FAILED not in message:
         return remove_damaged_code(folder, blamed_by=message)
@@ -81,7 +78,7 @@ def _remove_precompiled(path: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> bool:
-    """False where the file is gone, or belongs to another user."""
+    """Removes a file; False if it is gone or belongs to another user."""
     try:
         path.unlink()
     except OSError:
@@ -90,9 +87,9 @@ def _remove(path: Path) -> bool:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Compiled code and what describes it; files whose names begin with a point are still being written.
+    """Compiled code and its descriptions; files whose names begin with a dot are still being written.
 
-    Locks are empty by nature, and torch keeps some of them outside of the folder for locks.
+    Lock files are always empty, so they are skipped; torch keeps some of them outside the folder for locks.
     """
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != _LOCKS]
@@ -115,7 +112,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _ends_as_announced(header: bytes, *, size: int) -> bool:
-    """Whether the table of sections, which comes last, is there (64-bit ELF; others are believed)."""
+    """Whether the section table, the end of an ELF file, is there; only 64-bit files are checked."""
     if len(header) < _HEADER_BYTES or not header.startswith(_ELF):
         return False
     if header[4] != _IS_64_BIT:
@@ -128,9 +125,9 @@ def _ends_as_announced(header: bytes, *, size: int) -> bool:
 
 @contextmanager
 def _own_lock(path: Path, folder: Path) -> Iterator[bool]:
-    """The lock under which torch compiles this file; False where another process holds it.
+    """Takes the lock under which torch compiles this file; False if another process holds it.
 
-    False, too, where the lock belongs to a user who shares it with nobody.
+    Also False if the lock belongs to another user and cannot be opened.
     """
     with ExitStack() as opened:
         is_ours = False
@@ -148,11 +145,11 @@ def _lock_of(path: Path, folder: Path) -> Path:
 
 
 class Compilable(Generic[Arguments, Result]):
-    """A function that runs as it is written until it is switched on; `problem` says why it still does then.
+    """A function that runs uncompiled until it is switched on; `problem` says why compiling failed.
 
-    `whole` is for functions that pay only in one piece: where values decide what is computed, the compiler
-    would make many pieces and compile them again and again. `around` is entered around every compiled call,
-    and must undo what a call left behind that failed.
+    `whole` refuses graph breaks: if values decide what is computed, the compiler would make many pieces and
+    compile them again and again. `around` is entered around every compiled call and must undo what a failed
+    call left behind, as the function then runs again uncompiled.
     """
 
     def __init__(
@@ -173,16 +170,16 @@ class Compilable(Generic[Arguments, Result]):
 
     @property
     def is_on(self) -> bool:
-        """Whether calls run compiled; the first one compiles."""
+        """Whether calls run compiled; the first call compiles."""
         return self._compiled is not None
 
     def switched_on(self) -> Self:
-        """The same, compiled from the start."""
+        """Switches compilation on and returns self."""
         self.switch(True)
         return self
 
     def switch(self, on: bool) -> None:
-        """From now on compiled, or as it is written; a part that could not be compiled stays as it is."""
+        """Switches compilation on or off; a function that failed to compile stays uncompiled."""
         self._compiled = None
         self._has_run = False
         if not on or self.problem is not None:
@@ -202,7 +199,8 @@ class Compilable(Generic[Arguments, Result]):
             self._has_run = True
             return result
         except Exception as error:
-            # Code that has run before fails of what it computes, unless it is compiled anew.
+            # Code that has run before fails because of its data, unless it was being compiled again for
+            # another shape.
             if self._has_run and not _is_of_compiler(error):
                 raise
             self._give_up(error)
@@ -220,11 +218,11 @@ class Compilable(Generic[Arguments, Result]):
 
     def _give_up(self, error: Exception) -> None:
         self._compiled = None
-        self.problem = f"{self._what} runs uncompiled, as compiling it failed: {_first_words(error)}"
+        self.problem = f"{self._what} runs uncompiled, because compiling it failed: {_first_words(error)}"
 
 
 class CompiledParts:
-    """The parts of one program, which are switched together; the first one matters most."""
+    """The compilable parts of one program, which are switched together; the first is the model."""
 
     def __init__(self, parts: Iterable[Compilable[Any, Any]] = ()) -> None:
         self._parts = tuple(parts)
@@ -236,7 +234,7 @@ class CompiledParts:
 
     @property
     def problems(self) -> list[str]:
-        """Why parts that were switched on run as they are written, a sentence each."""
+        """Why parts that were switched on run uncompiled, a sentence each."""
         return [part.problem for part in self._parts if part.problem is not None]
 
     @property
@@ -245,7 +243,7 @@ class CompiledParts:
         return self._parts[0].problem if self._parts else None
 
     def switch(self, on: bool) -> None:
-        """From now on all parts run compiled, or none."""
+        """Switches compilation of all parts on or off."""
         for part in self._parts:
             part.switch(on)
 
@@ -254,9 +252,9 @@ _looked_through: set[Path] = set()
 
 
 def keep_compiled_code() -> None:
-    """Has the compiler, before it works, keep its files where only processes like this one find them.
+    """Selects the cache folder that fits this process, before the compiler runs.
 
-    What an interrupted process left unfinished there is removed first.
+    Files that an interrupted process left unfinished there are removed first.
     """
     folder = use_code_folder()
     if folder not in _looked_through:
@@ -265,11 +263,11 @@ def keep_compiled_code() -> None:
 
 
 def repaired_once(call: Callable[[], Result]) -> Result:
-    """What a call of compiled code gives; where it fails of a damaged file, that is compiled once more."""
+    """Calls compiled code; if a damaged file made it fail, removes the file and tries once more."""
     try:
         return call()
     except Exception as error:
-        # Another process may have been killed since this one looked through the folder.
+        # Another process may have been killed since this one checked the folder.
         if not remove_blamed_code(use_code_folder(), str(error)):
             raise
     return call()
@@ -280,6 +278,6 @@ def _is_of_compiler(error: Exception) -> bool:
 
 
 def _first_words(error: Exception) -> str:
-    """The compiler's messages go on for pages; their beginning says what happened."""
+    """The first line of an error of the compiler, which may be pages long."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return ": ".join([type(error).__name__, *lines[:1]])

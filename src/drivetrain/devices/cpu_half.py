@@ -1,8 +1,8 @@
-"""Makes 16-bit products safe on a CPU: a child process finds out which types the processor really computes.
+"""Makes 16-bit computation safe on a CPU: a child process tests which types the processor really supports.
 
-Some virtual machines advertise matrix units (AMX) and forbid them: products in bfloat16 then end the process
-by an illegal instruction. Where a child process dies of that, oneDNN is held to older instructions before its
-first use here; processes started from here inherit it.
+Some virtual machines advertise matrix units (AMX) but forbid their use; bfloat16 products then kill the
+process by an illegal instruction. If a child process dies of that, oneDNN is restricted to older instructions
+before its first use in this process; child processes inherit the restriction.
 """
 
 import faulthandler
@@ -41,27 +41,26 @@ __all__ = [
 ]
 
 HALF_NAMES = ("bfloat16", "float16")
-# oneDNN reads it at its first use in a process.
+# oneDNN reads this variable only at its first use in a process.
 ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 _PROGRAM = Path(__file__).with_name("half_products.py")
-# The child imports torch, which a busy machine takes minutes for.
+# The child process imports torch, which takes minutes on a busy machine.
 _TIMEOUT_S = 600.0
 _WINDOWS_ILLEGAL_INSTRUCTION = 0xC000001D
 _DEATHS = (-signal.SIGILL, -signal.SIGSEGV, _WINDOWS_ILLEGAL_INSTRUCTION)
-# The newest instructions for bfloat16 that use no matrix units.
+# The newest instruction set with bfloat16 that does not use matrix units.
 SAFE_ISA = "AVX512_CORE_BF16"
 _OLD_ISA_VARIABLE = "DNNL_MAX_CPU_ISA"
 _CHECK_TIMEOUT_S = 60.0
 _LOOK_S = 0.005
 
 
-# Asks a child process which 16-bit types this processor computes in, and remembers the answer.
-#
-# An answer holds until the machine is started again, since a virtual machine may come back on another host.
+# Answers of child processes are cached until the machine restarts: a virtual machine may then run on another
+# host.
 
 
 class Verdict(StrEnum):
-    """What became of products in a 16-bit type."""
+    """The result of a test computation in a 16-bit type."""
 
     WORKS = "works"
     REFUSED = "refused"
@@ -74,7 +73,7 @@ Verdicts = Mapping[str, Verdict]
 
 @cache
 def probe_half_types(isa: str | None = None) -> Verdicts:
-    """The verdict on each type in processes that oneDNN is held to `isa` in; seconds, or a file's reading."""
+    """The verdict on each type with oneDNN restricted to `isa`; takes seconds unless it is cached."""
     marks = _marks(isa)
     verdicts = _recall(marks)
     if verdicts is None:
@@ -85,7 +84,7 @@ def probe_half_types(isa: str | None = None) -> Verdicts:
 
 
 def _ask(isa: str | None) -> dict[str, Verdict]:
-    """One process serves all types, unless it dies of one."""
+    """Tests all types in one process, and the remaining ones in another if it dies."""
     verdicts: dict[str, Verdict] = {}
     while left := [kind for kind in HALF_NAMES if kind not in verdicts]:
         told, ending = _run_program(left, isa)
@@ -97,7 +96,7 @@ def _ask(isa: str | None) -> dict[str, Verdict]:
 
 
 def _run_program(kinds: list[str], isa: str | None) -> tuple[dict[str, Verdict], Verdict]:
-    """What the program told, and what its end says about the first type it did not tell of."""
+    """The verdicts that the program printed, and the verdict on the type at which it ended."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     if isa is not None:
         variables[ISA_VARIABLE] = isa
@@ -114,7 +113,7 @@ def _run_program(kinds: list[str], isa: str | None) -> tuple[dict[str, Verdict],
 
 
 def _marks(isa: str | None) -> dict[str, str]:
-    """All that an answer may depend on."""
+    """Everything that an answer may depend on."""
     processor = read_processor()
     try:
         torch_version = version("torch")
@@ -134,7 +133,7 @@ def _marks(isa: str | None) -> dict[str, str]:
 
 def _file_of(marks: Mapping[str, str]) -> Path | None:
     folder = cache_folder()
-    # Not the boot: the answer of the last one is overwritten.
+    # Without the boot id, so that the answer of the last boot is overwritten and files do not pile up.
     address = "\n".join(value for name, value in marks.items() if name != "boot")
     digest = hashlib.sha256(address.encode()).hexdigest()[:16]
     return None if folder is None else folder / f"cpu-half-{digest}.json"
@@ -154,7 +153,7 @@ def _remember(marks: Mapping[str, str], verdicts: Verdicts) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfSupport:
-    """How products in a 16-bit type run: as the environment is, and held to SAFE_ISA where that differs."""
+    """Whether a 16-bit type works: in the given environment, and restricted to SAFE_ISA if tested."""
 
     kind: str
     as_is: Verdict
@@ -170,7 +169,7 @@ class HalfSupport:
 
 
 def half_support(kind: str) -> HalfSupport:
-    """What this processor makes of "bfloat16" or "float16"; asked in child processes, which may die."""
+    """Tests "bfloat16" or "float16" on this processor in child processes, which may die."""
     chosen = chosen_isa()
     as_is = probe_half_types(chosen)[kind]
     if as_is != Verdict.DIES or chosen is not None:
@@ -179,36 +178,37 @@ def half_support(kind: str) -> HalfSupport:
 
 
 def usable_half_names() -> tuple[str, ...]:
-    """The 16-bit types that `make_half_safe` can make safe here."""
+    """The 16-bit types that work on this machine after `make_half_safe`."""
     return tuple(kind for kind in HALF_NAMES if half_support(kind).is_usable)
 
 
 def make_half_safe(kind: str) -> None:
-    """Sees to it that products in a usable type do not end this process; call it before the first one."""
+    """Prevents products in a usable type from killing this process; call it before the first one."""
     if not half_support(kind).must_be_held:
         return
     os.environ[ISA_VARIABLE] = SAFE_ISA
     if not _survives_here(kind):
         del os.environ[ISA_VARIABLE]
         raise BadInputError(
-            f"{kind} products would end this process, in which others have run already; start it with "
-            f"{ISA_VARIABLE}={SAFE_ISA} in its environment, or use --precision 32.32."
+            f"Computing in {kind} would crash this process, as oneDNN has already been used in it; start "
+            f"it with {ISA_VARIABLE}={SAFE_ISA} in its environment, or use --precision 32.32."
         )
 
 
 def chosen_isa() -> str | None:
-    """The instructions the environment holds oneDNN to."""
+    """The instruction set to which the environment restricts oneDNN, if any."""
     return os.environ.get(ISA_VARIABLE) or os.environ.get(_OLD_ISA_VARIABLE) or None
 
 
 def _survives_here(kind: str) -> bool:
-    """Whether the variable came in time, which only a copy of this very process can tell."""
+    """Whether the variable was set before oneDNN read it; only a fork of this process can tell."""
     if "torch" not in sys.modules:
         return True
     if not hasattr(os, "fork"):
         return False
     with warnings.catch_warnings():
-        # Of threads that may hold locks: the copy takes none of theirs, and has a time limit.
+        # Python warns of forking with threads that may hold locks. The child takes none of these locks, and
+        # is killed after a timeout.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -224,7 +224,7 @@ def _compute_and_exit(kind: str) -> None:
 
         faulthandler.disable()
         leave_no_core_file()
-        # The threads of the parent do not exist here, and whoever gives them work waits for ever.
+        # The threads of the parent do not exist in a fork; giving work to its thread pool would hang forever.
         torch.set_num_threads(1)
         compute_products(getattr(torch, kind))
         os._exit(0)
@@ -233,7 +233,7 @@ def _compute_and_exit(kind: str) -> None:
 
 
 def _wait_for(child: int) -> int | None:
-    """How the child ended; None where it had to be ended."""
+    """The exit status of the child; None if it had to be killed."""
     deadline_s = time.monotonic() + _CHECK_TIMEOUT_S
     while time.monotonic() < deadline_s:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -245,14 +245,12 @@ def _wait_for(child: int) -> int | None:
     return None
 
 
-# Half precision on a CPU, made safe before anything is computed.
-
-
 def prepare_half_precision(recipe: Recipe, *, device: str | None = None) -> None:
-    """Does what `choose_precision` would do later, when data and plans may have computed already.
+    """Makes half precision safe before anything is computed; `choose_precision` would be too late.
 
-    For this process and those it starts; `device` stands in for the recipe's. A type that does not run at all
-    is left to `choose_precision`, which refuses it.
+    By then data and plans may have used oneDNN already. It works for this process and those it starts;
+    `device` replaces that of the recipe. A type that does not work at all is refused later, by
+    `choose_precision`.
     """
     if not _asks_for_half(recipe) or not _is_cpu(device or recipe.device):
         return

@@ -1,4 +1,4 @@
-"""The one place that knows devices: the CPU, and whatever `torch.accelerator` offers."""
+"""Devices: the CPU and whatever `torch.accelerator` offers; no other module asks torch about them."""
 
 import sys
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Device:
 
     @property
     def description(self) -> str:
-        """What a person calls this device."""
+        """The name of this device for people."""
         if self.is_cpu:
             threads = torch.get_num_threads()
             return f"{read_processor().name}, {threads} thread{'s' if threads > 1 else ''}"
@@ -57,28 +57,28 @@ class Device:
 
     @property
     def wide_dtype(self) -> torch.dtype:
-        """The widest type for the few numbers that need it: rates, counts, statistics."""
+        """The widest floating type, for the few values that need it: rates, counts, statistics."""
         return wide_dtype(self.torch_device)
 
     def usable_half_types(self) -> tuple[torch.dtype, ...]:
-        """The 16-bit types whose products run here; a CPU is asked in a child process, which may die."""
+        """The 16-bit types that work here; a CPU is tested in a child process, which may die."""
         if self.is_cpu:
             return tuple(getattr(torch, name) for name in usable_half_names())
         has_bfloat16 = getattr(self._module, "is_bf16_supported", lambda: False)()
         return HALF_TYPES if has_bfloat16 else (torch.float16,)
 
     def prepare_half(self, kind: torch.dtype) -> None:
-        """Makes products in a usable 16-bit type safe; to be called before the first one."""
+        """Makes a usable 16-bit type safe; call it before the first computation in it."""
         if self.is_cpu:
             make_half_safe(str(kind).removeprefix("torch."))
 
     @property
     def has_half_partials(self) -> bool:
-        """Whether products of 16-bit numbers can be added up in 16 bits."""
+        """Whether matrix products can accumulate in 16 bits."""
         return self.torch_device.type == "cuda"
 
     def set_half_partials(self, allowed: bool) -> None:
-        """How this process's products of 16-bit numbers are added up, where the device leaves a choice."""
+        """Allows or forbids 16-bit accumulation in matrix products, if the device has the choice."""
         if not self.has_half_partials:
             return
         for name in PARTIALS_SETTINGS:
@@ -86,24 +86,24 @@ class Device:
 
     @property
     def hardware(self) -> str | None:
-        """What tells this device from all others, where it says so; processes count devices from 0 each."""
+        """A unique id of the device, if it has one: two processes may both call different devices 0."""
         properties = getattr(self._module, "get_device_properties", lambda _: None)(self.torch_device)
         identity = getattr(properties, "uuid", None)
         return None if identity is None else str(identity)
 
     def synchronise(self) -> None:
-        """Waits until the device has done everything it was given."""
+        """Waits until the device has finished all its work."""
         if not self.is_cpu:
             torch.accelerator.synchronize(self.torch_device)
 
     def seed_generators(self, seed: int) -> None:
-        """Sets torch's own generators, for models that draw from them directly."""
+        """Seeds torch's default generators, for models that draw from them directly."""
         torch.default_generator.manual_seed(seed)
         if not self.is_cpu:
             self._module.manual_seed(seed)
 
     def _memory_info(self) -> tuple[int, int]:
-        """Free and total bytes; an accelerator that does not say shares the host's memory."""
+        """Free and total bytes; an accelerator without this information shares the memory of the host."""
         if hasattr(self._module, "mem_get_info"):
             free, total = self._module.mem_get_info(self.torch_device)
             return int(free), int(total)
@@ -117,18 +117,18 @@ class Device:
 
 
 def wide_dtype(device: torch.device) -> torch.dtype:
-    """The widest floating type of a device."""
+    """The widest floating type of a device: MPS has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def choose_device(name: str) -> Device:
-    """The device that `--device` names; `auto` is the accelerator where there is one."""
+    """The device that `--device` names; `auto` is the accelerator if there is one."""
     if name == "auto":
         return _automatic_device()
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise BadInputError(f"--device {name} is not a device; {_available_devices()} work here.") from None
+        raise BadInputError(f"--device {name} is not a device; use one of {_available_devices()}.") from None
     if device.type != "cpu":
         _require_accelerator(device, name)
         torch.accelerator.set_device_index(device.index or 0)
@@ -139,7 +139,9 @@ def _automatic_device() -> Device:
     if torch.accelerator.is_available():
         accelerator = torch.accelerator.current_accelerator()
         assert accelerator is not None
-        return Device(torch_device=torch.device(accelerator.type, 0), reason="auto: an accelerator is there")
+        return Device(
+            torch_device=torch.device(accelerator.type, 0), reason="auto: an accelerator is present"
+        )
     return Device(torch_device=torch.device("cpu"), reason="auto: no accelerator found")
 
 
@@ -150,7 +152,7 @@ def _require_accelerator(device: torch.device, name: str) -> None:
         or current.type != device.type
         or (device.index or 0) >= torch.accelerator.device_count()
     ):
-        raise BadInputError(f"--device {name} is not on this machine; {_available_devices()} work here.")
+        raise BadInputError(f"--device {name} is not on this machine; use one of {_available_devices()}.")
 
 
 def _available_devices() -> str:
@@ -167,5 +169,6 @@ def _peak_resident_bytes() -> int:
         return int(psutil.Process().memory_info().peak_wset)
     import resource
 
+    # macOS counts in bytes, Linux in KiB.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -1,6 +1,6 @@
-"""Products in 16 bits as training computes them; as a program, it prints which types came through.
+"""Test computations in 16 bits; run as a program, it prints which types work.
 
-It may die of an illegal instruction, which is what it is for; only a process that may die calls it.
+It may die of an illegal instruction, which is its purpose: call it only in a process that may die.
 """
 
 import sys
@@ -14,14 +14,14 @@ __all__ = ["WORKS", "compute_products", "leave_no_core_file"]
 WORKS = "works"
 REFUSED = "refused"
 
-# A product of this size is the smallest that picks the matrix units which some virtual machines advertise
-# and forbid; convolutions alone may do without them.
+# The smallest product for which oneDNN chooses the matrix units that some virtual machines advertise and
+# forbid; convolutions alone may not use them.
 _SIZE = 64
 
 
 @torch.no_grad()
 def compute_products(kind: torch.dtype) -> None:
-    """Raises where torch has no such product, or where one is wrong; without autograd, which forks forbid."""
+    """Raises if torch lacks a product in this type or computes it wrongly; a fork may not use autograd."""
     matrix = torch.ones(_SIZE, _SIZE, dtype=kind)
     products = [matrix @ matrix, functional.linear(matrix, matrix, matrix[0]) - 1]
     heads = matrix.view(1, 1, _SIZE, _SIZE)
@@ -35,7 +35,7 @@ def compute_products(kind: torch.dtype) -> None:
 
 
 def _convolution_backward(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """The gradient of the images; that of the kernels is computed beside it."""
+    """The gradient of the images; that of the kernels is computed as well."""
     gradients: tuple[torch.Tensor, ...] = torch.ops.aten.convolution_backward(
         images, images, kernels, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, False]
     )
@@ -43,7 +43,7 @@ def _convolution_backward(images: torch.Tensor, kernels: torch.Tensor) -> torch.
 
 
 def leave_no_core_file() -> None:
-    """The death of this process is expected, and no trace of it is wanted."""
+    """Switches off core dumps: the death of this process is expected."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

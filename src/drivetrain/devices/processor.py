@@ -1,4 +1,4 @@
-"""What the system says about the processor; what it really runs is another question (`cpu_half`)."""
+"""What the system reports about the processor; `cpu_half` tests what it really supports."""
 
 import platform
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _FEATURES = ("flags", "Features")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """Its name, its microcode where that is known, and the features it advertises."""
+    """The name of a processor, its microcode if known, and the features it advertises."""
 
     name: str
     microcode: str
@@ -24,7 +24,7 @@ class Processor:
 
 @cache
 def read_processor(cpuinfo: Path = _CPUINFO) -> Processor:
-    """The processor of this machine; where the system has no list of features there are none."""
+    """The processor of this machine; without features if the system does not list them."""
     lines = _lines_of_first_core(cpuinfo)
     name = next((lines[key] for key in _NAMES if lines.get(key)), "")
     features = next((lines[key] for key in _FEATURES if key in lines), "")
@@ -36,7 +36,7 @@ def read_processor(cpuinfo: Path = _CPUINFO) -> Processor:
 
 
 def boot_id(path: Path = _BOOT) -> str:
-    """Another one after every start of the system; empty where it does not say."""
+    """An id that changes with every boot of the system; empty if there is none."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -1,8 +1,9 @@
-"""Batch norm with one owner: running statistics move once per weight update.
+"""Batch norms with one owner, which updates all running statistics once per weight update.
 
-During an update every layer only reports the mean and the biased variance of each micro-batch. The
-owner averages them and moves the running statistics: new = kept * old + (1 - kept) * average. Running
-statistics are views into two flat tensors, so the move is a few operations however many layers there are.
+During an update every layer only reports the mean and the biased variance of each micro-batch. The owner
+averages them and updates the running statistics: new = kept * old + (1 - kept) * average. The result does not
+depend on how often or on which rank micro-batches run, and a recomputed pass does not count twice. Running
+statistics are views into two flat tensors, so an update is a few operations for any number of layers.
 """
 
 from collections.abc import Container, Hashable, Iterator, Sequence
@@ -34,10 +35,10 @@ _OWNED_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d
 
 
 class BatchNormOwner:
-    """Moves the running statistics of all batch norms of a model, and of instance norms that have some.
+    """Updates the running statistics of all batch norms of a model, and of instance norms that have some.
 
-    `untracked` are batch norms without running statistics that a group of replicas shares; `unowned` are
-    norms of a user's own kind, which keep moving theirs at every micro-batch.
+    `untracked` are batch norms without running statistics over a group of replicas. `unowned` are the names
+    of custom norm classes, which still update their statistics at every micro-batch.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class BatchNormOwner:
 
     @property
     def batch_norms(self) -> list[ReportingBatchNorm]:
-        """The layers that normalise samples together, of one replica or of a group."""
+        """The layers that normalise over several samples, of one replica or of a group."""
         return [layer for layer in self.all_layers if not isinstance(layer, ReportingInstanceNorm)]
 
     @property
@@ -90,7 +91,7 @@ class BatchNormOwner:
 
     @torch.no_grad()
     def commit(self) -> None:
-        """Moves every running statistic by what the micro-batches since the last commit reported."""
+        """Updates the running statistics from the reports since the last commit."""
         self._keep()
         num_reports = {len(layer.reported) for layer in self.layers}
         if len(num_reports) == 1 and num_reports != {0}:
@@ -103,9 +104,9 @@ class BatchNormOwner:
 
     @torch.no_grad()
     def report_sums(self) -> Tensor:
-        """What was reported since the last commit, as one vector that replicas can add up.
+        """The reports since the last commit as one vector, which replicas can all-reduce.
 
-        Per layer the number of reports, then every channel's summed mean, then its summed variance.
+        It holds the number of reports per layer, then the summed mean and the summed variance per channel.
         """
         if not self.layers:
             return torch.zeros(0, dtype=self._wide_dtype, device=self._device)
@@ -119,7 +120,7 @@ class BatchNormOwner:
 
     @torch.no_grad()
     def commit_sums(self, sums: Tensor) -> None:
-        """`commit` by the sum of all replicas' `report_sums`; layers that nobody ran stay as they are."""
+        """`commit` from the all-reduced `report_sums`; layers that no replica ran do not change."""
         if not self.layers:
             return
         self._keep()
@@ -135,7 +136,7 @@ class BatchNormOwner:
 
     @torch.no_grad()
     def undo_where(self, flag: Tensor) -> None:
-        """Takes the last commit back where a flag on the device is set; `can_undo` must have been set."""
+        """Undoes the last commit if a flag on the device is set; needs `can_undo`."""
         if not self.layers:
             return
         *statistics, tracked = [
@@ -150,20 +151,21 @@ class BatchNormOwner:
             self._before = [tensor.clone() for tensor in self._movable()]
 
     def _movable(self) -> list[Tensor]:
-        """Everything that a commit changes."""
+        """The tensors that a commit changes."""
         return [*self.statistics, torch.stack([layer.num_batches_tracked for layer in self.layers])]
 
     def forget(self) -> None:
-        """Drops what was reported, for a pass that must leave no trace."""
+        """Drops all reports, for a pass that must not affect the statistics."""
         for layer in self.all_layers:
             layer.reported.clear()
             layer.kept_moments.clear()
 
     @contextmanager
     def reporting_from_nothing(self) -> Iterator[None]:
-        """A pass that finds no report of earlier ones, and leaves none behind where it fails.
+        """Hides earlier reports inside the block, and drops its own if it fails.
 
-        Compiled layers are compiled for what they find, and would be again for every further micro-batch.
+        torch.compile guards on the length of the list of reports: it would compile again for every further
+        micro-batch of an update.
         """
         earlier = [layer.reported for layer in self.layers]
         for layer in self.layers:
@@ -179,16 +181,16 @@ class BatchNormOwner:
 
     @contextmanager
     def to_be_recomputed(self, key: Hashable) -> Iterator[None]:
-        """A first pass that `recomputing(key)` will repeat: layers keep the moments of their group."""
+        """A first pass that `recomputing(key)` will repeat: layers keep their all-reduced moments."""
         with self._in_pass(key, recomputing=False):
             yield
 
     @contextmanager
     def recomputing(self, key: Hashable | None = None) -> Iterator[None]:
-        """A pass that repeats an earlier one: nothing is reported, so that statistics move once.
+        """A pass that repeats an earlier one: it reports nothing, so that statistics count once.
 
-        Layers of a group take the moments that the first pass kept under `key`. Without any they repeat
-        the sum, and all members of the group must recompute in the same order.
+        Layers over a group reuse the moments that the first pass kept under `key`. Without them they repeat
+        the all-reduce, and then all members of the group must recompute in the same order.
         """
         with self._in_pass(key, recomputing=True):
             yield
@@ -205,7 +207,7 @@ class BatchNormOwner:
                 layer.pass_key, layer.recomputing = state
 
     def _stacked(self, num_reports: int) -> tuple[Tensor, Tensor]:
-        """All layers' reported means and inverse deviations side by side, a row per report."""
+        """The reported means and inverse standard deviations of all layers, a row per report."""
         means = [torch.cat([layer.reported[i][0] for layer in self.layers]) for i in range(num_reports)]
         inverses = [torch.cat([layer.reported[i][1] for layer in self.layers]) for i in range(num_reports)]
         return torch.stack(means), torch.stack(inverses)
@@ -232,7 +234,7 @@ class BatchNormOwner:
         self._variances.lerp_(variance.to(self._means.dtype), share)
 
     def _move_one(self, layer: ReportingBatchNorm) -> None:
-        """The path of models whose layers do not all run equally often."""
+        """The slow path, for models whose layers do not all run equally often."""
         if not layer.reported:
             return
         mean = torch.stack([report[0] for report in layer.reported]).mean(0).to(layer.running_mean.dtype)
@@ -251,12 +253,11 @@ def install_batch_norm_owner(
     stable: bool = False,
     only: Container[str] | None = None,
 ) -> BatchNormOwner:
-    """Takes over a model's batch norms and tracking instance norms, or those named in `only`.
+    """Replaces a model's batch norms and tracking instance norms, or those named in `only`.
 
-    `kept_share` None keeps each batch norm's own momentum; instance norms always keep theirs.
-
-    `group` are the replicas whose samples are normalised together, all of which must run the same
-    micro-batches; `stable` takes the statistics in two passes, in float32 at least.
+    `kept_share` None keeps the momentum of each batch norm; instance norms always keep theirs. `group` are
+    the replicas whose samples are normalised together; all must run the same micro-batches. `stable` computes
+    the statistics in two passes, at least in float32.
     """
     layers: list[ReportingBatchNorm] = []
     untracked: list[ReportingBatchNorm] = []
@@ -293,13 +294,13 @@ def _misses_group(module: nn.Module, group: ReplicaGroup) -> bool:
 
 
 def check_normalised_values(owner: BatchNormOwner, *, micro_batch_size: int) -> None:
-    """Refuses a batch norm that would normalise a single value per channel; call after an evaluation pass."""
+    """Refuses a batch norm with a single value per channel; call it after a pass in eval mode."""
     for layer in owner.batch_norms:
         samples = micro_batch_size * layer.group.size
         if layer.values_per_image is not None and layer.values_per_image * samples < 2:
             raise BadInputError(
-                f"--micro-batch-size {micro_batch_size} gives a batch norm of --model one value per "
-                f"channel to normalise; --micro-batch-size {micro_batch_size + 1} works."
+                f"--micro-batch-size {micro_batch_size} leaves a batch norm of --model only one value "
+                f"per channel to normalise; --micro-batch-size {micro_batch_size + 1} works."
             )
 
 
@@ -308,20 +309,17 @@ def _kept_share(name: str, module: _NormBase, asked: float | None) -> float:
         return asked
     if module.momentum is None:
         raise BadInputError(
-            f"--model's batch norm {name} has momentum None; --bn-momentum 0.97 would set one."
+            f"--model's batch norm {name} has momentum None, not a number; --bn-momentum 0.97 sets one."
         )
     return 1.0 - module.momentum
 
 
-# Options about batch norm that a model has no use for.
-
-
 def idle_norm_options(recipe: Recipe, model: nn.Module) -> list[str]:
-    """Says which options about batch norm have no effect on a model, which must still have its own layers."""
+    """Warnings about batch-norm options without effect; the model must still have its original layers."""
     norms = [module for module in model.modules() if type(module) in OWNED_BATCH_NORMS]
     if not norms:
         return [
-            f"{option} has no effect: --model {recipe.model} has no batch norm that trains."
+            f"{option} has no effect: --model {recipe.model} has no trainable batch norm."
             for option in norm_options(recipe)
         ]
     if recipe.bn_momentum is None or any(module.running_mean is not None for module in norms):
@@ -333,7 +331,7 @@ def idle_norm_options(recipe: Recipe, model: nn.Module) -> list[str]:
 
 
 def norm_options(recipe: Recipe) -> list[str]:
-    """The options about batch norm that were asked for, as they are written."""
+    """The batch-norm options that the user gave, as they are written."""
     asked = {
         f"--bn-momentum {recipe.bn_momentum}": recipe.bn_momentum is not None,
         "--stable-norm True": recipe.stable_norm,

@@ -1,7 +1,7 @@
 """Dropout whose mask is a function of (seed, layer, update, sample, element) and is never stored.
 
-The backward pass computes the mask again. A draw has 16 bits, so a rate is met to within 1/65536 and the kept
-values are scaled by the rate that is really met.
+The backward pass computes the mask again, so no mask takes memory. A draw has 16 bits: the rate is rounded to
+a multiple of 1/65536, and kept values are scaled by the rounded rate.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from drivetrain.models.modules import replace_modules
 
 
 class CounterDropout(nn.Module):
-    """Stands in for nn.Dropout (elements) and nn.Dropout2d (whole channels)."""
+    """Replaces nn.Dropout (drops elements) and nn.Dropout1d, 2d and 3d (drop whole channels)."""
 
     def __init__(self, *, rate: float, key: int, context: UpdateContext, whole_channels: bool) -> None:
         super().__init__()
@@ -33,7 +33,8 @@ class CounterDropout(nn.Module):
             return torch.zeros_like(inputs)
         samples = len(self.context.slots)
         if len(inputs) % samples:
-            # The first dimension holds no samples: the generator, set for each micro-batch, must do.
+            # The first dimension is not the samples, so no draw can belong to a sample. torch's generator,
+            # seeded for each micro-batch, must do.
             return nn.functional.dropout(inputs, self.threshold / NUM_LEVELS)
         if len(inputs) != samples:
             return self._drop(inputs.reshape(samples, -1)).reshape(inputs.shape)
@@ -50,7 +51,7 @@ class CounterDropout(nn.Module):
         return dropped
 
     def _next_key(self) -> int:
-        """A layer that runs several times in one forward pass has another mask each time."""
+        """The key of this use: a layer that runs several times in one pass has another mask each time."""
         uses = self.context.count_use(self.key)
         return signed((self.key + uses * MULTIPLIER_1) % (1 << 64))
 
@@ -80,7 +81,7 @@ class _Drop(torch.autograd.Function):
 
 
 def _drop_compiled(inputs: Tensor, sample_keys: Tensor, threshold: int, whole_channels: bool) -> Tensor:
-    """The compiler sees that both passes compute one mask, and would keep it unless it is told not to."""
+    """Wraps the mask in a checkpoint: the compiler would otherwise store it for the backward pass."""
     dropped: Tensor = checkpoint(
         _masked, inputs, sample_keys, threshold, whole_channels, use_reentrant=False, preserve_rng_state=False
     )
@@ -92,7 +93,7 @@ def _masked(inputs: Tensor, sample_keys: Tensor, threshold: int, whole_channels:
 
 
 def _scaled_mask(like: Tensor, sample_keys: Tensor, threshold: int, whole_channels: bool) -> Tensor:
-    """0 where an element is dropped, 1 / (share kept) elsewhere; elements count in channels-last order."""
+    """0 for dropped elements, 1 / (kept share) for others; elements are numbered channels last."""
     shape = _drawn_shape(like.shape, whole_channels=whole_channels)
     per_sample = shape[1:].numel()
     draws = draw_levels(sample_keys, per_sample)
@@ -111,7 +112,7 @@ def _drawn_shape(shape: torch.Size, *, whole_channels: bool) -> torch.Size:
 
 
 def install_counter_dropout(model: nn.Module, *, seed: int, context: UpdateContext) -> int:
-    """Replaces a model's dropout layers; returns how many there were."""
+    """Replaces the dropout layers of a model; returns their number."""
 
     def replacement(name: str, module: nn.Module) -> nn.Module | None:
         if type(module) not in (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d):

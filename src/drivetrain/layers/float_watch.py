@@ -1,9 +1,8 @@
-"""`--fp-exceptions`: the first number that is not finite stops the training and is named.
+"""`--fp-exceptions`: stops the training at the first value that is not finite, and names where it arose.
 
-Every module's output is looked at in the forward pass, its gradient in the backward pass, and the gradients
-of the weights before they are used; then the weights themselves and all moving statistics, once they have
-moved. On a CPU each is looked at where it is made; an accelerator keeps a flag
-for each, and is asked for all of them before the weights move and once after that.
+The output of every module is checked in the forward pass, its gradient in the backward pass, the gradients of
+weights before they are used, and weights and running statistics after the update. A CPU checks each tensor at
+once. An accelerator keeps a flag per tensor; the host reads them all before the weight update and once after.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,13 +22,14 @@ from drivetrain.optim.flat_parameters import FlatParameters
 
 __all__ = ["CAPTURE_OBSTACLE", "FloatWatch"]
 
-CAPTURE_OBSTACLE = "--fp-exceptions looks at every layer of every update"
+CAPTURE_OBSTACLE = "--fp-exceptions checks every layer in every update"
+# A whole batch of bad samples would bury the rest of the error.
 _MOST_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A tensor that was looked at: whose it is, which samples it is of, and what was found, on the device."""
+    """A checked tensor: its module, its samples and the result of the check, on the device."""
 
     subject: str
     direction: str
@@ -39,9 +39,10 @@ class _Look:
 
 
 class FloatWatch:
-    """Watches modules in training; `samples_of` tells the samples of an update by their places in it.
+    """Checks modules in training; `samples_of` maps positions in an update to samples.
 
-    Without `sees_gradients` only forward passes are watched: a dynamic loss scale lets gradients overflow.
+    Without `sees_gradients` only forward passes are checked: with dynamic loss scaling gradients may
+    overflow.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class FloatWatch:
             module.register_forward_hook(partial(self._see_outputs, subject))
 
     def finish_update(self) -> None:
-        """Before the weights move: whatever was found of this update, the weights' gradients at last."""
+        """Raises what was found in this update, before the weights change; checks their gradients last."""
         looks, self._looks = self._looks, []
         if looks:
             found = torch.stack([look.bad_rows.any() for look in looks]).tolist()
@@ -73,7 +74,7 @@ class FloatWatch:
 
     @torch.no_grad()
     def finish_move(self, model: nn.Module) -> None:
-        """After weights and statistics have moved: whether all of them are still finite."""
+        """Checks weights and statistics after they were updated."""
         moved = dict(self._parameters.named_views(self._parameters.values))
         here = self._parameters.values.device
         for name, kept in model.named_buffers():
@@ -85,12 +86,12 @@ class FloatWatch:
         for (name, tensor), is_finite in zip(moved.items(), are_finite, strict=True):
             if not is_finite:
                 raise RunFailedError(
-                    f"{name} became {_word(tensor)} by update {self._number()}, which had gradients without "
-                    "such numbers; no checkpoint of it is written."
+                    f"{name} became {_word(tensor)} in update {self._number()}, although its gradients were "
+                    "finite; no checkpoint of it is written."
                 )
 
     def _number(self) -> int:
-        """The update under way, counted from one as everywhere in what people read."""
+        """The current update, counted from 1 as in all output for people."""
         return int(self._context.update) + 1
 
     def _see_outputs(self, subject: str, module: nn.Module, _inputs: Any, outputs: Any) -> None:
@@ -100,12 +101,12 @@ class FloatWatch:
         for output in tree_leaves(outputs):
             if not isinstance(output, Tensor) or not output.is_floating_point():
                 continue
-            self._look_at(output, subject=f"{subject} gave", direction="forward", slots=slots)
+            self._look_at(output, subject=f"{subject} returned", direction="forward", slots=slots)
             if self._sees_gradients and output.requires_grad:
                 output.register_hook(partial(self._see_gradient, subject, slots))  # type: ignore[no-untyped-call]
 
     def _see_gradient(self, subject: str, slots: Tensor, gradient: Tensor) -> None:
-        subject = f"the gradient of what {subject} gives became"
+        subject = f"the gradient of the output of {subject} became"
         self._look_at(gradient, subject=subject, direction="backward", slots=slots)
 
     @torch.no_grad()
@@ -126,8 +127,8 @@ class FloatWatch:
         what = "nan" if bool(look.has_nan) else "inf"
         samples = self._samples(look)
         raise RunFailedError(
-            f"{look.subject} {what} in the {look.direction} pass of update {self._number()}{samples}; no "
-            "weight was moved by it."
+            f"{look.subject} {what} in the {look.direction} pass of update {self._number()}{samples}; the "
+            "weights were not changed."
         )
 
     def _samples(self, look: _Look) -> str:
@@ -148,7 +149,7 @@ class FloatWatch:
             if not bool(torch.isfinite(gradient).all()):
                 raise RunFailedError(
                     f"the gradient of {name} became {_word(gradient)} in the backward pass of update "
-                    f"{self._number()}; no weight was moved by it."
+                    f"{self._number()}; the weights were not changed."
                 )
 
 

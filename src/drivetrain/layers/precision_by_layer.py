@@ -1,8 +1,8 @@
-"""Applies `--precision-list`: layers that are not on the list of 16-bit ones run in float32.
+"""Applies `--precision-list`: layers that are not on the list of 16-bit layers run in float32.
 
-Each layer's forward is put into another of the same arguments that acts only while a model runs in half
-precision (under autocast): a layer in float32 switches that off and takes its inputs wide, one in 16 bits
-takes them narrow. A module whose layers all run in float32 does so itself, with the steps between them.
+The forward method of each layer is wrapped; the wrapper acts only under autocast. A float32 layer switches
+autocast off and casts its inputs to float32, a 16-bit layer casts them to 16 bits. A module whose layers all
+run in float32 does so as a whole, including the operations between its layers.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ _FILES = {pooling.__name__: "pool", activation.__name__: "activation"}
 
 
 def layer_kind(layer: nn.Module) -> str:
-    """The kind under which a list names a layer."""
+    """The kind of a layer as precision lists name it, such as conv or norm."""
     for kind, types in _TYPES.items():
         if isinstance(layer, types):
             return kind
@@ -50,13 +50,13 @@ def layer_kind(layer: nn.Module) -> str:
 
 
 def install_precision_list(model: nn.Module, lists: PrecisionList) -> None:
-    """Every layer of the model, a module without others inside, gets the precision that the lists say."""
+    """Sets the precision of every layer (module without children) of the model from the lists."""
     layers = {name: module for name, module in model.named_modules() if name and not _has_children(module)}
     half = _chosen(model, layers, lists.half) - _chosen(model, layers, lists.float32)
     if not half:
         raise BadInputError(
-            f"--precision-list leaves no layer of the model in 16 bits; --precision 32.32 says that, and "
-            f"half: [{_kinds_here(layers)}] would choose some."
+            f"--precision-list leaves no layer of the model in 16 bits; use --precision 32.32, or choose "
+            f"layers, for example half: [{_kinds_here(layers)}]."
         )
     for name, module in model.named_modules():
         if name in layers:
@@ -70,7 +70,7 @@ def _has_children(module: nn.Module) -> bool:
 
 
 def _chosen(model: nn.Module, layers: dict[str, nn.Module], entries: Sequence[str]) -> set[str]:
-    """The layers that entries stand for; a name that stands for none is refused with the nearest one."""
+    """The layers that entries match; an entry without a match is refused with a suggestion."""
     chosen: set[str] = set()
     for entry in entries:
         if entry in LAYER_KINDS:
@@ -87,8 +87,8 @@ def _unmatched(model: nn.Module, entry: str) -> str:
     names = [name for name, _ in model.named_modules() if name]
     nearest = nearest_name(entry.strip("*"), [*LAYER_KINDS, *names]) or LAYER_KINDS[0]
     return (
-        f"--precision-list: {entry} is no kind of layer ({', '.join(LAYER_KINDS)}) and matches no layer of "
-        f"the model; {nearest} works."
+        f"--precision-list: {entry} is not a kind of layer ({', '.join(LAYER_KINDS)}) and matches no layer "
+        f"of the model; {nearest} works."
     )
 
 
@@ -98,7 +98,7 @@ def _kinds_here(layers: dict[str, nn.Module]) -> str:
 
 
 def _replace_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
-    # A bound method, so that copies of the model have one of their own.
+    # A bound method: deepcopy binds it to the copy, while a closure would keep calling this module.
     module.forward = MethodType(forward, module)
 
 
@@ -120,7 +120,7 @@ def _in_half(layer: nn.Module, *inputs: Any, **named: Any) -> Any:
 
 
 def _half_device(inputs: tuple[Any, ...], named: dict[str, Any]) -> str | None:
-    """The kind of device, where it computes in half precision now."""
+    """The device type if autocast is on for it, otherwise None."""
     kinds = (value.device.type for value in tree_leaves((inputs, named)) if isinstance(value, Tensor))
     kind = next(kinds, None)
     return kind if kind is not None and torch.is_autocast_enabled(kind) else None

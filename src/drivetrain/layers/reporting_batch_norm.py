@@ -1,4 +1,4 @@
-"""Batch and instance norms of a model in training, of one replica or a group; they report to their owner."""
+"""Batch and instance norms for training, over one replica or a group, which report to their owner."""
 
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -14,14 +14,13 @@ from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 __all__ = ["Moments", "ReportingBatchNorm", "ReportingInstanceNorm", "group_moments", "normalise"]
 
 
-# Batch norm over the samples of several replicas: the arithmetic and its two small sums per layer.
-#
-# Every member of the group takes part in every sum, so all members run the same micro-batches in the same
-# order; a micro-batch may hold other numbers of samples on other members, and padding counts as samples.
+# Batch norm over a group of replicas costs a small all-reduce per layer in each pass. Every member takes part
+# in every all-reduce, so all must run the same micro-batches in the same order. The number of samples in a
+# micro-batch may differ between members; padding counts as samples.
 
 
 class Moments(NamedTuple):
-    """How many values per channel are normalised together, their mean, and their biased variance."""
+    """The number of values per channel, their mean and their biased variance."""
 
     values: Tensor
     mean: Tensor
@@ -32,10 +31,10 @@ class Moments(NamedTuple):
 def group_moments(
     inputs: Tensor, *, group: ReplicaGroup, stable: bool, wide_dtype: torch.dtype = torch.float64
 ) -> Moments:
-    """The moments of `inputs` of all members, in the wide type: one sum over the group, two if `stable`.
+    """The moments of the inputs of all members, in the wide type: one all-reduce, two if `stable`.
 
-    Torch's own kernel adds up channels_last values one after the other, which costs digits on large images
-    with large means; `stable` takes the mean first, then the deviations from it, and adds up in pairs.
+    The kernel of torch sums channels_last values one after the other, which loses digits on large images with
+    large means. `stable` computes the mean first, then the deviations from it, and uses pairwise summation.
     """
     moments = _moments_in_two_passes if stable else _moments_in_one_pass
     return moments(inputs, group=group, wide_dtype=wide_dtype)
@@ -50,9 +49,9 @@ def normalise(
     group: ReplicaGroup,
     eps: float,
 ) -> Tensor:
-    """Batch norm by the group's moments; its gradient knows that they depend on everybody's inputs.
+    """Batch norm with the moments of a group; the backward pass accounts for all members' inputs.
 
-    The gradients of weight and bias are those of this member's samples, to be summed with all others.
+    The gradients of weight and bias are those of this member's samples; the gradient all-reduce sums them.
     """
     outputs: Tensor = _Normalise.apply(inputs, weight, bias, moments, group, eps)  # type: ignore[no-untyped-call]
     return outputs
@@ -82,7 +81,7 @@ class _Normalise(torch.autograd.Function):
         inputs, scale, mean, variance = ctx.saved_tensors
         inputs, output_gradient = inputs.to(mean.dtype), output_gradient.to(mean.dtype)
         scale = torch.ones_like(mean) if scale is None else scale
-        # Nothing saved, as in evaluation; CUDA wants to be given that.
+        # In eval mode nothing was saved by the forward pass; CUDA needs empty tensors instead of None.
         nothing = mean.new_empty(0)
         fixed = (mean, variance, nothing, nothing, False, ctx.eps)
         input_gradient, scale_gradient, bias_gradient = torch.ops.aten.native_batch_norm_backward(
@@ -103,7 +102,7 @@ class _Normalise(torch.autograd.Function):
 
 
 def _through_moments(ctx: Any, bias_gradient: Tensor, scale_gradient: Tensor) -> tuple[Tensor, ...]:
-    """How the loss of all members moves with the mean, and with the deviation; per value."""
+    """The gradient of all members' loss through the mean and through the deviation, per value."""
     sums = torch.cat([bias_gradient, scale_gradient]).to(ctx.values.dtype)
     ctx.group.sum_(sums)
     by_value: Tensor = sums / -ctx.values
@@ -133,10 +132,10 @@ def _moments_in_two_passes(inputs: Tensor, *, group: ReplicaGroup, wide_dtype: t
 
 
 def _own_moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """This member's mean and biased variance, by the kernel that plain batch norm uses."""
+    """The mean and biased variance of this member, by the kernel of plain batch norm."""
     if not is_half(inputs.dtype):
         return torch.batch_norm_update_stats(inputs, None, None, 0.0)
-    # Statistics come in the type of the running ones, and in half precision where there are none.
+    # The kernel returns statistics in the type of the running ones, or in half precision if there are none.
     unused = torch.zeros(inputs.shape[1], dtype=torch.float32, device=inputs.device)
     return torch.batch_norm_update_stats(inputs, unused, unused.clone(), 0.0)
 
@@ -150,14 +149,14 @@ def _statistics_dtype(inputs: Tensor) -> torch.dtype:
 
 
 class ReportingBatchNorm(nn.Module):
-    """Stands in for a torch batch norm; normalises as it does, and leaves the statistics to the owner.
+    """Replaces a batch norm of torch: normalises in the same way, but leaves running statistics to the owner.
 
-    A layer without running statistics normalises by those of the batch in evaluation too, as torch's does.
-    While `recomputing` nothing is reported. Where a group normalises together, a pass that has a
-    `pass_key` keeps the group's moments for the recomputation of that key, which then needs no sum.
+    Without running statistics it uses those of the batch in eval mode too, as torch does. While `recomputing`
+    nothing is reported. Over a group, a pass with a `pass_key` keeps the moments for the recomputation of
+    that key, which then needs no all-reduce.
     """
 
-    # None in layers that track nothing; no owner moves theirs.
+    # None in layers without running statistics, whatever the annotations say; no owner updates those.
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -238,7 +237,7 @@ class ReportingBatchNorm(nn.Module):
         return normalise(inputs, weight, bias, moments=moments, group=self.group, eps=self.eps)
 
     def _kept_moments(self) -> Moments | None:
-        """Those of the first pass, in the order in which the layer ran in it; each is given once."""
+        """The moments of the first pass, in the order in which the layer ran; each is returned once."""
         kept = self.kept_moments.get(self.pass_key, [])
         moments = kept.pop(0) if kept else None
         if not kept:
@@ -250,18 +249,14 @@ class ReportingBatchNorm(nn.Module):
         return f"{channels}, eps={self.eps}, kept_share={self.kept_share}"
 
 
-# The instance norm of a model in training whose running statistics have an owner.
-
-
 class ReportingInstanceNorm(ReportingBatchNorm):
-    """Stands in for a torch instance norm that tracks statistics.
+    """Replaces an instance norm of torch that tracks statistics.
 
-    It normalises every image by itself and reports the mean over the images of their means and biased
-    variances.
+    It normalises every image by itself, and reports the means and biased variances averaged over the images.
     """
 
     def __init__(self, original: _NormBase) -> None:
-        # Torch never moves the statistics of an instance norm without a momentum.
+        # torch never updates the statistics of an instance norm whose momentum is None.
         moved = 0.0 if original.momentum is None else original.momentum
         super().__init__(original, kept_share=1.0 - moved, wide_dtype=torch.float64)
 

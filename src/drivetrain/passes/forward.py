@@ -1,4 +1,4 @@
-"""How a model is run: in the precision of the recipe."""
+"""The precision in which a model runs."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +18,7 @@ Forward = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """The type of products, and that of weights and gradients; losses are float32 in any case."""
+    """The compute type, and the type of weights and gradients; losses are always float32."""
 
     compute_dtype: torch.dtype
     device_type: str
@@ -26,23 +26,24 @@ class Precision:
 
     @property
     def description(self) -> str:
-        """As `--precision` writes it, with the type's name."""
+        """The precision as `--precision` writes it, with the name of the compute type."""
         bits = [8 * dtype.itemsize for dtype in (self.compute_dtype, self.weight_dtype)]
         return f"{bits[0]}.{bits[1]} ({str(self.compute_dtype).removeprefix('torch.')})"
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Inside, products are computed in the precision; nothing changes where that is float32."""
+        """A context that computes in this precision; it does nothing for float32."""
         if self.compute_dtype == torch.float32:
             return nullcontext()
-        # Weights change between updates but are cast once per pass anyway; the cache would outlive a capture.
+        # Without the cache of casted weights: each weight is cast once per pass anyway, and cached tensors
+        # would outlive the memory pool of a captured CUDA graph.
         return torch.autocast(self.device_type, dtype=self.compute_dtype, cache_enabled=False)
 
 
 def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = None) -> Precision:
-    """What `--precision` says; `auto` is bfloat16 on accelerators that have it, float32 elsewhere.
+    """The precision from `--precision`; `auto` is bfloat16 on accelerators that support it, else float32.
 
-    `of_stage` is what one stage says instead. Called before anything is computed, it also makes half
-    precision safe on a CPU.
+    `of_stage` replaces it for one stage. Call it before anything is computed: it also makes half precision
+    safe on a CPU.
     """
     kind = device.torch_device.type
     device.set_half_partials(recipe.half_partials)
@@ -54,7 +55,7 @@ def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = N
     wanted: torch.dtype = getattr(torch, recipe.half_type)
     if wanted not in device.usable_half_types():
         raise BadInputError(
-            f"--precision {named} with --half-type {recipe.half_type} does not run on this "
+            f"--precision {named} with --half-type {recipe.half_type} is not supported by this "
             f"{kind} device; --precision 32.32 works."
         )
     device.prepare_half(wanted)
@@ -63,7 +64,7 @@ def choose_precision(recipe: Recipe, device: Device, *, of_stage: str | None = N
 
 
 def in_precision(forward: Forward, precision: Precision) -> Forward:
-    """The same computation in a precision."""
+    """The same function, computed in a precision."""
     if precision.compute_dtype == torch.float32:
         return forward
 

@@ -1,7 +1,7 @@
-"""A factor on the loss that is found as the training goes: as large as the gradient stays finite.
+"""Dynamic loss scaling that never synchronises with the CPU.
 
-Everything about it lies on the device, and nothing is fetched from there. An update whose gradient is not
-finite is skipped and halves the factor; after many good ones in a row it doubles.
+All its state is on the device. An update whose gradient is not finite is skipped and halves the scale; after
+many good updates in a row the scale doubles.
 """
 
 import torch
@@ -12,13 +12,13 @@ from drivetrain.recipe.params import LARGEST_LOSS_SCALE
 __all__ = ["SMALLEST_SCALE", "DynamicLossScale"]
 
 FIRST_SCALE = 2.0**15
-# Below it, it is not the factor that makes gradients infinite.
+# If gradients overflow even at this scale, the scale is not the cause.
 SMALLEST_SCALE = 2.0**-24
 UPDATES_TO_GROWTH = 2000
 
 
 class DynamicLossScale:
-    """`scale` is the factor of the update under way, `skips` whether that update's gradient was bad."""
+    """`scale` is the loss scale of the current update; `skips` is set if its gradient is not finite."""
 
     def __init__(
         self,
@@ -34,22 +34,22 @@ class DynamicLossScale:
 
     @property
     def states(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold; whoever writes into them changes the scale."""
+        """The tensors of a checkpoint; writing to them changes the scale."""
         return {"loss_scaling/scale": self.scale, "loss_scaling/good_updates": self.good_updates}
 
     @torch.no_grad()
     def judge(self, is_bad: Tensor) -> None:
-        """Says whether the gradient of the update under way is not finite."""
+        """Sets whether the gradient of the current update is not finite."""
         self.skips.copy_(is_bad)
 
     @torch.no_grad()
     def take_out_(self, gradients: Tensor) -> None:
-        """Makes the gradient that of the loss itself, in place."""
+        """Divides the gradient by the scale, in place."""
         gradients.div_(self.scale)
 
     @torch.no_grad()
     def move(self) -> None:
-        """The factor of the next update."""
+        """Adapts the scale for the next update."""
         good = torch.where(self.skips, 0, self.good_updates + 1)
         grows = good >= self._updates_to_growth
         larger = torch.where(grows, 2.0 * self.scale, self.scale).clamp(max=LARGEST_LOSS_SCALE)

@@ -1,4 +1,4 @@
-"""A micro-batch from its images to the loss that is run backwards, as it is written or compiled."""
+"""The forward pass of a micro-batch from images to the loss, compiled or not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +19,8 @@ from drivetrain.tasks.task import Task
 __all__ = ["LossHead", "LossParts", "ModelStep", "Step"]
 
 
-# From a model's output to the number that is run backwards.
-
-
 class LossParts(NamedTuple):
-    """A micro-batch's part of the update's mean: scaled to run backwards, and as it is recorded."""
+    """The share of a micro-batch in the mean loss: scaled for the backward pass, and as recorded."""
 
     scaled: Tensor
     loss: Tensor
@@ -32,7 +29,7 @@ class LossParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossHead:
-    """What follows after the last layer; `scale` is a factor on the device, in place of a fixed one."""
+    """Computes the loss from logits; `scale` is a loss scale on the device that replaces a fixed one."""
 
     task: Task
     loss_scaling: float = 0.0
@@ -60,7 +57,7 @@ class LossHead:
 
 
 class Step(Protocol):
-    """From a micro-batch to its part of the loss."""
+    """Computes the share of a micro-batch in the loss."""
 
     def __call__(self, batch: MicroBatch, *, share: float) -> LossParts:
         """`share` is what one sample counts in the mean over the global batch."""
@@ -69,7 +66,7 @@ class Step(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ModelStep:
-    """The model and what follows after its last layer."""
+    """The model and its loss head."""
 
     forward: Forward
     head: LossHead
@@ -93,7 +90,7 @@ class ModelStep:
         return self._run_compiled(batch, share=share)
 
     def _run_compiled(self, batch: MicroBatch, *, share: float) -> LossParts:
-        """With everything in a tensor that differs between updates: for numbers it would compile anew."""
+        """Passes what differs between updates as tensors: for numbers torch.compile would compile again."""
         device = batch.images.device
         weights = batch.weights
         if weights is None:
@@ -109,7 +106,7 @@ class ModelStep:
         )
 
     def _constant(self, value: float, *, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        """Made once: few global batches differ in their number of samples."""
+        """A cached constant tensor; few values occur, as most global batches have the same size."""
         if (value, shape) not in self._constants:
             self._constants[value, shape] = torch.full(shape, value, dtype=self.loss_dtype, device=device)
         return self._constants[value, shape]

@@ -1,1 +1,1 @@
-"""Models cut into stages: their graph, where to cut it, how stages run, what memory they need."""
+"""Pipelines: tracing a model, splitting it into stages, running them, and predicting their memory."""

@@ -1,1 +1,1 @@
-"""What a recipe becomes before anything starts: epochs, host events, stages, memory, as plain values."""
+"""The plan of a training before it starts: epochs, host events, stages and memory, as plain values."""

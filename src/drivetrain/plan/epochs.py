@@ -1,4 +1,4 @@
-"""How many weight updates an epoch and the whole training have, and which samples they leave out."""
+"""The number of weight updates in an epoch and in the whole training, and the samples they skip."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,6 +8,8 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.layout import BatchArithmetic
 from drivetrain.recipe.schema import Remainder
 
+# `program/records.py` allocates the records of all updates on the device before training starts, at least
+# three float64 values each: 480 MB at this limit.
 MOST_UPDATES = 20_000_000
 
 
@@ -15,8 +17,8 @@ MOST_UPDATES = 20_000_000
 class EpochPlan:
     """The length of an epoch and of the training, in updates.
 
-    `weight_updates` is the whole number of updates of an epoch; under `carry` an epoch may end inside an
-    update, and `updates_per_epoch` is its true length.
+    `weight_updates` counts the whole updates of an epoch. With `--remainder carry` an epoch may end in the
+    middle of an update; `updates_per_epoch` is the exact length, for example 937 1/2.
     """
 
     samples: int
@@ -31,11 +33,11 @@ class EpochPlan:
 
     @property
     def updates_of_all_epochs(self) -> int:
-        """What `num_epochs` amount to, before --max-updates."""
+        """The updates of `num_epochs` epochs, before --max-updates shortens them."""
         return floor(self.num_epochs * self.updates_per_epoch)
 
     def epoch_of(self, update: int) -> int:
-        """How many epochs `update` finished updates complete: the epoch, from 0, the next one begins in."""
+        """The number of epochs completed after `update` updates, which is the index of the current epoch."""
         return floor(update / self.updates_per_epoch)
 
 
@@ -48,7 +50,7 @@ def plan_epochs(
     num_epochs: int,
     max_updates: int | None,
 ) -> EpochPlan:
-    """The epochs of `samples` training samples in batches of `batch`."""
+    """Plans the epochs of `samples` training samples; raises BadInputError if not even one update fits."""
     asked = None if weight_updates_per_epoch == -1 else weight_updates_per_epoch
     per_epoch = _natural_length(samples, batch=batch, remainder=remainder)
     if asked is not None:
@@ -57,8 +59,8 @@ def plan_epochs(
     full = floor(num_epochs * per_epoch)
     if min(full, max_updates or full) > MOST_UPDATES:
         raise BadInputError(
-            f"--num-epochs {num_epochs} makes {full} weight updates, more than the {MOST_UPDATES} of "
-            f"which a run keeps records; --num-epochs {max(1, floor(MOST_UPDATES / per_epoch))} works."
+            f"--num-epochs {num_epochs} gives {full} weight updates, but a run can record at most "
+            f"{MOST_UPDATES}; --num-epochs {max(1, floor(MOST_UPDATES / per_epoch))} works."
         )
     if full < 1:
         raise BadInputError(_run_too_short(samples, batch=batch, num_epochs=num_epochs))
@@ -85,7 +87,7 @@ def plan_epochs(
 def _natural_length(samples: int, *, batch: BatchArithmetic, remainder: Remainder) -> Fraction:
     exact = Fraction(samples, batch.global_batch)
     if samples < 1:
-        raise BadInputError("There are no training samples; --dataset-size 1 or more is needed.")
+        raise BadInputError("There are no training samples; use --dataset-size 1 or more.")
     if remainder == "carry":
         return exact
     if remainder == "pad":
@@ -100,13 +102,13 @@ def _require_length(
 ) -> None:
     if asked < 1:
         raise BadInputError(
-            f"--weight-updates-per-epoch {asked} is no length of an epoch; "
-            "use 1 or more, or -1 for what the data gives."
+            f"--weight-updates-per-epoch {asked} is not a valid length of an epoch; "
+            "use 1 or more, or -1 for one pass over the training data."
         )
     if asked > longest and remainder != "carry":
         raise BadInputError(
-            f"--weight-updates-per-epoch {asked} needs {asked * batch.global_batch} samples, but there are "
-            f"{samples}; use --weight-updates-per-epoch {longest} or less, or --remainder carry."
+            f"--weight-updates-per-epoch {asked} needs {asked * batch.global_batch} samples, but the "
+            f"data set has {samples}; use --weight-updates-per-epoch {longest} or less, or --remainder carry."
         )
 
 
@@ -123,14 +125,15 @@ def _too_few_samples(samples: int, *, batch: BatchArithmetic) -> str:
         micro = samples // batch.replicas
         fits = f"--micro-batch-size {micro} --global-batch-size {micro * batch.replicas}"
         return f"{said}{fits}, or --remainder pad."
-    return f"{said}--remainder pad (--global-batch-size would have to be {samples} or less)."
+    return f"{said}--remainder pad, or a --global-batch-size of at most {samples} on fewer replicas."
 
 
 def _run_too_short(samples: int, *, batch: BatchArithmetic, num_epochs: int) -> str:
     needed = ceil(Fraction(batch.global_batch, samples))
     return (
-        f"--num-epochs {num_epochs} of {samples} samples fill no global batch of {batch.global_batch}; "
-        f"use --num-epochs {needed}, at most --global-batch-size {samples * num_epochs}, or --remainder pad."
+        f"--num-epochs {num_epochs} of {samples} samples do not fill one global batch of "
+        f"{batch.global_batch}; use --num-epochs {needed} or more, --global-batch-size "
+        f"{samples * num_epochs} or less, or --remainder pad."
     )
 
 
@@ -140,8 +143,9 @@ def _left_out_warnings(
     if left_out == 0 or asked is not None:
         return ()
     return (
-        f"{left_out} of {samples} training samples fill no global batch of {batch.global_batch} and are left "
-        "out of every epoch; --remainder pad or --remainder carry uses them all.",
+        f"The last {left_out} of {samples} training samples do not fill a global batch of "
+        f"{batch.global_batch} and are skipped in every epoch; --remainder pad or --remainder carry trains "
+        "on all samples.",
     )
 
 
@@ -152,8 +156,8 @@ def _tail_warnings(
     if remainder != "carry" or asked is not None or left_over == 0:
         return ()
     return (
-        f"The last {left_over} samples of {num_epochs} epochs fill no global batch of {batch.global_batch} "
-        "and are left out; --remainder pad uses them all.",
+        f"The last {left_over} samples after {num_epochs} epochs do not fill a global batch of "
+        f"{batch.global_batch} and are skipped; --remainder pad trains on all samples.",
     )
 
 
@@ -163,6 +167,6 @@ def _length_warnings(
     if max_updates is None or max_updates <= full:
         return ()
     return (
-        f"--max-updates {max_updates} is more than the {full} updates of --num-epochs {num_epochs}; "
+        f"--max-updates {max_updates} is not reached: --num-epochs {num_epochs} ends after {full} updates; "
         f"--num-epochs {ceil(max_updates / per_epoch)} would reach it.",
     )

@@ -1,4 +1,8 @@
-"""Host events: after which updates the devices hand control back to log, validate or checkpoint."""
+"""Host events: the updates after which training pauses to log, validate or write a checkpoint.
+
+The updates between two host events are one execution: the device runs them without the host looking at
+results. Fewer events mean fewer synchronisations.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,36 +12,37 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.recipe.layout import BatchArithmetic
 
-# `--logs-per-epoch`: the rule that makes executions of equal length out of a wished-for frequency.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPeriod:
-    """Updates between two logs, and what had to be said about them."""
+    """The number of updates between two logs, with warnings if it differs from what the user asked for."""
 
     updates: int
     warnings: tuple[str, ...] = ()
 
 
 def parse_logs_per_epoch(text: str) -> Fraction:
-    """A frequency written as 2, 0.5 or 1/3, exactly."""
+    """Reads a frequency such as 2, 0.5 or 1/3 as an exact fraction."""
     try:
         exact = Fraction(text.strip())
     except (ValueError, ZeroDivisionError):
-        raise BadInputError(f"--logs-per-epoch {text} is no number; write 2, 0.5, 1/3 or 0.") from None
+        raise BadInputError(
+            f"--logs-per-epoch {text} is not a number; use for example 2, 0.5, 1/3 or 0."
+        ) from None
     if exact < 0:
         raise BadInputError(
-            f"--logs-per-epoch {text} is negative; use 0 (the whole run in one execution) or more."
+            f"--logs-per-epoch {text} is negative; use 0 (log only at the end of the run) or more."
         )
-    # A third computed as a float and printed means the third.
+    # A script may compute 1 / 3 as a float and pass 0.3333333333333333. It means the simple fraction with the
+    # same float value; the literal decimal would never divide a number of epochs evenly.
     simple = exact.limit_denominator(10**6)
     return simple if float(simple) == float(exact) else exact
 
 
 def period_from_frequency(text: str, *, epochs: EpochPlan) -> LogPeriod:
-    """The log period nearest to `text` logs per epoch that cuts the epoch, or the run, into equal parts.
+    """The log period closest to `text` logs per epoch that divides the epoch, or the run, into equal parts.
 
-    An epoch that ends inside an update cannot be cut so; there the nearest whole period serves.
+    If an epoch ends in the middle of an update, no period divides it evenly, and the period is rounded.
     """
     asked = parse_logs_per_epoch(text)
     if asked == 0:
@@ -58,9 +63,8 @@ def period_from_frequency(text: str, *, epochs: EpochPlan) -> LogPeriod:
 def _rounded_period(text: str, asked: Fraction, *, epochs: EpochPlan) -> LogPeriod:
     updates = max(1, round(epochs.updates_per_epoch / asked))
     warning = (
-        f"an epoch is {float(epochs.updates_per_epoch):.6g} weight updates long, so "
-        f"--logs-per-epoch {text} becomes "
-        f"one log every {updates} updates; --log-every sets the period itself."
+        f"An epoch has {float(epochs.updates_per_epoch):.6g} weight updates, so --logs-per-epoch {text} is "
+        f"rounded to one log every {updates} updates; --log-every sets the number of updates directly."
     )
     return LogPeriod(
         updates=updates, warnings=() if updates * asked == epochs.updates_per_epoch else (warning,)
@@ -68,7 +72,7 @@ def _rounded_period(text: str, asked: Fraction, *, epochs: EpochPlan) -> LogPeri
 
 
 def nearest_divisor(number: int, *, target: Fraction | int) -> int:
-    """The divisor of `number` nearest to `target`; of two equally near ones the larger."""
+    """The divisor of `number` closest to `target`; of two equally close ones the larger."""
     small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
     divisors = {*small, *(number // divisor for divisor in small)}
     return min(divisors, key=lambda divisor: (abs(divisor - target), -divisor))
@@ -80,34 +84,34 @@ def _require_whole_epochs(asked: Fraction, *, num_epochs: int) -> None:
         return
     works = Fraction(1, nearest_divisor(num_epochs, target=epochs_a_time))
     raise BadInputError(
-        f"It is not possible to log {float(epochs_a_time)} epochs a time for {num_epochs} epochs; "
+        f"Logging once every {float(epochs_a_time)} epochs does not divide {num_epochs} epochs evenly; "
         f"--logs-per-epoch {works} works."
     )
 
 
 def _single_execution_warning(epochs: EpochPlan) -> str:
     return (
-        f"--logs-per-epoch 0 runs the whole training, {epochs.total_updates} weight updates, as a single "
-        "execution: nothing is logged before its end."
+        f"--logs-per-epoch 0 runs all {epochs.total_updates} weight updates without a log; "
+        "nothing is logged before the end of training."
     )
 
 
 def _moved_warning(text: str, *, possible: Fraction, updates: int) -> str:
     return (
-        f"--logs-per-epoch {text} does not cut {updates} weight updates into executions of equal length; "
+        f"--logs-per-epoch {text} does not divide {updates} weight updates into equal intervals; "
         f"the nearest possible frequency, {possible} logs per epoch, is used."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RarerEvaluation:
-    """After the first `periods` evaluations only every `times`-th of them takes place; 0: only the last."""
+    """After the first `periods` validations only every `times`-th one runs; 0: only the last one."""
 
     periods: int
     times: int
 
     def next_period(self, period: int) -> int | None:
-        """The first one from `period` on, counted from 1, that ends with an evaluation."""
+        """The first period from `period` on (counted from 1) that ends with a validation; None: no more."""
         if period <= self.periods:
             return period
         return None if self.times == 0 else -(-period // self.times) * self.times
@@ -115,11 +119,11 @@ class RarerEvaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvents:
-    """The periods of the events in updates; the last update of the run is an event of every kind.
+    """The periods of the events, in updates; the last update of a run is an event of every kind.
 
-    `evaluate_updates` is a fraction where an epoch is no whole number of updates: the event is then the
-    first update at which another epoch is complete. `evaluation_is_asked_for` tells that the user has chosen
-    that period; otherwise a run may choose to evaluate rarer.
+    `evaluate_updates` is a fraction if an epoch is not a whole number of updates. The model is then validated
+    at the first update that completes another epoch. `evaluation_is_asked_for` is true if the user chose the
+    period; otherwise a run may validate less often (`rarer`).
     """
 
     log_updates: int
@@ -133,7 +137,7 @@ class HostEvents:
     warnings: tuple[str, ...] = ()
 
     def next_event(self, update: int) -> int:
-        """The first update after `update` finished ones at which the devices hand control back."""
+        """The next host event after `update` finished updates: where the running execution ends."""
         periods = (self.log_updates, self.checkpoint_updates)
         nearest = min(_next_multiple(update, period=period) for period in periods)
         return min(self.total_updates, nearest, self.next_evaluation(update))
@@ -147,7 +151,7 @@ class HostEvents:
         return update >= 1 and self.next_evaluation(update - 1) == update
 
     def next_evaluation(self, update: int) -> int:
-        """The first update after `update` finished ones at which the model is validated."""
+        """The next validation after `update` finished updates."""
         period = floor(update / self.evaluate_updates) + 1
         due = period if self.rarer is None else self.rarer.next_period(period)
         return (
@@ -174,13 +178,14 @@ def plan_host_events(
     evaluate_every: int | None,
     checkpoint_every: int | None,
 ) -> HostEvents:
-    """The host events of a training, from the options that set their periods."""
+    """Works out the host events of a training from the options that set their periods."""
     log_period = _explicit_period(log_every, steps_per_execution=steps_per_execution, batch=batch)
     evaluation = epochs.updates_per_epoch
     if log_period is None:
         log_period = period_from_frequency(logs_per_epoch, epochs=epochs)
         if parse_logs_per_epoch(logs_per_epoch) < 1:
-            # Asked to run several epochs in one execution, validation does not cut them apart again.
+            # The user asked for several epochs without a log. Validating after every epoch would interrupt
+            # them, so validation follows the log period.
             evaluation = Fraction(log_period.updates)
     asked = {
         f"--log-every {log_every}": log_every,
@@ -207,8 +212,8 @@ def _explicit_period(
         return None if log_every is None else LogPeriod(updates=log_every)
     if log_every is not None:
         raise BadInputError(
-            f"--log-every {log_every} and --steps-per-execution {steps_per_execution} set the same thing; "
-            f"leave one out, for example use only --log-every {log_every}."
+            f"--log-every {log_every} and --steps-per-execution {steps_per_execution} both set the log "
+            f"period; use only one of them, for example --log-every {log_every}."
         )
     updates, rest = divmod(steps_per_execution, batch.accumulation)
     if rest:
@@ -220,14 +225,14 @@ def _uneven_steps(steps: int, *, accumulation: int) -> str:
     below = steps // accumulation * accumulation
     works = f"{below} or {below + accumulation}" if below else f"{accumulation} or {2 * accumulation}"
     return (
-        f"--steps-per-execution {steps} is no multiple of the {accumulation} micro-batches that one replica "
-        f"accumulates per weight update; use --steps-per-execution {works}."
+        f"--steps-per-execution {steps} is not a multiple of the {accumulation} micro-batches that each "
+        f"replica accumulates per weight update; use --steps-per-execution {works}."
     )
 
 
 def _never_due_warnings(asked: dict[str, int | None], *, total_updates: int) -> list[str]:
     return [
-        f"{option} is longer than the run of {total_updates} updates, whose end is the only such event."
+        f"{option} is longer than the run of {total_updates} updates, so it happens only once, at the end."
         for option, updates in asked.items()
         if updates is not None and updates > total_updates
     ]

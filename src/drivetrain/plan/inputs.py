@@ -1,4 +1,4 @@
-"""What a plan assumes of the data, without opening any: the shape of an image and the number of samples."""
+"""The image shape and number of samples that a plan assumes, found without opening any data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from drivetrain.recipe.schema import Recipe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageShape:
-    """What a model is built for; None is what nobody said."""
+    """The image shape and number of classes of a model; None where they are not known."""
 
     channels: int | None
     image_size: int | None
     num_classes: int | None
 
     def or_else(self, other: "ImageShape") -> "ImageShape":
-        """This shape, its gaps filled from another."""
+        """This shape, with unknown values taken from another."""
         return ImageShape(
             channels=self.channels or other.channels,
             image_size=self.image_size or other.image_size,
@@ -36,7 +36,7 @@ class ImageShape:
 
     @property
     def missing_options(self) -> list[str]:
-        """The options that would say what is missing."""
+        """The options that set the values still unknown."""
         values = {
             "--channels": self.channels,
             "--image-size": self.image_size,
@@ -47,7 +47,7 @@ class ImageShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInputs:
-    """The data a plan is made for."""
+    """The training data that a plan assumes."""
 
     samples: int
     channels: int
@@ -57,7 +57,7 @@ class PlannedInputs:
 
 
 def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInputs:
-    """Shape and number of the training samples; `origins` tells what was asked for from what is a default."""
+    """The shape and number of training samples; `origins` says which options the user gave."""
     image_size = recipe.image_size or recipe.tile_size
     asked = ImageShape(channels=recipe.channels, image_size=image_size, num_classes=recipe.num_classes)
     is_named = origins["dataset"] != DEFAULT or origins["model"] == DEFAULT
@@ -66,7 +66,7 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
     if shape.channels is None or shape.image_size is None or shape.num_classes is None:
         missing = " and ".join(shape.missing_options)
         raise BadInputError(
-            f"Nothing says what images {recipe.model} sees; give {missing}, for example 3, 32 or 10."
+            f"The input of --model {recipe.model} is not known; add {missing}, for example 3, 32 or 10."
         )
     return PlannedInputs(
         samples=samples,
@@ -82,15 +82,16 @@ def _image_shape(asked: ImageShape, *, recipe: Recipe, is_named: bool) -> tuple[
     if _is_known(recipe.dataset):
         if is_named or native is None:
             return asked.or_else(_dataset_shape(recipe.dataset)), ()
-        reason = f"No --dataset is named, so --model {recipe.model} is planned"
+        reason = "No --dataset is given, so the plan assumes"
     else:
         asked = asked.or_else(_dataset_shape(recipe.dataset))
-        reason = f"--dataset {recipe.dataset} is not opened, so --model {recipe.model} is planned"
+        reason = f"A plan does not open --dataset {recipe.dataset}, so it assumes"
     if native is None or not asked.missing_options:
         return asked, ()
     shape = asked.or_else(native)
-    own = f"{shape.channels}x{shape.image_size}x{shape.image_size} images of {shape.num_classes} classes"
-    return shape, (f"{reason} for its own {own}; {', '.join(asked.missing_options)} would say otherwise.",)
+    own = f"{shape.channels}x{shape.image_size}x{shape.image_size} images and {shape.num_classes} classes"
+    options = ", ".join(asked.missing_options)
+    return shape, (f"{reason} the defaults of --model {recipe.model}: {own}; {options} can change them.",)
 
 
 def _native_shape(model: str) -> ImageShape | None:
@@ -101,7 +102,7 @@ def _native_shape(model: str) -> ImageShape | None:
 
 
 def _is_known(dataset: str) -> bool:
-    """Whether size and shape of a data set are known without its files."""
+    """Whether the size and image shape of a data set are known without reading its files."""
     return not is_external_dataset(dataset) and dataset_info(dataset).is_sized
 
 
@@ -121,7 +122,9 @@ def _training_samples(recipe: Recipe) -> tuple[int, tuple[str, ...]]:
         return limit or available, ()
     if limit == available:
         return available, ()
-    return available, (f"--limit-train-samples {limit} has no effect on {available} training samples.",)
+    return available, (
+        f"--limit-train-samples {limit} has no effect: there are only {available} training samples.",
+    )
 
 
 def _available_samples(recipe: Recipe) -> int:
@@ -129,20 +132,21 @@ def _available_samples(recipe: Recipe) -> int:
     if recipe.dataset_size is None:
         if not _is_known(recipe.dataset):
             raise BadInputError(
-                f"--dataset {recipe.dataset} is not opened for a plan; say how many training samples it has, "
-                "for example --dataset-size 1000."
+                f"--dataset {recipe.dataset} is not opened for a plan; add the number of its training "
+                "samples, for example --dataset-size 1000."
             )
         if recipe.folds is not None:
             return _outside_fold(dataset_info(recipe.dataset).train_samples, recipe)
         return sample_counts(dataset_info(recipe.dataset), validation_fraction=fraction).train
     if recipe.folds is not None:
         return _outside_fold(recipe.dataset_size, recipe)
-    # The size given stands for the samples that are trained on: only an explicit share is taken from it.
+    # --dataset-size counts the training samples, so only an explicit --validation-fraction is subtracted;
+    # the default fraction of a data set would take away samples that the user has not counted.
     return recipe.dataset_size - held_out_count(recipe.dataset_size, fraction=fraction or 0.0)
 
 
 def _outside_fold(samples: int, recipe: Recipe) -> int:
-    """What the other folds train on; without --fold, in fold 0, which is none of the smaller ones."""
+    """The number of training samples outside the held-out fold; without --fold, fold 0, the largest."""
     assert recipe.folds is not None
     fold = recipe.fold or 0
     if task_info(dataset_task(recipe.dataset) or DEFAULT_TASK).has_dense_labels:

@@ -1,4 +1,4 @@
-"""The plan as a table for a person, on a terminal or in a file."""
+"""Prints a plan as tables, on a terminal or into a file."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from rich.text import Text
 from drivetrain.optim.learning_rate import LearningRate
 from drivetrain.plan.render_stages import print_memory, print_stages, with_unit
 
+# With the two label columns before it, a line of 40 bars fits a terminal of 80 columns.
 SPARKLINE_WIDTH = 40
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_RAMP = "_.-:=+*#"
@@ -19,7 +20,7 @@ Row = tuple[str, str]
 
 
 def print_plan(plan: Mapping[str, Any], *, learning_rate: LearningRate, console: Console) -> None:
-    """Writes the tables of a plan, then its warnings."""
+    """Prints the tables of a plan, then its warnings."""
     ramp = _ASCII_RAMP if console.options.ascii_only else _BLOCKS
     course = sparkline(learning_rate, total_updates=plan["total_updates"], ramp=ramp)
     table = Table.grid(padding=(0, 2), pad_edge=False)
@@ -39,7 +40,7 @@ def print_plan(plan: Mapping[str, Any], *, learning_rate: LearningRate, console:
 
 
 def sparkline(learning_rate: LearningRate, *, total_updates: int, ramp: str = _BLOCKS) -> str:
-    """The learning rate over the run as a line of small bars, lowest to highest."""
+    """The learning rate over the run as one line of bars; a full bar is the highest rate."""
     width = min(SPARKLINE_WIDTH, total_updates)
     updates = np.linspace(0, total_updates - 1, width).round()
     rates = learning_rate.over(updates)
@@ -61,32 +62,32 @@ def _sections(plan: Mapping[str, Any], *, course: str) -> Iterator[tuple[str, li
 def _batch_rows(plan: Mapping[str, Any]) -> list[Row]:
     batch = plan["batch"]
     rows = [
-        ("micro-batch", f"{batch['micro']} samples"),
+        ("micro-batch", f"{batch['micro']:,} samples"),
         ("replicas", str(batch["replicas"])),
-        ("accumulation", str(batch["accumulation"])),
-        ("global batch", f"{batch['global']} samples per weight update"),
+        ("accumulation", f"{_counted(batch['accumulation'], 'micro-batch', 'es')} per weight update"),
+        ("global batch", f"{batch['global']:,} samples per weight update"),
     ]
     if "normalised_set" in plan:
-        normalised = f"{plan['normalised_set']} samples that batch norm normalises together"
-        rows.append(("normalised set", normalised))
+        rows.append(("batch norm", f"statistics over {plan['normalised_set']:,} samples"))
     return rows
 
 
 def _epoch_rows(plan: Mapping[str, Any]) -> list[Row]:
     epoch = plan["epoch"]
     return [
-        ("samples", str(epoch["samples"])),
-        ("weight updates", str(epoch["weight_updates"])),
-        ("micro-batches", str(epoch["micro_batches"])),
-        ("samples left out", str(epoch["samples_unused"])),
+        ("samples", f"{epoch['samples']:,}"),
+        ("weight updates", f"{epoch['weight_updates']:,}"),
+        ("micro-batches", f"{epoch['micro_batches']:,} over all replicas"),
+        ("skipped samples", f"{epoch['samples_unused']:,}"),
     ]
 
 
 def _execution_rows(plan: Mapping[str, Any]) -> list[Row]:
     execution = plan["execution"]
+    updates = f"{execution['weight_updates']:,} between two logs, {plan['total_updates']:,} in the whole run"
     return [
-        ("weight updates", f"{execution['weight_updates']} of {plan['total_updates']} between two logs"),
-        ("micro-batches", f"{execution['micro_batches']} per replica"),
+        ("weight updates", updates),
+        ("micro-batches", f"{execution['micro_batches']:,} per replica between two logs"),
         ("logs per epoch", f"{execution['logs_per_epoch']:.6g}"),
     ]
 
@@ -102,9 +103,13 @@ def _rate_rows(plan: Mapping[str, Any], *, course: str) -> list[Row]:
 def _layout_rows(layout: Mapping[str, int]) -> list[Row]:
     return [
         ("replicas", str(layout["replicas"])),
-        ("stages", f"{layout['stages']} on {layout['devices']} devices in each replica"),
-        ("ranks", str(layout["ranks"])),
+        ("stages", f"{layout['stages']} on {_counted(layout['devices'], 'device')} per replica"),
+        ("ranks", f"{_counted(layout['ranks'], 'process', 'es')}, one per device"),
     ]
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{plural if number != 1 else ''}"
 
 
 def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
@@ -112,15 +117,15 @@ def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
     return [
         ("name", model["name"]),
         *_image_rows(shape, margin=shape.get("margin", 0)),
-        ("parameters", f"{model['parameters']}, of them trainable {model['trainable']}"),
-        ("buffers", str(model["buffers"])),
-        ("forward", f"{with_unit(model['flops'])}FLOP per image"),
+        ("parameters", f"{model['parameters']:,}, {model['trainable']:,} of them trainable"),
+        ("buffers", f"{model['buffers']:,} values that are not trained"),
+        ("forward pass", f"{with_unit(model['flops'])}FLOP per image"),
         ("precision", plan["precision"]),
     ]
 
 
 def _image_rows(shape: Mapping[str, Any], *, margin: int) -> list[Row]:
-    """What goes into the model, and what comes out where that is smaller."""
+    """The shape of the input, and that of the output if the model crops its borders."""
     output, classes = shape["image_size"], f"{shape['num_classes']} classes"
     size = output + 2 * margin
     images = f"{shape['channels']}x{size}x{size}"

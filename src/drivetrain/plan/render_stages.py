@@ -1,4 +1,4 @@
-"""The stages of a plan for a person: tables of schedule and memory, and an update as a timeline."""
+"""Prints the pipeline of a plan: tables of stages and memory, and one update as a timeline."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +13,7 @@ from drivetrain.schedules.simulator import Simulation, Span, backward_costs, sim
 __all__ = ["draw_timeline", "print_memory", "print_stages", "with_unit"]
 
 _IDLE, _MORE = ".", "-"
+# Narrower than this, no action of a timeline would keep its letter; lines are cropped instead.
 _LEAST_COLUMNS = 20
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _MEMORY_COLUMNS = {
@@ -27,11 +28,8 @@ _MEMORY_COLUMNS = {
 _SAVERS = {
     "recomputation": "--recomputation",
     "optimizer_state_offloading": "--optimizer-state-offloading",
-    "mask_free_dropout": "dropout without masks",
+    "mask_free_dropout": "dropout without stored masks",
 }
-
-
-# An update of a pipeline as a picture: a row per device, one column per moment.
 
 
 def draw_timeline(
@@ -43,9 +41,10 @@ def draw_timeline(
     recomputes: Sequence[bool],
     width: int,
 ) -> list[str]:
-    """Lines such as `0: F0F1....B0--`: forward, backward, or its input and weight parts, and idle time.
+    """Draws one update as a line per device, for example `0: F0F1....B0--`.
 
-    Of many micro-batches twice as many as stages are shown, enough for the pattern to appear.
+    F is a forward pass, B a backward pass, I and W its input and weight parts, and dots are idle time. At
+    most twice as many micro-batches as stages are shown: enough to see the pattern.
     """
     stages = len(device_of)
     shown = min(micro_batches, 2 * stages)
@@ -70,7 +69,7 @@ def _row(simulated: Simulation, device: int, columns: int) -> str:
 
 
 def _word(span: Span, length: int) -> list[str]:
-    """The action's letter and micro-batch as far as there is room."""
+    """The letter and micro-batch of an action, or only the letter if there is no room for both."""
     text = f"{span.action.kind.value}{span.action.micro_batch}"
     if len(text) > length:
         text = span.action.kind.value
@@ -78,7 +77,7 @@ def _word(span: Span, length: int) -> list[str]:
 
 
 def print_stages(plan: Mapping[str, Any], *, console: Console) -> None:
-    """A row per stage, the cut that would be chosen, the schedule as a picture and its idle share."""
+    """Prints a row per stage, the recommended splits, the idle share of the schedule and its timeline."""
     schedule, stages = plan["schedule"], plan["stages"]
     console.print()
     console.print(_stage_table(plan), highlight=False)
@@ -88,8 +87,8 @@ def print_stages(plan: Mapping[str, Any], *, console: Console) -> None:
     _say(
         console,
         "schedule",
-        f"{schedule['name']}, {schedule['micro_batches']} micro-batches per update; devices are idle for "
-        f"{100 * schedule['bubble']:.1f} % of it where {schedule['bubble_assumes']}",
+        f"{schedule['name']} with {schedule['micro_batches']} micro-batches per update; devices are idle for "
+        f"{100 * schedule['bubble']:.1f} % of the time (estimate: {schedule['bubble_assumes']})",
     )
     picture = draw_timeline(
         schedule["name"],
@@ -104,7 +103,7 @@ def print_stages(plan: Mapping[str, Any], *, console: Console) -> None:
 
 
 def print_memory(plan: Mapping[str, Any], *, console: Console) -> None:
-    """A row per device of a replica, and what each way of saving memory gives there."""
+    """Prints a row per device of a replica, and how much each way to save memory would save there."""
     memory = plan["memory"]
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     keys = [key for key in _MEMORY_COLUMNS if any(key in device for device in memory["devices"])]
@@ -116,18 +115,20 @@ def print_memory(plan: Mapping[str, Any], *, console: Console) -> None:
     console.print(table, highlight=False)
     if "libraries_bytes" in memory:
         size = f"{with_unit(memory['libraries_bytes'])}B"
-        libraries = f"Python and its libraries, about {size} in each rank; what kernels and messages hold"
-        gaps = "; gaps between freed tensors (--optimise-for memory leaves none, and takes longer)"
+        libraries = (
+            f"Python and its libraries (about {size} per rank); workspaces of kernels; message buffers"
+        )
+        gaps = "; allocator fragmentation (--optimise-for memory avoids it, but is slower)"
         _say(console, "not counted", libraries + (gaps if memory["has_gaps"] else ""))
     for name, title in _SAVERS.items():
         by_device = [device["savings"].get(name, 0) for device in memory["devices"]]
         if any(by_device):
             listed = ", ".join(f"{with_unit(saved)}B" for saved in by_device)
-            _say(console, f"{title} lowers the peaks", f"{listed} (on against off, below 0 it costs)")
+            _say(console, f"{title} saves at the peak, by device", f"{listed} (negative: it costs memory)")
 
 
 def with_unit(count: int) -> str:
-    """A number with four digits and the letter of its thousands, for a unit to follow."""
+    """A number with four digits and a prefix such as k or M, ready for a unit: "4.194 M" + "B"."""
     for size, unit in _UNITS:
         if abs(count) >= size:
             return f"{count / size:.4g} {unit}"
@@ -146,21 +147,27 @@ def _stage_table(plan: Mapping[str, Any]) -> Table:
             str(stage["index"]),
             str(stage["device"]),
             _layers(stage),
-            str(stage["parameters"]),
+            f"{stage['parameters']:,}",
             with_unit(stage["flops"] * plan["batch"]["micro"]),
             f"{with_unit(stage['sent_bytes'])}B",
             str(stage["live_micro_batches"]),
             f"{with_unit(stage['peak_bytes'])}B" if "peak_bytes" in stage else "",
         )
-    table.caption = "FLOP forward per micro-batch; sent to other devices per update; live micro-batches"
+    table.caption = (
+        "FLOP: forward pass of one micro-batch; sent: to other devices per update; live: micro-batches whose "
+        "activations are kept at once; memory: peak"
+    )
     table.caption_justify = "left"
     return table
 
 
 def _layers(stage: Mapping[str, Any]) -> str:
-    """First and last layer, each on a line that can be copied, and what the stage does for memory."""
+    """The first and last layer, each on a line of its own to copy, and how the stage saves memory."""
     names = [stage["first"]] if stage["first"] == stage["last"] else [f"{stage['first']} ..", stage["last"]]
-    switches = {"recomputes": "recomputation", "states in host memory": "optimizer_state_offloading"}
+    switches = {
+        "recomputation": "recomputation",
+        "optimizer state in host memory": "optimizer_state_offloading",
+    }
     does = ", ".join(word for word, key in switches.items() if stage.get(key))
     return "\n".join([*names, f"({does})"] if does else names)
 

@@ -1,4 +1,4 @@
-"""What a plan says of a run's stages and devices as plain values: costs, messages, memory, idle time."""
+"""The stages and devices of a plan as plain values: FLOPs, messages, memory and idle time."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,14 +22,16 @@ from drivetrain.schedules.traffic import messages
 
 __all__ = ["report_run", "stage_flops"]
 
-# Python, torch and the other libraries in each rank, as benchmarks/checkpoint_memory.py measures them.
+# Memory of Python, torch and the other libraries in each rank, as measured by
+# benchmarks/checkpoint_memory.py.
 _LIBRARIES_BYTES = 410_000_000
 
 
 def report_run(outline: RunOutline) -> dict[str, Any]:
-    """The parts of a plan that tell of stages, their schedule and the memory of devices.
+    """The parts of a plan about stages, their schedule and the memory of devices.
 
-    Where a model's layers need values that a plan does not have, `warnings` says so in place of the memory.
+    The memory is found by running layers without data. If a layer needs real values, the memory is left out
+    and `warnings` says so.
     """
     settings = _settings(outline)
     dtypes = [_compute_dtype(outline.recipe, each.precision) for each in settings]
@@ -38,7 +40,9 @@ def report_run(outline: RunOutline) -> dict[str, Any]:
     try:
         memory = predict_memory(outline, settings=settings, compute_dtypes=dtypes)
     except Exception as error:
-        report["warnings"].append(f"the memory of --model cannot be planned: {describe_failure(error)}")
+        report["warnings"].append(
+            f"The memory that --model needs cannot be predicted: {describe_failure(error)}"
+        )
     if outline.plan is not None and stage_count(outline.recipe) > 1:
         cut = outline.plan.cut()
         report["stages"] = _stages(outline.plan, cut, dtypes, memory)
@@ -60,13 +64,13 @@ def _settings(outline: RunOutline) -> tuple[StageSettings, ...]:
 
 
 def _compute_dtype(recipe: Recipe, precision: str) -> torch.dtype:
-    """The type of products on the device that `--device` names, which need not be here."""
+    """The compute type on the device that `--device` names, which need not be on this machine."""
     named: torch.dtype = getattr(torch, compute_type(recipe, precision))
     return named
 
 
 def stage_flops(plan: StagePlan, cut: Cut) -> list[int]:
-    """The cost of one image in each stage, forward."""
+    """FLOPs of the forward pass of one image, per stage."""
     samples = plan.shapes.values[plan.traced.input].shape[0]
     total = [0] * plan.stages
     for stage, layer in zip(cut.stage_of, plan.shapes.layers, strict=True):
@@ -127,7 +131,7 @@ def _schedule(plan: StagePlan, cut: Cut) -> dict[str, Any]:
 
 
 def _memory(memory: MemoryPrediction, dtypes: Sequence[torch.dtype], recipe: Recipe) -> dict[str, Any]:
-    """What each device holds; where that is host memory, the first one has the copy for checkpoints too."""
+    """The memory of each device; on a CPU the first one also holds the copy made for checkpoints."""
     in_host = is_cpu(recipe.device)
     copies = [memory.checkpoint if in_host and index == 0 else 0 for index in range(len(memory.devices))]
     return {

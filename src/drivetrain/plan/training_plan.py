@@ -1,4 +1,4 @@
-"""What a recipe becomes: for `train` the numbers of its training, for `plan` all of it as plain values."""
+"""The plan of a recipe: its training in numbers for `train`, and all of it as plain values for `plan`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """The course of a training: its batches, epochs, host events and learning rate."""
+    """The numbers of a training: its batches, epochs, host events and learning rate."""
 
     batch: BatchArithmetic
     epochs: EpochPlan
@@ -33,13 +33,13 @@ class TrainingPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Everything that had to be settled differently from what was asked, or costs more than it need."""
+        """Whatever differs from what the user asked for, or costs more than necessary."""
         pipeline = () if self.pipeline_warning is None else (self.pipeline_warning,)
         return (*self.batch.warnings, *self.epochs.warnings, *self.events.warnings, *pipeline)
 
 
 def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
-    """The course of a training on `samples` training samples, after splits and limits."""
+    """Plans a training on `samples` training samples, counted after splits and limits."""
     batch = batch_of(recipe)
     epochs = plan_epochs(
         samples=samples,
@@ -79,7 +79,7 @@ def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
 
 
 def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
-    """The plan of a recipe as plain values for JSON, made without touching data."""
+    """The plan of a recipe as plain values for JSON, made without opening data."""
     recipe = resolved.recipe
     inputs = planned_inputs(recipe, origins=resolved.origins)
     training = plan_training(recipe, samples=inputs.samples)
@@ -98,7 +98,7 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputShape:
-    """What a model is built for."""
+    """The image shape and number of classes that a model is built for."""
 
     channels: int
     image_size: int
@@ -115,9 +115,9 @@ def plan_to_json(
     lr_at: Sequence[int] = (),
     outline: "RunOutline | None" = None,
 ) -> dict[str, Any]:
-    """A plan as plain values; the same for `plan` and for a run's plan.json.
+    """A plan as plain values: the output of `plan --json` and the plan.json of a run.
 
-    `outline` is there for a run that is cut into stages or saves memory.
+    `outline` is given if the model is split into stages or the run saves memory.
     """
     report = _outline_report(outline)
     stage_warnings = report.pop("warnings", ())
@@ -147,13 +147,13 @@ def plan_to_json(
 
 
 def _input(shape: InputShape, *, model: str) -> dict[str, int]:
-    """`image_size` is the side of the output; `margin` is what the model sees beyond it on each side."""
+    """`image_size` is the side of the output; `margin` is the extra input on each side, in pixels."""
     margin = output_margin_of(model)
     return {**asdict(shape), **({"margin": margin} if margin else {})}
 
 
 def _normalised_set(recipe: Recipe, batch: BatchArithmetic) -> int:
-    """The samples that batch norm normalises together."""
+    """The number of samples over which batch norm computes its statistics."""
     return batch.micro * recipe.dbn_replica_group_size
 
 
@@ -186,7 +186,7 @@ def _execution(training: TrainingPlan) -> dict[str, float]:
 
 def _rates(learning_rate: LearningRate, *, lr_at: Sequence[int]) -> dict[str, float]:
     if any(update < 0 for update in lr_at):
-        raise BadInputError(f"--lr-at {min(lr_at)} is no update; they are counted from 0.")
+        raise BadInputError(f"--lr-at {min(lr_at)} is not an update; updates are counted from 0.")
     return {str(update): learning_rate.at(update) for update in lr_at}
 
 
@@ -200,7 +200,7 @@ def _layout(recipe: Recipe) -> dict[str, int]:
 
 
 def _whole_model(totals: "ModelTotals") -> dict[str, int]:
-    """The only stage of a model in one piece."""
+    """The only stage of a model that is not split."""
     return {
         "index": 0,
         "device": 0,
@@ -221,7 +221,7 @@ def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
 def _outlined_model(
     recipe: Recipe, shape: InputShape, batch: BatchArithmetic
 ) -> tuple["ModelTotals", "RunOutline | None", Sequence[str]]:
-    """A model's totals, and how it will be cut where it is or must save memory."""
+    """The totals of a model, and its stages if it has several or must save memory."""
     from drivetrain.layers.batch_norm import idle_norm_options
     from drivetrain.models.from_recipe import outline_model
     from drivetrain.models.summary import summarise_model
@@ -241,11 +241,13 @@ def _outlined_model(
         planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
     )
     if recipe.split_by == "time":
-        warnings.append("--split-by time measures when the training starts; here it is by cost.")
+        warnings.append(
+            "--split-by time measures the layers when training starts; this plan splits by cost instead."
+        )
     return totals, outline_run(recipe, model, plan=stages, images=(batch.micro, *images)), warnings
 
 
 def _looks_into_stages(recipe: Recipe) -> bool:
-    """Whether a plan is worth the seconds that a look into the model takes."""
+    """Whether to trace the model, which takes seconds and is useless for a plain plan."""
     saves_memory = recipe.recomputation or recipe.optimizer_state_offloading
     return stage_count(recipe) > 1 or saves_memory or recipe.optimise_for is not None

@@ -1,7 +1,7 @@
-"""Averaged weights: an exponential mean of weights and running statistics over the updates.
+"""Averaged weights: an exponential moving average of weights and running statistics over the updates.
 
-Early updates count more (the kept share starts near 0.1 and rises to the one asked for), so that the
-average does not remember the initial weights.
+The decay starts near 0.1 and rises to the one asked for, so that the average soon forgets the initial
+weights.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from drivetrain.models.half_weights import widened
 
 
 class WeightAverage:
-    """The average of some flat tensors, and how to look at a model through it."""
+    """The moving average of some flat tensors, which can stand in for the weights of a model."""
 
     def __init__(self, tensors: list[Tensor], *, kept_share: float) -> None:
         self.kept_share = kept_share
         self._tensors = tensors
-        # The small steps of an average would be lost in 16 bits.
+        # In 16 bits the small steps of an average would be rounded away.
         self.averages = [widened(tensor.clone()) for tensor in tensors]
 
     @torch.no_grad()
     def move(self, update: Tensor, *, wide_dtype: torch.dtype, skips: Tensor | None = None) -> None:
-        """Takes the weights after an update into the average; nothing is fetched from the device.
+        """Adds the weights after an update to the average, without synchronising the device.
 
-        Where the flag `skips` is set the average stays as it is.
+        If the flag `skips` is set, the average does not change.
         """
         count = update.to(wide_dtype)
         kept = torch.minimum((1.0 + count) / (10.0 + count), torch.full_like(count, self.kept_share))
@@ -36,13 +36,13 @@ class WeightAverage:
 
     @torch.no_grad()
     def adopt(self) -> None:
-        """Gives the model the averaged weights, for good at the end of a training."""
+        """Copies the averaged weights into the model."""
         for average, tensor in zip(self.averages, self._tensors, strict=True):
             tensor.copy_(average)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model has the averaged weights inside the block, and its own again after it."""
+        """Puts the averaged weights into the model for the duration of the block."""
         own = [tensor.clone() for tensor in self._tensors]
         self.adopt()
         try:
@@ -52,7 +52,10 @@ class WeightAverage:
 
     @torch.no_grad()
     def _leave(self, own: list[Tensor]) -> None:
-        """What was written into the model meanwhile is the average's; other numbers keep all their bits."""
+        """Restores the weights; changes made to the model inside the block go to the average.
+
+        Values that did not change keep the precision of the average, which a 16-bit model would lose.
+        """
         for average, tensor, before in zip(self.averages, self._tensors, own, strict=True):
             if average.dtype == tensor.dtype:
                 average.copy_(tensor)

@@ -1,7 +1,8 @@
-"""Updates that a device repeats by itself: recorded once, replayed for all others of their kind.
+"""Captured updates: recorded once as a CUDA graph, then replayed for all updates of the same kind.
 
-The host sets the update's number, hands over what the feed has for it, and says "again". What is recorded
-reads only tensors whose places never change, so a replay computes what the update itself would.
+For each update the host sets the update number, copies the data of the feed into fixed tensors and launches
+the graph. A graph reads and writes the addresses it was recorded with, so everything that changes between
+updates must live in tensors that never move: flat parameters, the update counter, the records.
 """
 
 import random
@@ -25,20 +26,23 @@ __all__ = ["CapturedUpdates", "Drawn", "Recorder", "RunAhead", "changed", "count
 
 _Plain = int | float | str
 _Counters = dict[str, _Plain]
-# Long enough for anything that keeps the host busy, short enough to hear a request to stop.
+# How far the host may run ahead: long enough to hide pauses of the host, short enough to react to a request
+# to stop.
 _AHEAD_S = 0.5
 _FEWEST_UPDATES, _MOST_UPDATES = 4, 512
-# The first may compile and try kernels, the second finds all of that done but may still compile for itself.
+# The first update may compile and let cuDNN try its algorithms, neither of which may happen during a capture.
+# The second may still compile what the first one made possible.
 _WARM_UPS = 2
-# Epochs end with an update of another size, and bad samples make a few more; each recording takes memory.
+# The last update of an epoch may have another size, and unreadable samples give a few more kinds. Each
+# recording takes memory.
 _MOST_KINDS = 4
 
 
-# Plain numbers and words that the modules of a model keep: what a replayed update would not change.
-
-
 def counters_of(model: nn.Module) -> _Counters:
-    """Every plain attribute of every module, by its full name."""
+    """All numbers and strings among the attributes of modules, by full name.
+
+    A replay runs no Python, so a model that changes one of them in its forward pass cannot be captured.
+    """
     return {
         f"{name}.{key}" if name else key: value
         for name, module in model.named_modules()
@@ -48,16 +52,13 @@ def counters_of(model: nn.Module) -> _Counters:
 
 
 def changed(before: _Counters, after: _Counters) -> str:
-    """The first attribute that differs; empty where all are as they were."""
+    """The name of the first attribute that differs; empty if none does."""
     return next((name for name, value in after.items() if before.get(name) != value), "")
-
-
-# Whether a computation draws random numbers from generators that have a state.
 
 
 @dataclass(slots=True)
 class Drawn:
-    """Whose generators were drawn from: the device's, and those of the host, by name."""
+    """Which random generators were used: that of the device, and those of the host by name."""
 
     by_device: bool = False
     by_host: str = ""
@@ -65,8 +66,9 @@ class Drawn:
 
 @contextmanager
 def draws_of(device: Device) -> Iterator[Drawn]:
-    """What the block drew, known at its end; torch's own generators must have been set inside, and are read
-    as they are after that.
+    """Finds out which random generators the block uses; the result is filled in at its end.
+
+    torch's default generators must be seeded inside the block: they are compared with their seeded state.
     """
     drawn = Drawn()
     before = _host_states()
@@ -94,11 +96,8 @@ def _offset(device: torch.device) -> int:
     return int(generators[index].get_offset()) if index < len(generators) else 0
 
 
-# How far the host may be ahead of an accelerator.
-
-
 class RunAhead:
-    """Lets the host go on until it is about half a second of updates ahead, then waits for the device."""
+    """Limits how far the host runs ahead of the device: about half a second of updates."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -107,7 +106,7 @@ class RunAhead:
         self._last_s = time.perf_counter()
 
     def wait(self) -> None:
-        """To be called after every update that the device was given."""
+        """Call it after launching an update; waits if too many are pending."""
         if self._device.is_cpu:
             return
         given = torch.Event(self._device.torch_device)
@@ -120,30 +119,31 @@ class RunAhead:
     def _allow(self) -> None:
         now_s = time.perf_counter()
         seconds, self._last_s = now_s - self._last_s, now_s
-        # One more at most: a pause between updates must not look like updates that take no time.
+        # Raise the limit by at most one: after a pause several updates have completed at once, which would
+        # look as if they took no time.
         most = min(_MOST_UPDATES, self._allowed + 1)
         self._allowed = max(_FEWEST_UPDATES, min(most, int(_AHEAD_S / max(seconds, 1e-6))))
 
 
 class Recorder(Protocol):
-    """Records what a device is given to do."""
+    """Records the work that a function launches on a device."""
 
     def warm_up(self, compute: Callable[[], None]) -> None:
-        """Carries it out, as it will be recorded."""
+        """Runs the function under the conditions of a recording."""
         ...
 
     def record(self, compute: Callable[[], None]) -> Callable[[], None]:
-        """Records it without carrying it out; the function returned carries it out, any number of times."""
+        """Records the work without running it; the function returned runs it any number of times."""
         ...
 
     def start_over(self) -> None:
-        """Earlier recordings are no longer used."""
+        """Says that earlier recordings are no longer used."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Updates of one kind are the same work on other contents."""
+    """Updates of the same kind do the same work on other data, so one recording serves them all."""
 
     numbers: tuple[int, ...]
     share: float
@@ -157,7 +157,7 @@ class _Recording:
 
 
 class CapturedUpdates:
-    """Runs the updates of a program that has the whole model on one device."""
+    """Runs the updates of a program on one device, captured where possible."""
 
     def __init__(self, program: TrainingProgram, *, recorder: Recorder) -> None:
         assert isinstance(program.passes, PlainPasses), "only a model in one piece"
@@ -175,25 +175,25 @@ class CapturedUpdates:
     def status(self) -> str:
         """Whether updates are captured, in words."""
         if self.failure is not None:
-            part = f"captured in part, {self.replays} updates" if self.replays else "not captured"
+            part = f"partly captured ({self.replays} updates)" if self.replays else "not captured"
             return f"{part}: {self.failure}"
         return "captured" if self.replays else f"captured after {_WARM_UPS} updates"
 
     def forget(self) -> None:
-        """Records anew from now on, as what an update does has changed."""
+        """Drops all recordings: call it after the work of an update has changed."""
         self.release()
         self._warmed.clear()
         self.replays = 0
         self.failure = None
 
     def release(self) -> None:
-        """Gives back the memory of all recordings."""
+        """Frees the memory of all recordings."""
         if self._recordings:
             self._recordings.clear()
             self._recorder.start_over()
 
     def run(self, update: int) -> None:
-        """One update, replayed where its kind has been recorded."""
+        """Runs one update: replays it if its kind was recorded, otherwise runs or records it."""
         batches = self._program.batches
         parcel = self._feed.collect(update)
         kind = _Kind(tuple(batches.numbers(update)), batches.share(update), parcel.there)
@@ -222,11 +222,11 @@ class CapturedUpdates:
         self._warmed[kind] = self._warmed.get(kind, 0) + 1
         counting = changed(before, counters_of(self._program.model))
         if counting:
-            self.failure = f"the model keeps {counting} in Python, which changes from update to update"
+            self.failure = f"the Python attribute {counting} of the model changes from update to update"
         elif drawn.by_host:
-            self.failure = f"the model draws random numbers on the host ({drawn.by_host})"
+            self.failure = f"the model draws random numbers on the CPU ({drawn.by_host})"
         elif drawn.by_device and len(kind.numbers) > 1:
-            self.failure = "the model draws from torch's own generator, which every micro-batch sets anew"
+            self.failure = "the model draws from torch's default generator, seeded for each micro-batch"
         self._draws = self._draws or drawn.by_device
 
     def _record(self, kind: _Kind, parcel: Parcel) -> None:
@@ -235,8 +235,8 @@ class CapturedUpdates:
             replay = self._recorder.record(self._compute(kind, held, seeded_for=None))
         except RuntimeError as error:
             self.failure = str(error).splitlines()[0] or type(error).__name__
-            # What a pass that was never carried out has reported must not move any statistic; and earlier
-            # recordings draw from a generator that was replaced.
+            # The failed pass never ran, so what it reported must not reach the batch-norm statistics. Earlier
+            # recordings draw from a generator state that was replaced, so they are dropped too.
             self._program.batch_norms.forget()
             self.release()
             return

@@ -1,4 +1,4 @@
-"""What happens to the summed gradient before the optimiser sees it."""
+"""What is done to the summed gradient before the optimiser step: unscaling, L2 penalty, clipping."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ __all__ = ["GradientRules", "add_l2_", "are_finite", "clip_norm_"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientRules:
-    """What is done to the gradient between the backward passes and the optimiser.
+    """The settings of what is done to the gradient before the optimiser step.
 
-    `loss_scaling` is the fixed factor that it was multiplied by.
+    `loss_scaling` is the fixed factor by which the loss was multiplied.
     """
 
     loss_scaling: float = 0.0
@@ -23,7 +23,7 @@ class GradientRules:
 
     @property
     def advice_on_overflow(self) -> str:
-        """What may help where numbers have become too large."""
+        """What a user can try if the gradient is not finite."""
         if self.loss_scaling > 1:
             return "try a smaller --loss-scaling, --loss-scaling dynamic, or a lower --learning-rate"
         return "try a lower --learning-rate or --clip-norm 1"
@@ -31,13 +31,13 @@ class GradientRules:
 
 @torch.no_grad()
 def add_l2_(gradients: Tensor, values: Tensor, *, factor: float) -> None:
-    """Adds the gradient of factor/2 x the weights' squared length."""
+    """Adds the gradient of the L2 penalty: factor x weight."""
     gradients.add_(values, alpha=factor)
 
 
 @torch.no_grad()
 def are_finite(values: Tensor) -> Tensor:
-    """Whether all numbers of a vector are finite, without a second vector on the way."""
+    """Whether all values are finite; the minimum and maximum tell it without a temporary vector."""
     if not values.numel():
         return torch.ones((), dtype=torch.bool, device=values.device)
     return torch.isfinite(torch.stack(torch.aminmax(values))).all()
@@ -45,9 +45,9 @@ def are_finite(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def clip_norm_(gradients: Tensor, *, longest: float, parts: ReplicaGroup = ALONE) -> None:
-    """Shortens the whole gradient, of which `parts` hold a part each, to at most `longest`.
+    """Clips the norm of the whole gradient to `longest`, without synchronising the device.
 
-    Nothing is fetched from the device.
+    The ranks in `parts` hold a part of the gradient each.
     """
     norm = torch.linalg.vector_norm(gradients)
     if parts.size > 1:

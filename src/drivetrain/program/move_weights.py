@@ -1,4 +1,4 @@
-"""The last part of an update: the optimiser moves the weights, and the average and the loss scale follow."""
+"""The last part of an update: the optimiser step, then the weight average and the loss scale."""
 
 from dataclasses import dataclass, field
 
@@ -22,9 +22,9 @@ __all__ = ["WeightMover"]
 
 @dataclass(slots=True, kw_only=True)
 class WeightMover:
-    """Moves the weights by their gradient, of which the ranks in `parts` hold a part each.
+    """Updates the weights from their gradient, of which the ranks in `parts` hold a part each.
 
-    Nothing is fetched from the device.
+    Nothing synchronises with the CPU.
     """
 
     parameters: FlatParameters
@@ -44,29 +44,29 @@ class WeightMover:
 
     @property
     def skips(self) -> Tensor | None:
-        """The flag on the device that says whether the update under way is skipped, where one may be."""
+        """The flag on the device that says whether this update is skipped; None if none ever is."""
         return None if self.loss_scale is None else self.loss_scale.skips
 
     def rate(self, *, updates: int) -> Tensor:
-        """The learning rate of the update under way; all of them are computed at once, at the first."""
+        """The learning rate of the current update; the rates of all updates are computed at the first."""
         if self._rates is None:
             numbers = torch.arange(updates, device=self.device.torch_device)
             self._rates = self.learning_rate.on_device(numbers)
         return self._rates.index_select(0, self.context.update.view(1)).view(())
 
     def move_average(self) -> None:
-        """The average, where there is one, takes in the weights and the statistics as they are now."""
+        """Updates the average of weights and statistics, if there is one."""
         if self.average is not None:
             self.average.move(self.context.update, wide_dtype=self.device.wide_dtype, skips=self.skips)
 
     def scale_numbers(self) -> dict[str, Tensor]:
-        """What the records keep of a dynamic loss scale."""
+        """The values of a dynamic loss scale that are recorded per update."""
         if self.loss_scale is None:
             return {}
         return {"loss_scale": self.loss_scale.scale, "skipped": self.loss_scale.skips}
 
     def move_scale(self) -> None:
-        """A dynamic loss scale becomes that of the next update."""
+        """Adapts a dynamic loss scale for the next update."""
         if self.loss_scale is not None:
             self.loss_scale.move()
 
@@ -79,7 +79,10 @@ class WeightMover:
         )
 
     def _finished_gradient(self) -> Tensor:
-        """The gradient as the optimiser takes it; that of 16-bit weights becomes a float32 one."""
+        """The gradient for the optimiser: unscaled, with L2 penalty, clipped; float32 for 16-bit weights.
+
+        The order matters: the penalty and the clipping limit apply to the true gradient, not the scaled one.
+        """
         gradients = widened(self.parameters.gradients)
         if self.loss_scale is not None:
             if self.parts.size == 1:

@@ -1,4 +1,4 @@
-"""What the ranks of a training add up at every weight update."""
+"""The all-reduces of a weight update: gradient, loss and score, stop votes, batch-norm statistics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def _never() -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class RankSums:
-    """The gradient, loss and score, votes to stop and batch-norm statistics of all ranks together."""
+    """Sums the gradient, loss, score, stop votes and batch-norm statistics over all ranks."""
 
     gradient_sum: GradientSum
     stop_votes: StopVotes
@@ -33,7 +33,7 @@ class RankSums:
     wants_stop: Callable[[], bool] = _never
 
     def add_up(self, update: int, loss: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-        """Everything that an update needs of the other ranks; returns everybody's loss and score."""
+        """Runs all all-reduces of an update; returns the loss and score over all ranks."""
         self.gradient_sum.finish()
         own = torch.stack([loss, score]).to(self.mover.device.wide_dtype)
         if self.groups.devices.size > 1:
@@ -41,6 +41,7 @@ class RankSums:
         return self._add_up_replicas(own)
 
     def _add_up_replicas(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        # One all-reduce for everything small: each one costs a round trip.
         vote = own.new_full((1,), float(self.wants_stop()))
         sums = torch.cat([own, vote, self.batch_norms.report_sums()])
         self.groups.world.sum_(sums)
@@ -49,7 +50,7 @@ class RankSums:
         return sums[0], sums[1]
 
     def _add_up_stages(self, update: int, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Each rank has the gradient of some stages: all learn of a bad one at once."""
+        """Each rank has the gradient of its own stages, so all must learn if one of them is not finite."""
         gradients, loss_scale = self.mover.parameters.gradients, self.mover.loss_scale
         is_bad = ~are_finite(gradients)
         flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
@@ -63,18 +64,19 @@ class RankSums:
         if self.mover.device.is_cpu and sums[3]:
             raise self._not_finite(update, ranks=int(sums[3]))
         self._commit_statistics()
-        # An accelerator is not waited for: nothing moves far, and the next host event sees the loss.
+        # Raising here would need a synchronisation of the accelerator. Instead the gradient becomes 0 and the
+        # recorded loss NaN, which stops the run at the next host event.
         gradients.masked_fill_(sums[3] > 0, 0.0)
         return torch.where(sums[3] > 0, torch.nan, sums[0]), sums[1]
 
     def _not_finite(self, update: int, *, ranks: int) -> RunFailedError:
         return RunFailedError(
             f"the gradient is not finite at update {update + 1}, on {ranks} of {self.groups.world.size} "
-            f"ranks; no weight was moved; {self.mover.rules.advice_on_overflow}."
+            f"ranks; the weights were not changed; {self.mover.rules.advice_on_overflow}."
         )
 
     def _commit_statistics(self) -> None:
-        # Stages without a batch norm have nothing to add up, and it might lie on another device.
+        # Stages without batch norm have nothing to sum; their empty vector might even be on another device.
         if self.groups.replicas.size == 1 or not self.batch_norms.layers:
             self.batch_norms.commit()
             return

@@ -1,4 +1,4 @@
-"""What every update leaves behind, kept on the device until a host event asks for it."""
+"""The records of updates (loss, score, learning rate), kept on the device until a host event reads them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,18 +28,18 @@ class UpdateRecords:
         return self._table.shape[1]
 
     def write(self, update: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Keeps the numbers of an update, whose own number lies on the device too."""
-        # Concatenation also brings numbers of several types to the widest one.
+        """Records the values of an update; its number is a tensor on the device, so nothing synchronises."""
+        # Concatenation also promotes values of several types to the widest one.
         numbers = torch.cat([values[name].detach().view(1) for name in self.columns])
         self._table.index_copy_(1, update.view(1), numbers.to(self._table.dtype).view(-1, 1))
 
     def read(self, name: str, first: int, last: int) -> NDArray[np.float64]:
-        """The values of updates first..last-1; the one place where the host waits for them."""
+        """The values of updates first..last-1; the only place where the host waits for them."""
         values: NDArray[np.float64] = self.columns[name][first:last].cpu().numpy()
         return values
 
     def restore(self, saved: Mapping[str, NDArray[np.float64]], *, updates: int) -> None:
-        """Takes over the first `updates` values of an earlier part of the run."""
+        """Restores the first `updates` values from an earlier part of the run."""
         for name, column in self.columns.items():
             if name in saved:
                 length = min(updates, len(saved[name]), len(column))

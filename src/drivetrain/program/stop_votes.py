@@ -1,7 +1,8 @@
-"""Replicas agree on when to stop: each says in every update whether it was asked to, and all see the sum.
+"""Lets replicas agree on when to stop: each votes in every update, and all see the sum of the votes.
 
-A CPU reads the sum at once. An accelerator is not waited for: its sums are looked at a few updates later, at
-the same update on every replica.
+All must stop at the same update, or the others would wait for an all-reduce forever. A CPU reads the sum at
+once. On an accelerator that would synchronise, so sums are read a few updates later, on every replica at the
+same update.
 """
 
 from collections import deque
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from drivetrain.devices.device import Device
 
+# By then the copy to the host has usually arrived; stopping is this many updates late.
 _UPDATES_LATER = 4
 
 
@@ -23,7 +25,7 @@ class StopVotes:
         self.agreed = False
 
     def count(self, votes: Tensor) -> None:
-        """Takes the sum of an update's votes, one number on the device."""
+        """Counts the votes of an update: their sum, one number on the device."""
         if not self._delay:
             self.agreed = self.agreed or bool(votes.item() > 0)
             return

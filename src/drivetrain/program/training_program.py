@@ -30,7 +30,7 @@ __all__ = ["Capture", "TrainingProgram"]
 
 
 class Capture(Protocol):
-    """What runs updates in a program's place: recorded once, replayed from then on."""
+    """Runs the updates of a program by recording them once and replaying them."""
 
     @property
     def status(self) -> str:
@@ -38,23 +38,23 @@ class Capture(Protocol):
         ...
 
     def run(self, update: int) -> None:
-        """One update, replayed where its kind has been recorded."""
+        """Runs one update, replayed if its kind was recorded."""
         ...
 
     def forget(self) -> None:
-        """Records anew from now on, as what an update does has changed."""
+        """Drops all recordings: call it after the work of an update has changed."""
         ...
 
     def release(self) -> None:
-        """Gives back the memory of all recordings."""
+        """Frees the memory of all recordings."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class TrainingProgram:
-    """One weight update after the other, without fetching anything from the device.
+    """Runs weight updates without synchronising the device with the CPU.
 
-    `forward` takes images to logits without training, over all stages.
+    `forward` is the model without training, from images to logits, through all stages.
     """
 
     model: nn.Module
@@ -73,7 +73,7 @@ class TrainingProgram:
     float_watch: FloatWatch | None = None
     compiled: CompiledParts = field(default_factory=CompiledParts)
     capture: Capture | None = None
-    capture_reason: str = "not asked for"
+    capture_reason: str = "not requested"
     _observer: Observer | None = None
 
     @property
@@ -83,7 +83,7 @@ class TrainingProgram:
 
     @property
     def groups(self) -> RankGroups:
-        """The ranks of the training, as this one sees them."""
+        """The groups of ranks that this one belongs to."""
         return self.rank_sums.groups
 
     @property
@@ -98,12 +98,12 @@ class TrainingProgram:
 
     @property
     def order(self) -> SampleOrder:
-        """Which sample is where."""
+        """The order of the training samples."""
         return self.batches.order
 
     @contextmanager
     def weights_to_measure(self) -> Iterator[None]:
-        """The averaged weights where there are some, for validation and pictures."""
+        """Puts the averaged weights into the model, if there are any, for validation and pictures."""
         if self.mover.average is None:
             yield
             return
@@ -111,12 +111,12 @@ class TrainingProgram:
             yield
 
     def watch(self, observer: Observer | None) -> None:
-        """From now on an observer, or nobody, looks on at every update."""
+        """Sets the observer of updates; None removes it."""
         self._observer = observer
         self.passes.watch(observer)
 
     def execute(self, first: int, last: int, *, goes_on: Callable[[int], bool]) -> int:
-        """Runs updates first..last-1, or fewer when `goes_on` says so; returns the next update."""
+        """Runs updates first..last-1, or fewer if `goes_on` returns False; returns the next update."""
         self.model.train()
         for update in range(first, last):
             self.run_update(update)
@@ -132,7 +132,7 @@ class TrainingProgram:
         return self.capture.status
 
     def run_update(self, update: int) -> None:
-        """All micro-batches, the sums over ranks, then the weights; nothing is fetched from the device."""
+        """Runs one update: all micro-batches, the all-reduces, the optimiser step; never synchronises."""
         if self.capture is not None and self._observer is None:
             self.capture.run(update)
             return
@@ -147,7 +147,12 @@ class TrainingProgram:
             self._move(loss, score)
 
     def _move(self, loss: Tensor, score: Tensor) -> None:
-        """The weights by their gradient, the statistics and the averages; the update's numbers are kept."""
+        """Updates weights, statistics and averages, and records the values of the update.
+
+        The order matters. Whether an update is skipped is a flag on the device that the host never reads, so
+        statistics are committed and then taken back where it is set. The loss scale changes last, after its
+        value was recorded.
+        """
         if self.float_watch is not None:
             self.float_watch.finish_update()
         moving = self.mover
@@ -165,7 +170,7 @@ class TrainingProgram:
             self.float_watch.finish_move(self.model)
 
     def run_batches(self, batches: Iterable[NumberedBatch], *, share: float, seeded_for: int | None) -> None:
-        """An update of given micro-batches, where one rank has the whole model: what can be captured."""
+        """An update of given micro-batches on one rank with the whole model: the part that is captured."""
         assert isinstance(self.passes, PlainPasses), "only a model in one piece"
         self._begin_gradient()
         self._move(*self.passes.run_batches(batches, share=share, seeded_for=seeded_for))

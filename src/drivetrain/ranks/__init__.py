@@ -1,1 +1,1 @@
-"""Processes that train together: launching, joining, adding up, losing and ending them."""
+"""The ranks of a training: launching processes, forming groups, all-reduces, failures and timeouts."""

@@ -1,7 +1,8 @@
-"""How long replicas wait for each other: long where nobody knows yet, then by what they have seen.
+"""The collective timeout of a run: long at first, then a multiple of the longest update or event so far.
 
-Every rank goes by its own clock and nobody needs the others' numbers: an update, and an event with the update
-after it, last as long as those of the slowest rank, so all have seen about the same.
+Each rank uses its own clock and needs no numbers from others. Updates end with a collective, so an update,
+and a host event together with the update after it, take as long on every rank as on the slowest one: all
+ranks measure about the same.
 """
 
 import time
@@ -9,16 +10,20 @@ from collections.abc import Callable
 
 __all__ = ["FIRST_UPDATE_TIMEOUT_S", "FIRST_VALIDATION_TIMEOUT_S", "CollectiveTimeout"]
 
-# Kernel selection and compilation, and hosts that read data at different speeds.
+# Generous, since nothing has been measured yet: the first update selects or compiles kernels, and hosts may
+# read data at very different speeds.
 FIRST_UPDATE_TIMEOUT_S = 1800.0
+# The first validation may be a whole pass over a large data set while other ranks wait.
 FIRST_VALIDATION_TIMEOUT_S = 6 * 3600.0
+# Writing a checkpoint to a busy file system varies far more than an update does.
 LEAST_EVENT_TIMEOUT_S = 1800.0
 LEAST_UPDATE_TIMEOUT_S = 60.0
+# Trades how soon a hung rank is noticed against false alarms on a shared machine.
 _TIMES_THE_LONGEST = 20
 
 
 class CollectiveTimeout:
-    """Sets the timeout of collectives as a run goes on; `clock` gives seconds."""
+    """Adapts the collective timeout while a run goes on; `clock` returns seconds."""
 
     def __init__(
         self,
@@ -39,16 +44,16 @@ class CollectiveTimeout:
 
     @property
     def longest_update_s(self) -> float:
-        """Seconds of the longest update so far; 0 as long as there is only the first, which may compile."""
+        """Seconds of the longest update so far, without the first, which may compile; 0 before the second."""
         return self._longest_update_s
 
     def begin_run(self) -> None:
-        """The first update is to come; it may compile."""
+        """Sets the timeout for the first update, which may compile."""
         self._began_s = self._clock()
         self._wait_at_most(FIRST_UPDATE_TIMEOUT_S)
 
     def begin_event(self, *, validates: bool) -> None:
-        """Replicas meet again when the slowest has done its part of the event, a whole validation at most."""
+        """Sets the timeout for a host event: replicas meet again when the slowest has finished its part."""
         self._began_s, self._event_validates, self._last_update_s = self._clock(), validates, None
         longest = self._longest_event_s[validates]
         if validates and not longest:
@@ -57,7 +62,7 @@ class CollectiveTimeout:
             self._wait_at_most(max(LEAST_EVENT_TIMEOUT_S, _TIMES_THE_LONGEST * longest))
 
     def end_update(self) -> None:
-        """Within an execution all are about equally far."""
+        """Measures an update and sets the timeout for the next; between host events ranks run in step."""
         now = self._clock()
         if self._last_update_s is None:
             self._note_event(now - self._began_s)
@@ -68,7 +73,7 @@ class CollectiveTimeout:
         self._wait_at_most(max(self._least_update_s, _TIMES_THE_LONGEST * longest))
 
     def _note_event(self, lasted_s: float) -> None:
-        """The first update after an event waits for replicas that are still busy with it."""
+        """Counts an event together with the first update after it, which waits for slower replicas."""
         if not self._first_update_lasted_s:
             self._first_update_lasted_s = lasted_s
         if self._event_validates is not None:

@@ -1,6 +1,4 @@
-"""What the environment of a process says about its place among ranks: torchrun, SLURM, MPI or our own
-launcher.
-"""
+"""Reads the rank of a process from the environment that torchrun, SLURM, MPI or our launcher set."""
 
 import re
 import zlib
@@ -23,6 +21,7 @@ __all__ = [
 _ENTRY = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+# A range such as node[1-999999999] is a mistake; expanding it would fill the memory.
 _MOST_HOSTS = 100_000
 OWN_LAUNCHER = "DRIVETRAIN_LAUNCHER"
 LISTEN_FD = "DRIVETRAIN_LISTEN_FD"
@@ -30,20 +29,19 @@ RESTART = "DRIVETRAIN_RESTART"
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
 _PMI = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
-# What all ranks of one mpirun share and another mpirun on the same host does not.
+# Variables that are the same in all ranks of one mpirun and differ between two on the same host.
 _MPI_JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
-# From here on upwards SLURM numbers its own steps: interactive, batch, extern.
+# SLURM uses step numbers from here on for its own steps: interactive, batch, extern. A batch script is not a
+# rank, though SLURM_PROCID is set there too.
 _FIRST_RESERVED_STEP = 0xFFFFFFF0
-# Below the ports that systems hand out by themselves, above those that services are fond of.
+# Below the ephemeral ports (from 32768 on Linux), which other connections may hold, and above those of most
+# services.
 _FIRST_PORT, _PORTS = 20000, 10000
 _LOOPBACK = "127.0.0.1"
 
 
-# The two short forms in which SLURM writes lists: host names, and tasks per node.
-
-
 def expand_hosts(text: str) -> list[str]:
-    """`a,node[01-03,7]` is a, node01, node02, node03, node7."""
+    """Expands a host list of SLURM: `a,node[01-03,7]` is a, node01, node02, node03, node7."""
     entries = _ENTRY.findall(text)
     if not text or ",".join(entries) != text:
         raise _unreadable(text)
@@ -51,7 +49,7 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def expand_counts(text: str) -> list[int]:
-    """`2(x3),1` is 2, 2, 2, 1."""
+    """Expands the tasks per node as SLURM writes them: `2(x3),1` is 2, 2, 2, 1."""
     counts: list[int] = []
     for entry in text.split(","):
         match = _COUNT.fullmatch(entry.strip())
@@ -62,7 +60,7 @@ def expand_counts(text: str) -> list[int]:
 
 
 def _hosts_of(entry: str, *, whole: str) -> Iterator[str]:
-    """The hosts of one entry; the bracket that stands first varies slowest."""
+    """The hosts of one entry; with several brackets the first one varies slowest."""
     before, bracket, rest = entry.partition("[")
     if not bracket:
         yield before
@@ -86,11 +84,11 @@ def _numbers(inside: str, *, whole: str) -> Iterator[str]:
 
 
 def _unreadable(text: str) -> BadInputError:
-    return BadInputError(f"{text!r} is not a list as SLURM writes it, such as node[01-04] or 2(x4).")
+    return BadInputError(f"{text!r} is not a list in the format of SLURM, such as node[01-04] or 2(x4).")
 
 
 def find_place(environ: Mapping[str, str]) -> RankPlace | None:
-    """This process's place as torchrun, SLURM, MPI or the own launcher set it; none when it stands alone."""
+    """The place of this process among the ranks of a job; None if no launcher started it."""
     if "RANK" in environ:
         return _torchrun_place(environ)
     if _is_in_slurm_step(environ):
@@ -100,12 +98,12 @@ def find_place(environ: Mapping[str, str]) -> RankPlace | None:
             return _mpi_place(environ, names=names)
     for name in ("WORLD_SIZE", "LOCAL_RANK"):
         if name in environ:
-            raise BadInputError(f"{name} is set but RANK is not; start the ranks by torchrun, or unset it.")
+            raise BadInputError(f"{name} is set but RANK is not; start the ranks with torchrun, or unset it.")
     return None
 
 
 def place_variables(place: RankPlace) -> dict[str, str]:
-    """What the own launcher sets for a rank, so that `find_place` finds it."""
+    """The environment variables that our launcher sets for a rank, for `find_place` to read."""
     values = (place.rank, place.world_size, place.local_rank, place.local_world_size, place.address)
     variables = dict(zip(_TORCHRUN, map(str, (*values, place.port)), strict=True))
     variables |= {OWN_LAUNCHER: "1", RESTART: str(place.restart)}
@@ -116,7 +114,7 @@ def _torchrun_place(environ: Mapping[str, str]) -> RankPlace:
     missing = [name for name in _TORCHRUN if not environ.get(name)]
     if missing:
         raise BadInputError(
-            f"RANK is set but {missing[0]} is not; start the ranks by torchrun, or set all of "
+            f"RANK is set but {missing[0]} is not; start the ranks with torchrun, or set all of "
             f"{', '.join(_TORCHRUN)}."
         )
     is_own = OWN_LAUNCHER in environ
@@ -149,7 +147,7 @@ def _slurm_place(environ: Mapping[str, str]) -> RankPlace:
     hosts = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
     address = environ.get("MASTER_ADDR") or (expand_hosts(hosts)[0] if hosts else None)
     if address is None:
-        raise BadInputError("SLURM_STEP_NODELIST is not set; start the ranks by srun, or set MASTER_ADDR.")
+        raise BadInputError("SLURM_STEP_NODELIST is not set; start the ranks with srun, or set MASTER_ADDR.")
     job, step = _number(environ, "SLURM_JOB_ID"), _number(environ, "SLURM_STEP_ID")
     return RankPlace(
         rank=_number(environ, "SLURM_PROCID"),
@@ -164,13 +162,13 @@ def _slurm_place(environ: Mapping[str, str]) -> RankPlace:
 
 
 def _slurm_local_tasks(environ: Mapping[str, str]) -> int:
-    """The step's own list tells every node's tasks; what the job asked for per node is second best."""
+    """The number of tasks on this node: from the list of the step, or else what the job asked for."""
     counts = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_TASKS_PER_NODE")
     if counts is None:
         return _number(environ, "SLURM_NTASKS_PER_NODE")
     per_node, node = expand_counts(counts), _number(environ, "SLURM_NODEID", default=0)
     if node >= len(per_node):
-        raise BadInputError(f"SLURM_NODEID is {node}, but {counts} lists the tasks of {len(per_node)} nodes.")
+        raise BadInputError(f"SLURM_NODEID is {node}, but {counts} lists tasks for {len(per_node)} nodes.")
     return per_node[node]
 
 
@@ -181,8 +179,8 @@ def _mpi_place(environ: Mapping[str, str], *, names: tuple[str, ...]) -> RankPla
     local_rank, local_size = _number(environ, names[2]), _number(environ, names[3])
     if "MASTER_ADDR" not in environ and local_size != size:
         raise BadInputError(
-            f"MPI started {size} ranks on several hosts; export MASTER_ADDR, the name of rank 0's host, and "
-            "MASTER_PORT, such as 29500, to all of them."
+            f"MPI started {size} ranks on several hosts; export MASTER_ADDR (the host name of rank 0) and "
+            "MASTER_PORT (for example 29500) to all of them."
         )
     job = next((environ[name] for name in _MPI_JOB_NAMES if name in environ), "")
     return RankPlace(
@@ -197,7 +195,7 @@ def _mpi_place(environ: Mapping[str, str], *, names: tuple[str, ...]) -> RankPla
 
 
 def _port_of(job: str) -> int:
-    """A port that all ranks of a job arrive at by themselves."""
+    """A port derived from the name of a job, so that its ranks agree on it without talking."""
     return _FIRST_PORT + zlib.crc32(job.encode()) % _PORTS
 
 
@@ -207,5 +205,7 @@ def _number(environ: Mapping[str, str], name: str, *, default: int | None = None
         return default
     if not text.isdecimal():
         state = f"is {text!r}, not a whole number" if text else "is not set"
-        raise BadInputError(f"{name} {state}; start all ranks by one launcher, or unset its variables.")
+        raise BadInputError(
+            f"{name} {state}; start all ranks with the same launcher, or unset its variables."
+        )
     return int(text)

@@ -1,4 +1,4 @@
-"""Which host a process is on, as far as sharing memory with other processes goes."""
+"""A key that tells which processes run on the same host and can share memory."""
 
 import os
 import socket
@@ -15,16 +15,16 @@ _MEMORY_FILES = Path("/dev/shm")
 
 @cache
 def host_key() -> str:
-    """The same for processes that can open each other's memory, and for no others.
+    """A key shared by exactly the processes that can open each other's memory.
 
-    Hosts may have one name in common, and containers on one host have memory of their own: the boot tells
-    hosts apart, and the processes and memory files that can be seen tell containers apart.
+    The host name is not enough: two hosts may have the same name, and containers on one host do not share
+    memory. The boot id tells hosts apart; the PID namespace and /dev/shm tell containers apart.
     """
     return " ".join((socket.gethostname(), *_kernel_marks()))
 
 
 def _kernel_marks() -> list[str]:
-    """What Linux says; other systems leave the name alone."""
+    """Identifiers of the host and container under Linux; other systems have only the name."""
     marks: list[str] = []
     with suppress(OSError):
         marks.append(_BOOT.read_text().strip())

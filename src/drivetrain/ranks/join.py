@@ -1,4 +1,4 @@
-"""How a rank joins the others and leaves them again."""
+"""Joins the process group of a training, and leaves it again."""
 
 import os
 import socket
@@ -17,15 +17,16 @@ from drivetrain.ranks.replica_group import ReplicaGroup
 
 __all__ = ["JOIN_TIMEOUT_S", "join", "join_at", "joined", "leave", "meet"]
 
-# Ranks reach their first collective as far apart as their hosts read data.
+# Ranks open their data before the first collective; the timeout covers hosts that read more slowly.
 JOIN_TIMEOUT_S = 600.0
 _INTERFACE = "GLOO_SOCKET_IFNAME"
+# Any port will do to look up a route; 9 is "discard".
 _ANY_PORT = 9
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 
 def join(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) -> ReplicaGroup:
-    """Meets the other ranks; `device` is the kind whose tensors they will exchange, such as "cuda"."""
+    """Joins the other ranks; `device` is the kind of the tensors to be exchanged, such as "cuda"."""
     if place.world_size == 1:
         return ReplicaGroup()
     store = meet(place, timeout_s=timeout_s)
@@ -34,7 +35,7 @@ def join(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) ->
 
 @contextmanager
 def joined(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) -> Iterator[ReplicaGroup]:
-    """Joins the other ranks for the time of the block."""
+    """Joins the other ranks for the duration of the block."""
     group = join(place, device=device, timeout_s=timeout_s)
     try:
         yield group
@@ -45,9 +46,10 @@ def joined(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) 
 
 
 def leave(*, failed: bool = False) -> None:
-    """Parts from the other ranks; after a failure without waiting for what is still under way."""
+    """Leaves the process group; after a failure, without waiting for pending collectives."""
     if not dist.is_initialized():
         return
+    # destroy_process_group may wait for pending NCCL collectives, which never end once a rank is gone.
     if failed and dist.get_backend() != "gloo":
         dist.distributed_c10d._abort_process_group()
     else:
@@ -55,7 +57,7 @@ def leave(*, failed: bool = False) -> None:
 
 
 def meet(place: RankPlace, *, timeout_s: float) -> Store:
-    """The place where the ranks leave each other notes, once this one has reached it."""
+    """Connects to the key-value store through which the ranks find each other."""
     serves = place.rank == 0 and not place.launcher_serves
     try:
         store: Store = TCPStore(
@@ -68,11 +70,12 @@ def meet(place: RankPlace, *, timeout_s: float) -> Store:
         )
     except dist.DistNetworkError as error:
         raise _no_meeting(place, error=error) from error
+    # torchrun keeps its store over restarts; the prefix hides the keys of ranks that are gone.
     return PrefixStore(f"drivetrain/{place.restart}", store)
 
 
 def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) -> ReplicaGroup:
-    """Joins the other ranks that look into the same store."""
+    """Forms the process group of the ranks that are connected to the same store."""
     interface = _LOOPBACK_INTERFACE if place.is_loopback else _interface_towards(place.address)
     if interface is not None:
         os.environ.setdefault(_INTERFACE, interface)
@@ -90,28 +93,30 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
             world_size=place.world_size,
             timeout=timedelta(seconds=timeout_s),
         )
-        # Who left at once would close connections that a slower rank has not taken up yet.
+        # A rank that left right away would close connections that a slower rank has not accepted yet.
         group.barrier()
     except RuntimeError as error:
         leave(failed=True)
-        # A failed attempt would give this rank's next group another name than the others give it.
+        # torch names groups by this counter, which a failed attempt has advanced. Without the reset the next
+        # group would have another name here than on ranks that did not fail.
         dist.distributed_c10d._world.group_count = 0
         raise RunFailedError(
-            f"Rank {place.rank} waited in vain for the other ranks at {place.address}:{place.port}, which "
-            f"must come within {timeout_s:g} seconds: {error}"
+            f"Rank {place.rank} could not join the other ranks at {place.address}:{place.port} within "
+            f"{timeout_s:g} seconds: {error}"
         ) from error
     return group
 
 
 def _interface_towards(address: str) -> str | None:
-    """The network by which this host reaches a meeting place on another one.
+    """The network interface through which this host reaches rank 0.
 
-    Gloo would take that of the host's own name, which many systems give to the loopback.
+    By default Gloo takes the interface of the host's own name, which many systems resolve to the loopback
+    address; other hosts could not connect to it.
     """
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(address, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            # Nothing is sent: the system only chooses a way.
+            # Connecting a UDP socket sends nothing; the system only chooses a route.
             probe.connect(target)
             own = probe.getsockname()[0]
     except OSError:
@@ -123,7 +128,7 @@ def _interface_towards(address: str) -> str | None:
 
 
 def _backends(device: str) -> str:
-    """One for the tensors of the device, and gloo for objects and for what stays on the CPU."""
+    """The default backend of the device for its tensors, and gloo for objects and CPU tensors."""
     if device == "cpu":
         return "gloo"
     return f"cpu:gloo,{device}:{dist.get_default_backend_for_device(device)}"
@@ -132,10 +137,10 @@ def _backends(device: str) -> str:
 def _no_meeting(place: RankPlace, *, error: Exception) -> RunFailedError | BadInputError:
     if place.rank == 0 and "EADDRINUSE" in str(error):
         return BadInputError(
-            f"MASTER_PORT {place.port} is in use on {place.address}; set it to a free port, such as "
+            f"MASTER_PORT {place.port} is already in use on {place.address}; set it to a free port, such as "
             f"{place.port % 60000 + 1}."
         )
     return RunFailedError(
-        f"Rank {place.rank} found nobody at {place.address}:{place.port}; rank 0 must run there and its port "
-        f"be reachable ({error})."
+        f"Rank {place.rank} cannot connect to rank 0 at {place.address}:{place.port}; check that rank 0 runs "
+        f"there and that the port is reachable ({error})."
     )

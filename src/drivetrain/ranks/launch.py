@@ -1,4 +1,4 @@
-"""Starts the ranks of a job on this machine, and sees to it that all end when one fails."""
+"""Starts the ranks of a job on this machine, and ends all of them when one fails."""
 
 import multiprocessing
 import signal
@@ -20,20 +20,22 @@ from drivetrain.ranks.rank_process import FORWARDED
 __all__ = ["LaunchResult", "launch"]
 
 _LOOK_S = 0.05
-# How long the cause of a failure may come after its consequence.
+# When a rank dies, the others may report a lost connection before the launcher sees the death itself. It
+# waits this long for the real cause before it blames a consequence.
 _PATIENCE_WITH_CAUSE_S = 5.0
+# Progress bars hide the cursor, and a killed rank cannot show it again.
 _SHOW_CURSOR = "\x1b[?25h\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult:
-    """What a job came to; `failed` is the rank to blame, where one is."""
+    """The outcome of a job; `failed` is the failure that caused the others, if there is one."""
 
     exit_status: int
     failed: RankFailure | None = None
 
     def settle(self) -> int:
-        """The exit status; a failure is raised as the user shall see it, a bug's traceback printed before."""
+        """Returns the exit status, or raises the failure; the traceback of a bug is printed first."""
         if self.failed is None:
             return self.exit_status
         _show_details(self.failed)
@@ -50,11 +52,11 @@ def launch(
     grace_s: float = 5.0,
     say: Callable[[str], None] | None = None,
 ) -> LaunchResult:
-    """Runs target(*args) in `ranks` processes, which find their places by `find_place`.
+    """Runs target(*args) in `ranks` processes, which learn their ranks from `find_place`.
 
-    The target returns its exit status or raises. When one rank fails all others are ended, by SIGTERM and
-    `grace_s` seconds later by SIGKILL, and all are started again up to `max_restarts` times. Rank 0 owns the
-    terminal; what the others print is lost unless they call `keep_log`.
+    The target returns its exit status or raises. When one rank fails, all others get SIGTERM and `grace_s`
+    seconds later SIGKILL; then all are restarted, up to `max_restarts` times. Only rank 0 prints to the
+    terminal; the output of the others is lost unless they call `keep_log`.
     """
     _require_importable_script()
     with _listening() as signals:
@@ -66,14 +68,14 @@ def launch(
                 break
             _show_details(failed)
             (say or _say)(
-                f"{failed.sentence.rstrip('.')}; all ranks start again, restart {restart + 1} of "
-                f"{max_restarts}."
+                f"{failed.sentence.rstrip('.')}; all ranks are restarted (restart {restart + 1} of "
+                f"{max_restarts})."
             )
     return result
 
 
 class _Launcher:
-    """Waits for a job, passes signals on and ends it once a rank has failed."""
+    """Waits for a job, forwards signals to it and ends it once a rank has failed."""
 
     def __init__(self, job: RankJob, *, signals: list[int], grace_s: float) -> None:
         self._job, self._signals, self._grace_s = job, signals, grace_s
@@ -83,7 +85,7 @@ class _Launcher:
         self._stacks = ""
 
     def wait(self) -> LaunchResult:
-        """Returns when all ranks have ended, by themselves or not."""
+        """Returns when all ranks have ended or were killed."""
         while self._job.running:
             self._job.look(wait_s=_LOOK_S)
             self._pass_signals_on()
@@ -98,7 +100,8 @@ class _Launcher:
         for number in self._signals[self._sent :]:
             self._job.send(number)
             self._sent += 1
-            # A second signal ends a rank at once, unless it is where it cannot hear it.
+            # A second signal makes a rank end at once, but not inside a kernel or a collective, where Python
+            # handles no signals. SIGKILL follows after the grace period.
             if self._sent > 1 and self._kill_s is None:
                 self._kill_s = time.monotonic() + self._grace_s
 
@@ -149,8 +152,9 @@ def _joint_status(statuses: dict[int, int]) -> int:
 
 @contextmanager
 def _listening() -> Iterator[list[int]]:
-    """The signals that reach this process while the block runs, in their order."""
+    """Collects the signals that this process receives inside the block, in order."""
     received: list[int] = []
+    # Python allows only the main thread to set signal handlers.
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
@@ -167,8 +171,8 @@ def _listening() -> Iterator[list[int]]:
 
 
 def _require_importable_script() -> None:
-    """Every rank imports the script that starts it; one without a guard would start ranks again in each."""
-    guard = "Ranks start from a script only under `if __name__ == '__main__':`; put the call there."
+    """Refuses a script without a main guard: every rank imports it, and would launch ranks again."""
+    guard = "A script that starts ranks must do so under `if __name__ == '__main__':`; put the call there."
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise BadInputError(guard)
     main = sys.modules["__main__"]
@@ -179,14 +183,14 @@ def _require_importable_script() -> None:
         text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         raise BadInputError(
-            f"Ranks import the script that starts them, and {file} is no file; save it as one."
+            f"Ranks import the script that starts them, but {file} is not a file; save the script as a file."
         ) from None
     if "__name__" not in text:
         raise BadInputError(guard)
 
 
 def _show_details(failed: RankFailure) -> None:
-    """What goes before the sentence of a failure: an end of the progress bar, and a bug's traceback."""
+    """Prints what precedes the error: the end of the progress bar, and the traceback of a bug."""
     if sys.stderr.isatty():
         sys.stderr.write(_SHOW_CURSOR)
     if failed.traceback_text and not failed.is_sentence:

@@ -1,4 +1,4 @@
-"""What a rank that torchrun, SLURM or MPI started does around its work."""
+"""Runs the work of a rank that torchrun, SLURM or MPI started: its log and how its errors are reported."""
 
 import os
 import sys
@@ -18,8 +18,10 @@ _STANDARD_OUTPUTS = (1, 2)
 
 @contextmanager
 def launched_rank(place: RankPlace) -> Iterator[None]:
-    """Inside, `keep_log` works; an error leaves as one sentence that names rank and host, and a bug shows its
-    traceback before."""
+    """Makes `keep_log` work inside the block, and turns an error into one sentence that names rank and host.
+
+    The traceback of a bug is printed before it.
+    """
     output = _Output()
     try:
         with keep_logs_by(output.turn_to):
@@ -40,7 +42,7 @@ def launched_rank(place: RankPlace) -> Iterator[None]:
 
 
 class _Output:
-    """Where this process prints: where its launcher meant it to, or in a log."""
+    """The output of this process: that of its launcher, or a log file."""
 
     def __init__(self) -> None:
         self._former: list[int] = []
@@ -50,14 +52,14 @@ class _Output:
         return bool(self._former)
 
     def turn_to(self, path: Path) -> None:
-        """Prints to a file from now on; where none can be made, all stays as it is."""
+        """Redirects the output to a file; if it cannot be opened, nothing changes."""
         try:
-            # Only rank 0 needs the run directory, so on other hosts it may not be there.
+            # Rank 0 made the run directory on its own host; on others it may not exist.
             path.parent.mkdir(parents=True, exist_ok=True)
             log = path.open("ab", buffering=0)
         except OSError as error:
             sys.stderr.write(
-                f"warning: {path} cannot be written ({error.strerror}); this rank prints here.\n"
+                f"warning: {path} cannot be written ({error.strerror}); this rank prints here instead.\n"
             )
             return
         with log:
@@ -65,7 +67,7 @@ class _Output:
             print_to(log.fileno(), log.fileno())
 
     def turn_back(self) -> None:
-        """Prints where it printed before."""
+        """Restores the former output."""
         if self._former:
             print_to(*self._former)
             for former in self._former:
@@ -74,7 +76,7 @@ class _Output:
 
 
 def _tell_torchrun(failure: RankFailure, error: DrivetrainError) -> None:
-    """What torchrun prints last is then this error, unless it is but the consequence of another one."""
+    """Records the error for the summary of torchrun, unless it only follows from another rank's failure."""
     from torch.distributed.elastic.multiprocessing.errors.error_handler import ErrorHandler
 
     if not failure.is_consequence:

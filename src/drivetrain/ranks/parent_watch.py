@@ -1,4 +1,4 @@
-"""A process of a job does not outlive the one that started it, however that one ends."""
+"""Ends the processes of a job when the process that started them is gone, even if it was killed."""
 
 import ctypes
 import os
@@ -14,15 +14,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent_thread(parent_pid: int) -> None:
-    """Linux ends this process together with the very thread that started it; other systems do nothing."""
+    """Makes Linux kill this process when the thread that started it ends; other systems do nothing.
+
+    It follows the thread, not the process: call it only if that thread lives as long as the job.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have died before prctl took effect, which then sends no signal.
     if os.getppid() != parent_pid:
         os._exit(1)
 
 
 def watch_parent(parent_pid: int) -> None:
-    """Ends this process and its process group, of which it must be the leader, once its parent is gone."""
+    """Kills this process and its process group, which it must lead, once its parent is gone."""
     threading.Thread(target=_watch, args=(parent_pid,), name="parent watch", daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""Ranks that stay: for everything that runs many short pieces of work on several replicas of one machine."""
+"""A pool of CPU ranks that stay alive between many short pieces of work, for `verify` and tests."""
 
 import os
 import pickle
@@ -26,11 +26,8 @@ __all__ = ["Answer", "RankPool", "Work", "serve_pool"]
 
 _LOOK_S = 0.02
 _POOL_START_TIMEOUT_S = 300.0
-# How long the others may take to notice that a rank has failed.
+# After a failure the other ranks get this long to notice it; one that does not answer hangs in a collective.
 _PATIENCE_AFTER_FAILURE_S = 5.0
-
-
-# What a rank of a pool does: one piece of work after the other, each in a group of its own.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +42,17 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A pickled result, or a failure with the error itself where that can be pickled."""
+    """A pickled result, or a failure with the error itself if it can be pickled."""
 
     content: bytes = b""
     failure: RankFailure | None = None
 
 
 def serve_pool(timeout_s: float, link: "Connection[Answer, Work]") -> None:
-    """Works until the other end of the link is closed."""
+    """Answers pieces of work, each in a process group of its own, until the link is closed."""
     place = find_place(os.environ)
     assert place is not None
-    # What the work itself starts is no rank of this pool.
+    # Processes that the work starts would otherwise take themselves for ranks of this pool.
     for name in place_variables(place):
         del os.environ[name]
     store = meet(place, timeout_s=timeout_s)
@@ -84,12 +81,12 @@ def _result(
 ) -> Any:
     if work.size == 1:
         return function(ReplicaGroup(), *args)
-    # A new group each time: a failure leaves a group's connections unusable.
+    # A new group each time: after a failure the connections of a group cannot be used again.
     group = join_at(
         PrefixStore(f"work/{work.number}", store),
         place=replace(place, world_size=work.size, local_world_size=work.size),
         device="cpu",
-        # The pool itself notices first what takes too long, and says more about it.
+        # Longer than the timeout of the pool, which then fails first with the stacks of all ranks.
         timeout_s=2 * work.timeout_s,
     )
     try:
@@ -108,7 +105,7 @@ def _pickled(error: BaseException) -> bytes:
 
 
 class RankPool:
-    """`size` CPU ranks; they start at the first work, and again after one has died or hung."""
+    """`size` CPU ranks, started with the first piece of work and again after one died or hung."""
 
     def __init__(self, size: int, *, threads: int = 1, timeout_s: float = 60.0) -> None:
         self.size = size
@@ -126,10 +123,11 @@ class RankPool:
         self.close()
 
     def run(self, function: Callable[..., Any], *args: Any, ranks: int | None = None) -> list[Any]:
-        """Everybody's function(group, *args), in the order of the ranks; `ranks` takes only the first ones.
+        """Calls function(group, *args) on every rank and returns the results in rank order.
 
-        Function, arguments and results travel by pickle. The error of a rank is raised here, with the rank's
-        traceback as its cause; work that takes longer than the pool's timeout fails with all stacks.
+        `ranks` takes only the first ranks. Function, arguments and results are pickled. The error of a rank
+        is raised here, with the rank's traceback as its cause. After the timeout of the pool the work fails
+        with the stacks of all ranks.
         """
         ranks = self.size if ranks is None else ranks
         assert 1 <= ranks <= self.size, f"{ranks} ranks of {self.size}"
@@ -165,12 +163,12 @@ class RankPool:
         self._links = [own for own, _ in pipes]
         for _, theirs in pipes:
             theirs.close()
-        # Their first answer tells that they are there; a busy machine takes its time over the imports.
+        # The first answer of each rank says that it is up; importing torch takes long on a busy machine.
         self._answers(job, ranks=self.size, timeout_s=_POOL_START_TIMEOUT_S)
         return job
 
     def _answers(self, job: RankJob, *, ranks: int, timeout_s: float) -> list[Answer]:
-        """The answers of the first ranks; a failure is raised, and a lost rank ends the others."""
+        """The answers of the first ranks; raises a failure, and ends all ranks if one is lost."""
         answers = self._wait_for_answers(job, ranks=ranks, timeout_s=timeout_s)
         failures = _failures(answers)
         late = [rank for rank in range(ranks) if rank not in answers]
@@ -182,7 +180,7 @@ class RankPool:
             raise _error_of(answers[failure.rank]) from RankTracebackError(failure.traceback_text)
         if late:
             raise RunFailedError(
-                f"The ranks {late} gave no answer within {timeout_s:g} seconds."
+                f"Ranks {late} did not answer within {timeout_s:g} seconds."
             ) from RankTracebackError(stacks)
         return [answers[rank] for rank in range(ranks)]
 
@@ -199,7 +197,7 @@ class RankPool:
     def _take_answers(self, answers: dict[int, Answer], *, job: RankJob, ranks: int) -> None:
         waiting = {self._links[rank]: rank for rank in range(ranks) if rank not in answers}
         for ready in wait(list(waiting), timeout=_LOOK_S):
-            # The link of a dead rank has nothing more to say; the job tells how it died.
+            # The link of a dead rank is closed; `job.look` finds out how it died.
             with suppress(EOFError, ConnectionError):
                 assert isinstance(ready, Connection)
                 answers[waiting[ready]] = ready.recv()
@@ -219,12 +217,12 @@ def _death_of(rank: int, *, job: RankJob) -> RankFailure:
             return failure
     status = job.statuses[rank]
     return RankFailure(
-        rank=rank, host=job.host, time_s=time.time(), message=f"exit status {status} amid its work"
+        rank=rank, host=job.host, time_s=time.time(), message=f"exit status {status} during its work"
     )
 
 
 def _error_of(answer: Answer) -> BaseException:
-    """The rank's own error where it travelled, which is what a test wants to catch."""
+    """The error of the rank itself if it could be pickled: tests want to catch its type."""
     assert answer.failure is not None
     if not answer.content:
         return answer.failure.as_error()

@@ -1,4 +1,4 @@
-"""Which device each rank of a host takes."""
+"""Chooses the device of each rank, and refuses layouts for which a host has too few."""
 
 import torch
 
@@ -10,9 +10,9 @@ __all__ = ["check_enough_devices", "choose_rank_device"]
 
 
 def choose_rank_device(name: str, group: ReplicaGroup) -> Device:
-    """The device of this rank: each has an accelerator of its own, but any number share a CPU; a collective.
+    """The device of this rank: an accelerator of its own, or the CPU that any number of ranks share.
 
-    A launcher either shows all accelerators of a host to each of its ranks or to each its own one.
+    A collective. A launcher makes either all accelerators of a host visible to every rank, or one to each.
     """
     device = choose_device(name)
     if not device.is_cpu:
@@ -22,7 +22,7 @@ def choose_rank_device(name: str, group: ReplicaGroup) -> Device:
 
 
 def check_enough_devices(name: str, *, replicas: int, per_replica: int) -> None:
-    """Refuses more ranks on this machine than it has accelerators, and an accelerator for all of them."""
+    """Refuses more ranks than this machine has accelerators, and one accelerator named for several ranks."""
     device, ranks = choose_device(name), replicas * per_replica
     if device.is_cpu:
         return
@@ -33,8 +33,8 @@ def check_enough_devices(name: str, *, replicas: int, per_replica: int) -> None:
     each = "" if per_replica == 1 else f" of {per_replica} devices each"
     fits = f"--replicas {there // per_replica} fits" if there >= per_replica else f"--stages {there} fits"
     raise BadInputError(
-        f"--replicas {replicas}{each} needs {ranks} {kind} devices, and here are {there}; {fits}, and "
-        "--device cpu runs any number as processes."
+        f"--replicas {replicas}{each} needs {ranks} {kind} devices, but this machine has {there}; "
+        f"{fits}, and --device cpu runs any number of ranks."
     )
 
 
@@ -49,7 +49,7 @@ def _own_device(device: Device, *, name: str, group: ReplicaGroup) -> Device:
         index = 0
     else:
         raise BadInputError(
-            f"{group.local_size} ranks on this host need {group.local_size} {kind} devices, and here are "
+            f"{group.local_size} ranks on this host need {group.local_size} {kind} devices, but it has "
             f"{there}; start {there} ranks on each host, or add --device cpu."
         )
     torch.accelerator.set_device_index(index)
@@ -60,16 +60,16 @@ def _refuse_index(name: str, *, ranks: int) -> None:
     kind, colon, _ = name.partition(":")
     if colon and ranks > 1:
         raise BadInputError(
-            f"--device {name} is one device, and each of {ranks} ranks needs its own; --device {kind} works."
+            f"--device {name} is one device, but each of {ranks} ranks needs its own; --device {kind} works."
         )
 
 
 def _refuse_shared_device(device: Device, group: ReplicaGroup) -> None:
-    """Two ranks that see one accelerator each may see the same one."""
+    """Refuses two ranks on one accelerator, which happens if each sees one device and it is the same."""
     own = None if device.is_cpu else device.hardware
     users = [rank for rank, hardware in enumerate(group.gather(own)) if hardware == own]
     if own is not None and len(users) > 1:
         raise BadInputError(
-            f"The ranks {', '.join(map(str, users))} see the same {device.torch_device.type} device; let the "
-            "launcher show each of them its own, or start one rank."
+            f"Ranks {', '.join(map(str, users))} use the same {device.torch_device.type} device; configure "
+            "the launcher to give each rank a device of its own, or start one rank."
         )

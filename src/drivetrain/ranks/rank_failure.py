@@ -1,4 +1,4 @@
-"""Why a rank ended, which of several failed ranks is to blame, and in which layer of the model."""
+"""Why a rank failed, which of several failures caused the others, and in which layer it happened."""
 
 import signal
 import sys
@@ -11,7 +11,8 @@ from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedErro
 
 __all__ = ["RankFailure", "RankTracebackError", "failing_layer", "is_consequence", "primary_failure"]
 
-# What torch raises in a rank when another one is gone; by name, as torch need not be imported here.
+# Errors that torch raises in a rank when another one is gone; by name, so that the launcher need not import
+# torch. Some backends raise a plain RuntimeError, which only its words tell apart.
 _CONNECTION_ERRORS = ("DistNetworkError", "DistStoreError", "DistBackendError", "DistQueueEmptyError")
 _CONNECTION_WORDS = (
     "connection closed by peer",
@@ -26,7 +27,7 @@ _CONNECTION_WORDS = (
     "nccl error",
     "wait timeout",
 )
-# What torch.compile puts around a model.
+# torch.compile wraps a model and holds it under this name.
 _WRAPPER = "_orig_mod"
 
 
@@ -36,11 +37,11 @@ class RankTracebackError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFailure:
-    """What a rank ended with, as it said itself or as the launcher saw it.
+    """How a rank failed, as reported by the rank or observed by the launcher.
 
-    `is_sentence` tells that `message` was written for the user, and `status` what the command ends with.
-    `place` and `activity` are what an end without a word came from, as in "stage 2 of replica 0" and "during
-    the forward pass of micro-batch 3 of update 7".
+    `is_sentence` is true if `message` was written for the user; `status` is the exit status of the command.
+    `place` and `activity` say where a rank died that could not report an error itself, for example "stage 2
+    of replica 0" and "during the forward pass of micro-batch 3 of update 7".
     """
 
     rank: int
@@ -63,7 +64,7 @@ class RankFailure:
 
     @property
     def sentence(self) -> str:
-        """What a person reads: who failed, and how; a mistake that all ranks found needs no rank."""
+        """The error for the user: which rank failed and how; an error of all ranks names none."""
         place = f" ({self.place})" if self.place else ""
         return self.message if self.is_everywhere else f"rank {self.rank} on {self.host}{place} {self._verb}"
 
@@ -71,9 +72,10 @@ class RankFailure:
     def _verb(self) -> str:
         activity = f" {self.activity}" if self.activity else ""
         if self.signal_number is not None:
-            return f"was ended by {signal.Signals(self.signal_number).name}{activity}; {self.message}"
+            return f"was killed by {signal.Signals(self.signal_number).name}{activity}; {self.message}"
         lost_touch = self.is_consequence and not self.is_sentence
-        return f"{'lost touch with another rank' if lost_touch else 'failed'}{activity}: {self.message}"
+        verb = "lost its connection to another rank" if lost_touch else "failed"
+        return f"{verb}{activity}: {self.message}"
 
     def as_error(self) -> DrivetrainError:
         """The error for the user, with the rank's own traceback as its cause."""
@@ -85,12 +87,12 @@ class RankFailure:
 
 
 def primary_failure(failures: Sequence[RankFailure]) -> RankFailure:
-    """The one to blame: a cause before a consequence, and the first of its kind."""
+    """The failure to report: a cause before a consequence, and among equals the first."""
     return min(failures, key=lambda failure: (_distance_from_cause(failure), failure.time_s))
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Whether an error, or what it was raised from, only tells that another rank is gone or late."""
+    """Whether an error, or its cause, only says that another rank is gone or late."""
     if isinstance(error, BadInputError):
         return False
     chain: list[BaseException] = []
@@ -109,17 +111,18 @@ def _is_connection_error(error: BaseException) -> bool:
 
 
 def _distance_from_cause(failure: RankFailure) -> int:
-    # The watch dog of NCCL ends its own process in this way when it has waited too long.
+    # After a timeout the watchdog of NCCL aborts its own process. That may be the cause of the other
+    # failures, but a rank that failed with an error is the better answer.
     if failure.signal_number == signal.SIGABRT:
         return 1
     return 2 if failure.is_consequence else 0
 
 
-# Which layer of a model an error came from, read off the error itself: training does nothing for it.
-
-
 def failing_layer(error: BaseException) -> str | None:
-    """The innermost layer at work, by its name in the outermost model, as in "stem.conv (Conv2d)"."""
+    """The innermost layer in which an error arose, such as "stem.conv (Conv2d)".
+
+    It is read from the frames of the traceback, so training pays nothing for it.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -140,10 +143,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _owners(error: BaseException) -> list[Any]:
-    """The objects whose methods an error went through, from the outside in.
+    """The objects whose methods an error passed through, outermost first.
 
-    Only of these are the locals looked at: Python keeps what it shows of them for as long as the frame lives,
-    and that of whoever handles the error holds the error itself.
+    Only the locals of methods are read. Reading f_locals makes Python keep a copy for as long as the frame
+    lives, and the frame that handles the error holds the error itself: a reference cycle.
     """
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     return [frame.f_locals.get("self") for frame in frames if frame.f_code.co_varnames[:1] == ("self",)]

@@ -1,4 +1,4 @@
-"""The rank processes of one attempt, as the launcher holds them."""
+"""The rank processes of one attempt, as the launcher sees them: starting, signals, failures, stacks."""
 
 import multiprocessing
 import os
@@ -23,16 +23,18 @@ from drivetrain.ranks.threads import threads_of_each
 __all__ = ["RankJob"]
 
 _LOOPBACK = "127.0.0.1"
+# All ranks connect at once, before rank 0 has imported torch and begins to accept.
 _PENDING_CONNECTIONS = 1024
+# faulthandler writes stacks from a signal handler and gives no sign when it is done.
 _SECONDS_FOR_STACKS = 0.5
 _LINES_OF_OUTPUT = 30
 
 
 class RankJob:
-    """Processes that run one function, and everything that is known of how they fare.
+    """Processes that run one function, with their exit statuses and failures.
 
-    `own_args` are further arguments, one tuple for each rank; `has_terminal` lets rank 0 print where the
-    launcher prints.
+    `own_args` are further arguments, one tuple per rank; with `has_terminal` rank 0 prints to the terminal of
+    the launcher.
     """
 
     def __init__(
@@ -84,46 +86,49 @@ class RankJob:
                 os.kill(self._pid(rank), number)
 
     def begin_end(self) -> None:
-        """Asks all to end; how they do it is no failure any more."""
+        """Asks all ranks to end; from now on no exit status counts as a failure."""
         self._is_ending = True
         self.send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends every rank that runs, and what it started."""
+        """Kills every running rank and the processes it started."""
         self._is_ending = True
         for rank in self.running:
             self._kill_group(rank)
-            # Before it leads a group of its own there is only itself.
+            # A rank that has not called setsid yet has no process group of its own.
             with suppress(ProcessLookupError):
                 os.kill(self._pid(rank), signal.SIGKILL)
 
     def look(self, *, wait_s: float) -> None:
-        """Waits a moment for news of the ranks and takes them in."""
+        """Waits up to `wait_s` for messages and exits of ranks, and records them."""
         for ready in wait(list(self._channels), timeout=wait_s):
             assert isinstance(ready, Connection)
             self._read(ready)
         if not self._channels:
             time.sleep(wait_s)
         for rank in self.running:
-            # Not the sentinel: loader workers inherit its other end and would keep it silent.
+            # Not the sentinel of the process: loader workers inherit its other end, so it would not fire
+            # while one of them still runs.
             status = self._processes[rank].exitcode
             if status is not None:
                 self._note_end(rank, status=status)
 
     def stacks(self) -> str:
-        """What the ranks that run are doing, thread by thread."""
+        """The stacks of all threads of the running ranks."""
         ranks = self.running
         self.send(STACK_SIGNAL)
         time.sleep(_SECONDS_FOR_STACKS)
         seen = {rank: _text(self._starts[rank].stacks) for rank in ranks}
-        return "\n".join(f"rank {rank} on {self.host} was still here:\n{text}" for rank, text in seen.items())
+        return "\n".join(f"rank {rank} on {self.host} was still at:\n{text}" for rank, text in seen.items())
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        # Starting it lifts the hold on signals, so it must run before that begins.
+        # Starting the resource tracker unblocks SIGINT and SIGTERM, so it must run before they are blocked.
         resource_tracker.ensure_running()
         listening = socket.create_server((_LOOPBACK, 0), backlog=_PENDING_CONNECTIONS)
         with listening as listener, threads_of_each(self._size, asked=self._threads):
+            # A signal that arrives while ranks start waits until all of them can be told of it; ranks inherit
+            # the mask and unblock the signals themselves once they are set up.
             former = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
             try:
                 for rank in range(self._size):
@@ -189,7 +194,7 @@ class RankJob:
             self.failures.append(self._unreported_failure(rank, status=status))
 
     def _unreported_failure(self, rank: int, *, status: int) -> RankFailure:
-        where = f"its output is in {self._logs[rank]}" if rank in self._logs else "it left no message"
+        where = f"its output is in {self._logs[rank]}" if rank in self._logs else "it left no error message"
         place, activity = read_note(self._starts[rank].note)
         return RankFailure(
             rank=rank,
@@ -211,7 +216,7 @@ class RankJob:
         return pid
 
     def _kill_group(self, rank: int) -> None:
-        """Ends a rank's process group: itself, its loader workers and what they started."""
+        """Kills the process group of a rank: itself, its loader workers and what they started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid(rank), signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Where a rank stands among all ranks, and whether a process works alone, launches ranks or is one."""
+"""The place of a rank in a job, and whether a command runs alone, as a rank, or launches ranks."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,10 +15,10 @@ _LARGEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlace:
-    """One rank of `world_size`, the `local_rank`-th of its host, and where all of them meet.
+    """The rank of a process, its rank on its host, and the address of the store where all ranks meet.
 
-    `restart` counts how often the launcher has already started these ranks again. The meeting place is the
-    launcher's own when `launcher_serves`, else rank 0's, on the open socket `listen_fd` where there is one.
+    `restart` counts the restarts of these ranks so far. The launcher serves the store if `launcher_serves`;
+    otherwise rank 0 does, on the open socket `listen_fd` if there is one.
     """
 
     rank: int
@@ -37,12 +37,12 @@ class RankPlace:
         if problem is not None:
             raise BadInputError(
                 f"The variables of {_SPOKEN[self.launcher]} contradict each other: {problem}; "
-                "start all ranks by one launcher, or unset them."
+                "start all ranks with the same launcher, or unset them."
             )
 
     @property
     def is_loopback(self) -> bool:
-        """Whether all ranks meet on this very host."""
+        """Whether all ranks run on this host."""
         return self.address in ("127.0.0.1", "localhost", "::1")
 
     def _contradiction(self) -> str | None:
@@ -51,7 +51,7 @@ class RankPlace:
         if not 0 <= self.local_rank < self.local_world_size:
             return f"local rank {self.local_rank} of {self.local_world_size}"
         if self.local_world_size > self.world_size:
-            return f"{self.local_world_size} ranks on this host of {self.world_size} in all"
+            return f"{self.local_world_size} ranks on this host, but {self.world_size} in all"
         if not 0 < self.port <= _LARGEST_PORT:
             return f"port {self.port} is not between 1 and {_LARGEST_PORT}"
         return None
@@ -61,12 +61,12 @@ _SPOKEN: dict[LauncherName, str] = {
     "torchrun": "torchrun",
     "slurm": "SLURM",
     "mpi": "MPI",
-    "drivetrain": "the launcher",
+    "drivetrain": "the Drivetrain launcher",
 }
 
 
 class Start(Enum):
-    """Who does the work of a command: this process, ranks that it launches, or it as one of many ranks."""
+    """How a command runs: alone, by launching ranks, or as one of several ranks."""
 
     ALONE = auto()
     LAUNCHES_RANKS = auto()
@@ -74,9 +74,9 @@ class Start(Enum):
 
 
 def how_to_start(place: RankPlace | None, *, ranks: int) -> Start:
-    """The one place where it is decided whether a command launches ranks.
+    """Decides whether a command launches ranks; nothing else decides it.
 
-    `place` is what a launcher has told this process, if there is one; `ranks` is how many a recipe needs.
+    `place` is the place that a launcher gave this process, if any; `ranks` is the number a recipe needs.
     """
     if place is not None:
         return Start.AS_RANK

@@ -1,4 +1,4 @@
-"""What a rank process does around the function it was started for."""
+"""The main function of a rank process: set-up, its log, and reporting errors to the launcher."""
 
 import faulthandler
 import os
@@ -35,7 +35,7 @@ __all__ = [
     "run_rank",
 ]
 
-# Done; time is up; stopped by SIGINT and by SIGTERM.
+# Finished; stopped by the time limit; stopped by SIGINT; stopped by SIGTERM. None of them is a failure.
 CLEAN_STATUSES = (0, 75, 130, 143)
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 STACK_SIGNAL = signal.SIGUSR2
@@ -45,10 +45,10 @@ _INTERRUPTED_STATUS = 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStart:
-    """What a rank process is born with: its place and its way back to the launcher.
+    """The arguments of a rank process: its place and its connections to the launcher.
 
-    `output` is where the output of a rank without a terminal waits for `keep_log`; to `stacks` it writes what
-    its threads are doing when it is asked by STACK_SIGNAL, to `note` all the time what it is at.
+    `output` holds what a rank without a terminal prints until `keep_log` names a file. The rank writes the
+    stacks of its threads to `stacks` when it receives STACK_SIGNAL, and its current activity to `note`.
     """
 
     place: RankPlace
@@ -67,7 +67,7 @@ _keep: KeepLog | None = None
 
 
 def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[Any, ...]) -> None:
-    """Calls the target and ends the process with its status; errors go to the launcher, not to the screen."""
+    """Calls the target and exits with its status; errors are sent to the launcher, which prints them."""
     try:
         _begin(start)
         status = target(*args) or 0
@@ -86,14 +86,14 @@ def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[An
 
 
 def keep_log(path: Path) -> None:
-    """Keeps what this rank has printed, and what it will, in `path`; a rank with a terminal goes on there."""
+    """Writes the past and future output of this rank to `path`; a rank with a terminal keeps using it."""
     if _keep is not None:
         _keep(path)
 
 
 @contextmanager
 def keep_logs_by(keep: KeepLog) -> Iterator[None]:
-    """Inside, this is what `keep_log` does."""
+    """Makes `keep_log` call `keep` inside the block."""
     global _keep
     former, _keep = _keep, keep
     try:
@@ -103,14 +103,14 @@ def keep_logs_by(keep: KeepLog) -> Iterator[None]:
 
 
 def print_to(out: int, err: int) -> None:
-    """This process and what it starts print to these files from now on."""
+    """Redirects the output of this process, and of those it starts, to these file descriptors."""
     _flush()
     os.dup2(out, 1)
     os.dup2(err, 2)
 
 
 def failure_of(error: BaseException, *, rank: int) -> RankFailure:
-    """What an error in this process looks like to the launcher."""
+    """Describes an error of this process for the launcher."""
     is_sentence = isinstance(error, DrivetrainError)
     is_interrupt = isinstance(error, KeyboardInterrupt)
     return RankFailure(
@@ -145,7 +145,8 @@ def _failure_of_status(status: int, *, place: RankPlace) -> RankFailure:
 
 
 def _begin(start: RankStart) -> None:
-    # Of its own session: signals of the terminal reach the launcher alone, which passes them on once.
+    # In a session of its own a rank gets no signals from the terminal: Ctrl-C reaches only the launcher,
+    # which forwards it exactly once.
     os.setsid()
     die_with_parent_thread(start.launcher_pid)
     watch_parent(start.launcher_pid)
@@ -158,6 +159,8 @@ def _begin(start: RankStart) -> None:
     if start.listener is not None:
         place = replace(place, listen_fd=start.listener.detach())
     os.environ.update(place_variables(place))
+    # Last, since the launcher started this process with the signals blocked: one that arrived during set-up
+    # is delivered now.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
 
 

@@ -1,4 +1,4 @@
-"""The replicas of a training as one of them sees them: its place, what all do together, how long it waits."""
+"""Groups of ranks and their collectives, the time spent waiting for them, and the groups of a layout."""
 
 import time
 from collections import deque
@@ -15,15 +15,15 @@ from drivetrain.ranks.host import host_key
 
 __all__ = ["ALL_ALONE", "ALONE", "RankGroups", "ReplicaGroup", "WaitClock", "split_ranks"]
 
-# Events that have come to pass are read now and then, so that a long execution does not pile them up.
+# Finished events are read now and then; otherwise they would pile up while the host does not synchronise.
 _MOST_PENDING = 256
 
 
-# How long collectives were waited for, without making anybody wait for the answer.
-
-
 class WaitClock:
-    """Adds up the seconds of waits: of this process on a CPU, of the device's stream on an accelerator."""
+    """Adds up the time spent waiting for collectives, without synchronising the device.
+
+    On a CPU it is the time of this process, on an accelerator that of the device's stream.
+    """
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -31,12 +31,14 @@ class WaitClock:
         self._is_complete = True
 
     def timed(self, wait: Callable[[], object], *, device: torch.device) -> Callable[[], object]:
-        """The same wait, counted."""
+        """The same wait, with its time added to this clock."""
         return lambda: self._on_host(wait) if device.type == "cpu" else self._on_stream(wait, device)
 
     def read(self) -> float | None:
-        """Seconds so far; None where the device cannot tell. On an accelerator, what was waited for must
-        have come: it is asked after the device was synchronised."""
+        """Seconds so far; None if the device has no timed events.
+
+        On an accelerator call it only after the device was synchronised: events must have completed.
+        """
         while self._pending:
             self._read_oldest()
         return self._seconds if self._is_complete else None
@@ -47,12 +49,12 @@ class WaitClock:
         self._seconds += time.perf_counter() - started
 
     def _on_stream(self, wait: Callable[[], object], device: torch.device) -> None:
-        """A wait of the stream alone: the time between two marks in it, read once both have passed."""
+        """Times a wait of the stream by an event before and after it, read once both have completed."""
         try:
             begun, ended = (torch.Event(device, enable_timing=True) for _ in range(2))
             begun.record()
         except RuntimeError:
-            # A device whose marks have no times.
+            # Not every backend supports timed events.
             self._is_complete = False
             wait()
             return
@@ -69,10 +71,11 @@ class WaitClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaGroup:
-    """Every method but `send` and `receive_` is a collective: all members call it, in the same order. Alone,
-    all are free.
+    """A group of ranks, seen from one member.
 
-    `local_rank` and `local_size` count the members on this host; `waits` is how long sums were waited for.
+    Every method except `send` and `receive_` is a collective: all members must call it, in the same order. In
+    a group of one they do nothing. `local_rank` and `local_size` count the members on this host; `waits`
+    measures the time spent waiting for all-reduces.
     """
 
     rank: int = 0
@@ -84,11 +87,11 @@ class ReplicaGroup:
 
     @property
     def is_first(self) -> bool:
-        """Whether this member is the one that writes, prints and decides."""
+        """Whether this member is rank 0, which writes files, prints and decides."""
         return self.rank == 0
 
     def begin_sum(self, values: Tensor) -> Callable[[], object]:
-        """Starts to add up `values` over all members, in place; the call returned waits for the sum."""
+        """Starts an all-reduce (sum) of `values` in place; the function returned waits for it."""
         if self.size == 1:
             return _nothing
         work = dist.all_reduce(values, group=self.process_group, async_op=True)
@@ -96,24 +99,24 @@ class ReplicaGroup:
         return self.waits.timed(work.wait, device=values.device)
 
     def sum_(self, values: Tensor) -> None:
-        """Adds up `values` over all members, in place."""
+        """All-reduces `values` (sum) in place."""
         self.begin_sum(values)()
 
     def broadcast_(self, values: Tensor) -> None:
-        """Everybody gets the first member's values, in place."""
+        """Copies the values of the first member to all others, in place."""
         if self.size > 1:
             dist.broadcast(values, group=self.process_group, group_src=0)
 
     def send(self, values: Tensor, *, to: int) -> None:
-        """Gives one other member the values, which that one receives; returns when they may change."""
+        """Sends values to one other member; returns when they may be changed again."""
         dist.send(values, group=self.process_group, group_dst=to)
 
     def receive_(self, values: Tensor, *, sender: int) -> None:
-        """Takes what one other member sends, in place."""
+        """Receives values from one other member, in place."""
         dist.recv(values, group=self.process_group, group_src=sender)
 
     def gather(self, item: Any) -> list[Any]:
-        """Everybody's item, in the order of the members; for few and small things, by pickle."""
+        """The items of all members, in rank order; pickled, so only for few and small ones."""
         if self.size == 1:
             return [item]
         items: list[Any] = [None] * self.size
@@ -127,10 +130,11 @@ class ReplicaGroup:
     def barrier(self) -> None:
         """Waits for everybody."""
         if self.size > 1:
+            # dist.barrier would run on the accelerator if there is one; objects are gathered by gloo.
             self.gather(None)
 
     def parts_of(self, size: int) -> "ReplicaGroup":
-        """The part of `size` consecutive members that this one belongs to; a collective too."""
+        """Splits the group into parts of `size` consecutive members and returns the part of this one."""
         if size == 1 or self.size == 1:
             return ALONE
         if size == self.size:
@@ -139,29 +143,31 @@ class ReplicaGroup:
         return self._part(range(first, first + size))
 
     def every(self, step: int) -> "ReplicaGroup":
-        """The part of all members whose rank leaves the same remainder as this one's; a collective too."""
+        """The part made of every `step`-th member that contains this one."""
         members = range(self.rank % step, self.size, step)
         return ALONE if len(members) == 1 else self._part(members)
 
     def _part(self, members: Sequence[int]) -> "ReplicaGroup":
         ranks = [self._global_rank(member) for member in members]
-        # Only the part's own members meet, so that a part can be cut again.
+        # By default every rank of the world must call new_group. With local synchronisation only the members
+        # do, so that a part can be split again.
         group = dist.new_group(ranks, timeout=self._timeout, use_local_synchronization=True)
         own = members.index(self.rank)
         return ReplicaGroup(rank=own, size=len(members), process_group=group).counted_by_host()
 
     def timed_apart(self) -> "ReplicaGroup":
-        """The same members, whose waits are counted apart from this group's."""
+        """The same members with a wait clock of their own."""
         return self if self.size == 1 else replace(self, waits=WaitClock())
 
     def counted_by_host(self) -> "ReplicaGroup":
-        """The same members with those of each host counted; a collective too."""
+        """The same members, with `local_rank` and `local_size` set; a collective."""
         hosts = self.gather(host_key())
         host = hosts[self.rank]
         return replace(self, local_rank=hosts[: self.rank].count(host), local_size=hosts.count(host))
 
     def set_timeout(self, seconds: float) -> None:
-        """How long a collective, of this group or of any part, may wait from now on before it fails."""
+        """Sets the collective timeout of this group and of every other group of the process."""
+        # torch has no public way to change the timeout of an existing group.
         if self.size > 1:
             for group in list(dist.distributed_c10d._world.pg_map):
                 dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
@@ -186,14 +192,13 @@ def _nothing() -> None:
 ALONE = ReplicaGroup()
 
 
-# Who works with whom: all ranks, the ranks of one replica, and those that hold the same stages.
-#
-# Rank = replica x devices per replica + device.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankGroups:
-    """`replicas` are the ranks with the same stages, one of each replica; `devices` those of one replica."""
+    """The groups of a rank: all ranks, those with the same stages, and those of its own replica.
+
+    `replicas` holds the ranks with the same stages, one of each replica; `devices` the ranks of one replica.
+    Ranks are numbered rank = replica x devices per replica + device.
+    """
 
     world: ReplicaGroup = ALONE
     replicas: ReplicaGroup = ALONE
@@ -204,7 +209,7 @@ ALL_ALONE = RankGroups()
 
 
 def split_ranks(world: ReplicaGroup, *, devices_per_replica: int) -> RankGroups:
-    """The groups of this rank; a collective, as new groups are made."""
+    """Makes the groups of this rank; a collective."""
     if world.size == 1 or devices_per_replica == 1:
         return RankGroups(world=world, replicas=world)
     return RankGroups(

@@ -1,6 +1,4 @@
-"""What a Python user gave, on its way to other processes: whether it can be pickled, and tensors of its own
-there.
-"""
+"""Sends objects of Python users to other processes: checks that they can be pickled, copies tensors."""
 
 import copyreg
 import io
@@ -19,11 +17,12 @@ __all__ = ["ByValue", "require_sendable"]
 
 _HOOKS = "_load_state_dict_pre_hooks"
 T = TypeVar("T")
+# torch.save would use protocol 2, which cannot pickle bytes objects over 4 GiB.
 _PICKLE_PROTOCOL = 5
 
 
 def require_sendable(given: Any, *, what: str) -> None:
-    """Refuses what cannot be pickled; `what` it is stands first in the sentence."""
+    """Refuses an object that cannot be pickled; `what` names it in the error."""
     if isinstance(given, nn.Module):
         _make_parametrised_sendable(given)
     try:
@@ -36,7 +35,7 @@ def require_sendable(given: Any, *, what: str) -> None:
 
 
 class _Nowhere(io.RawIOBase):
-    """A file that forgets what is written to it."""
+    """A file that discards what is written: the pickle is only a check."""
 
     def writable(self) -> bool:
         return True
@@ -46,7 +45,7 @@ class _Nowhere(io.RawIOBase):
 
 
 def _make_parametrised_sendable(model: nn.Module) -> None:
-    """Torch refuses to pickle modules with parametrised weights, whose classes it makes as it goes."""
+    """Makes modules with parametrised weights picklable: torch makes their classes at run time."""
     for module in model.modules():
         if parametrize.is_parametrized(module):
             copyreg.pickle(type(module), _taken_apart)
@@ -60,7 +59,7 @@ def _taken_apart(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _sendable_hooks(hooks: Mapping[int, Any]) -> OrderedDict[int, Any]:
-    """Without the one by which torch's weight_norm reads the names of its predecessor: a local function."""
+    """Drops the hook by which weight_norm reads old checkpoints: a local function cannot be pickled."""
     return OrderedDict(
         (key, hook)
         for key, hook in hooks.items()
@@ -77,11 +76,8 @@ def _put_together(kind: type[nn.Module], names: list[str], state: dict[str, Any]
     return module
 
 
-# What travels to another process with tensors of its own, where multiprocessing would share their memory.
-
-
 class ByValue(Generic[T]):
-    """Holds a value; whoever unpickles it gets a copy that nobody else can change."""
+    """Holds a value and pickles it by copy; multiprocessing would share the memory of its tensors."""
 
     def __init__(self, value: T) -> None:
         self.value = value
@@ -93,5 +89,5 @@ class ByValue(Generic[T]):
 
 
 def _unpacked(content: bytes) -> ByValue[Any]:
-    # The bytes come from the process that started this one.
+    # Safe without weights_only: the bytes come from the process that started this one.
     return ByValue(torch.load(io.BytesIO(content), weights_only=False))

@@ -1,4 +1,4 @@
-"""One piece of memory for all ranks of a host, instead of a copy in each."""
+"""Arrays that all ranks of a host share, instead of a copy in each."""
 
 import math
 import mmap
@@ -23,10 +23,10 @@ Layout = tuple[tuple[int, ...], np.dtype[Any]]
 def shared_arrays(
     layouts: Sequence[Layout], *, group: ReplicaGroup, fill: Callable[[list[NDArray[Any]]], None]
 ) -> list[NDArray[Any]]:
-    """Arrays that the first rank of each host fills and the others see; a collective.
+    """Arrays that the first rank of each host fills and the other ranks map; a collective.
 
-    Nobody may write to them after that. The memory has no name that could outlive a rank, and is given back
-    when the last one lets go of it, however it ends.
+    Nobody may write to them afterwards. The memory has no name in the file system, so it is freed with the
+    last rank that maps it, even if ranks are killed.
     """
     hosts = group.gather(host_key())
     if len(set(hosts)) == group.size:
@@ -35,7 +35,7 @@ def shared_arrays(
         return own
     first = hosts.index(hosts[group.rank])
     if first != group.rank:
-        # The others hear of the memory once it is full.
+        # The paths arrive only after the first rank has filled the memory.
         arrays = _mapped(group.gather(None)[first], layouts)
         group.barrier()
         return arrays
@@ -49,7 +49,7 @@ def shared_arrays(
 
 @contextmanager
 def _memory_files(count: int) -> Iterator[list[str]]:
-    """Files that lie in memory, by paths under which other ranks can open them while the block runs."""
+    """Files in memory, as paths that other ranks can open while the block runs."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="drivetrain-") as folder:
             yield [str(Path(folder) / str(number)) for number in range(count)]

@@ -1,4 +1,4 @@
-"""How the processes of one machine share its cores."""
+"""The number of CPU threads of each process, so that the processes of a machine share its cores."""
 
 import os
 from collections import Counter
@@ -19,7 +19,7 @@ _THREADS = "OMP_NUM_THREADS"
 
 @contextmanager
 def threads_of_each(processes: int, *, asked: int | None) -> Iterator[None]:
-    """Processes begun inside use this many threads: as asked, as the environment says, or their share."""
+    """Sets the threads of processes started inside: as asked, as the environment says, or their share."""
     former = os.environ.get(_THREADS)
     if asked is not None or former is None:
         os.environ[_THREADS] = str(asked or max(1, cores() // processes))
@@ -33,8 +33,10 @@ def threads_of_each(processes: int, *, asked: int | None) -> Iterator[None]:
 
 
 def threads_of_rank(group: "ReplicaGroup", *, asked: int | None) -> int | None:
-    """The threads of a rank: as asked, its share of the host's cores, or none where the environment says;
-    a collective."""
+    """The threads of a rank: as asked, or its share of the host's cores; a collective.
+
+    None if torch should keep its default, which follows OMP_NUM_THREADS.
+    """
     everywhere = group.gather((host_key(), _own_cores()))
     host, own = everywhere[group.rank]
     share = share_of_cores(own, [cores for place, cores in everywhere if place == host])
@@ -42,18 +44,18 @@ def threads_of_rank(group: "ReplicaGroup", *, asked: int | None) -> int | None:
 
 
 def share_of_cores(own: frozenset[int], everybodys: Sequence[frozenset[int]]) -> int:
-    """What is left of the cores `own` when each is shared by all processes that may use it."""
+    """The share of the cores `own` when each is divided among all processes that may use it."""
     users = Counter(core for cores in everybodys for core in cores)
     return max(1, int(sum(Fraction(1, users[core]) for core in own)))
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """The number of cores this process may use."""
     return len(_own_cores())
 
 
 def _own_cores() -> frozenset[int]:
-    # Launchers bind ranks to cores, and then each rank has its own.
+    # Launchers may bind ranks to cores; os.cpu_count would count those of other ranks too.
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))

@@ -1,1 +1,1 @@
-"""Pipeline schedules as tables: generators, checker, simulator and observer; nothing here needs torch."""
+"""Pipeline schedules as tables: generators, checker, simulator and observers; none of it needs torch."""

@@ -1,4 +1,4 @@
-"""How the number of accumulated micro-batches suits a schedule: refused, or warned of with its cost."""
+"""Checks that the gradient accumulation suits a schedule; warns with the idle time if it does not."""
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.schedules.by_name import build_schedule
@@ -10,9 +10,10 @@ __all__ = ["check_accumulation"]
 def check_accumulation(
     schedule_name: str, *, stages: int, accumulation: int, samples_each: int | None = None
 ) -> str | None:
-    """A warning with the idle share it costs, or None; BadInputError where the schedule cannot take it.
+    """A warning with the idle time, or None; raises BadInputError if the schedule cannot run at all.
 
-    `samples_each` is what one accumulated micro-batch adds to the global batch, where that was asked for.
+    `samples_each` is given if the user chose --global-batch-size: the samples that one more accumulated
+    micro-batch adds to it. The error then suggests a global batch.
     """
     if stages < 2:
         return None
@@ -22,10 +23,9 @@ def check_accumulation(
     if better is None:
         return None
     return (
-        f"--gradient-accumulation-count {accumulation} {_flaw(schedule_name, stages)}: with equal stages "
-        f"the {schedule_name} schedule leaves devices idle for "
-        f"{_idle(schedule_name, stages, accumulation)} of an update, and for "
-        f"{_idle(schedule_name, stages, better)} with {better}."
+        f"--gradient-accumulation-count {accumulation} {_flaw(schedule_name, stages)}: the {schedule_name} "
+        f"schedule leaves devices idle for {_idle(schedule_name, stages, accumulation)} of the time, but "
+        f"{_idle(schedule_name, stages, better)} with {better} (if all stages take equally long)."
     )
 
 
@@ -38,13 +38,13 @@ def _check_whole_groups(stages: int, accumulation: int, samples_each: int | None
     if samples_each is not None:
         works = f"--global-batch-size {below * samples_each} or {(below + group) * samples_each} works"
     raise BadInputError(
-        f"an accumulation of {accumulation} micro-batches (--gradient-accumulation-count) does not suit the "
-        f"grouped schedule of {stages} stages, which takes multiples of {group}; {works}."
+        f"The grouped schedule with {stages} stages needs a multiple of {group} accumulated micro-batches, "
+        f"not {accumulation} (--gradient-accumulation-count); {works}."
     )
 
 
 def _better_accumulation(schedule_name: str, *, stages: int, accumulation: int) -> int | None:
-    """The next accumulation that suits, where this one does not."""
+    """The next larger accumulation that suits the schedule; None if this one does."""
     if schedule_name == "1f1b" and accumulation % stages:
         return -(-accumulation // stages) * stages
     if schedule_name in ("gpipe", "zero-bubble") and accumulation < stages:
@@ -59,7 +59,7 @@ def _flaw(schedule_name: str, stages: int) -> str:
 
 
 def _idle(schedule_name: str, stages: int, accumulation: int) -> str:
-    """The idle share where every stage has a device and takes twice as long backward as forward."""
+    """The idle share if every stage has its own device and a backward pass takes two forward passes."""
     schedule = build_schedule(schedule_name, micro_batches=accumulation, device_of=range(stages))
     bubble = simulate(schedule, forward_s=[1.0] * stages, backward_s=[2.0] * stages).bubble
     return f"{100 * bubble:.1f} %"

@@ -1,4 +1,4 @@
-"""The words of a pipeline schedule: actions, values that travel, and what each action waits for."""
+"""The parts of a pipeline schedule: actions, the edges between stages, dependencies, and the table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ __all__ = ["Action", "Dependencies", "Edge", "Kind", "Schedule", "ScheduleError"
 
 
 class Kind(Enum):
-    """What a stage does with a micro-batch; BACKWARD is INPUT and WEIGHT in one."""
+    """What a stage does with a micro-batch; BACKWARD computes the gradients of both INPUT and WEIGHT."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -18,7 +18,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One stage, one micro-batch, one thing to do."""
+    """One step of a schedule: a stage runs one kind of pass for one micro-batch."""
 
     kind: Kind
     stage: int
@@ -32,7 +32,7 @@ class Action:
 class Edge:
     """A value that stage `producer` computes and the later stage `consumer` reads.
 
-    A value of whole numbers has no gradient that would go back.
+    An integer value has no gradient to send back.
     """
 
     value: str
@@ -59,34 +59,31 @@ class Schedule:
         return len(self.table)
 
 
-# What an action waits for, and a table carried out in thought by all its devices.
-
-
 class ScheduleError(ValueError):
-    """A table that cannot be carried out; the sentence names the device and the action."""
+    """A schedule that cannot run to its end; the message names the device and the action."""
 
 
 def chain(stages: int) -> tuple[Edge, ...]:
-    """The edges of a model without skips: every stage feeds the next."""
+    """The edges of a model without skip connections: every stage feeds the next."""
     return tuple(Edge(f"stage_{stage}", stage, stage + 1) for stage in range(stages - 1))
 
 
 def outcome(action: Action) -> Action:
-    """What others wait for: a whole backward gives the input's gradient, as INPUT does."""
+    """The result others wait for: BACKWARD yields the gradient of the input, as INPUT does."""
     if action.kind is Kind.BACKWARD:
         return Action(Kind.INPUT, action.stage, action.micro_batch)
     return action
 
 
 class Dependencies:
-    """The edges of a model, sorted by who reads and who feeds; for all who order actions."""
+    """The edges of a model by producer and by consumer, and what each action must wait for."""
 
     def __init__(self, edges: Sequence[Edge], *, stages: int) -> None:
         self._sources: list[list[Edge]] = [[] for _ in range(stages)]
         self._readers: list[list[Edge]] = [[] for _ in range(stages)]
         for edge in edges:
             if not 0 <= edge.producer < edge.consumer < stages:
-                raise ScheduleError(f"{edge} does not lead from a stage to a later one of {stages} stages.")
+                raise ScheduleError(f"{edge} does not go from a stage to a later one of the {stages} stages.")
             self._sources[edge.consumer].append(edge)
             self._readers[edge.producer].append(edge)
 
@@ -99,7 +96,7 @@ class Dependencies:
         return self._readers[stage]
 
     def needs(self, action: Action) -> tuple[Action, ...]:
-        """The outcomes that must exist before an action can start."""
+        """The actions whose results must exist before an action can start."""
         stage, micro_batch = action.stage, action.micro_batch
         if action.kind is Kind.FORWARD:
             return tuple(Action(Kind.FORWARD, edge.producer, micro_batch) for edge in self._sources[stage])
@@ -115,10 +112,10 @@ def walk(
     is_ready: Callable[[int, int], bool],
     perform: Callable[[int, int], None],
 ) -> tuple[int, ...]:
-    """Let every device go as far as it can; the number of actions each carried out.
+    """Runs every device as far as it can get; returns the number of actions each has performed.
 
-    Both functions take a device and an index into its row. Readiness only ever grows, so that the end
-    reached is the same whatever the speed of the devices.
+    Both functions take a device and an index into its row. An action that is ready stays ready, so the result
+    does not depend on the order in which devices are tried.
     """
     position = [0] * schedule.devices
     moved = True

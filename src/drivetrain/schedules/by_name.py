@@ -1,4 +1,4 @@
-"""From the name of a schedule to its table."""
+"""Builds the table of a schedule from its name."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,13 +24,13 @@ SCHEDULE_NAMES = tuple(_GENERATORS)
 
 
 def build_schedule(name: str, *, micro_batches: int, device_of: Sequence[int]) -> Schedule:
-    """The table of a schedule; `device_of` has the device of every stage, in any mapping without holes."""
+    """Builds a schedule; `device_of` has the device of every stage and uses all devices from 0 on."""
     if name not in _GENERATORS:
         known = ", ".join(SCHEDULE_NAMES)
         hint = did_you_mean(name, SCHEDULE_NAMES)
-        raise BadInputError(f"--pipeline-schedule {name} is not known; there are {known}.{hint}")
+        raise BadInputError(f"--pipeline-schedule {name} is not a known schedule; use one of {known}.{hint}")
     if micro_batches < 1:
-        raise BadInputError(f"--gradient-accumulation-count {micro_batches} is too small; 1 works.")
+        raise BadInputError(f"--gradient-accumulation-count {micro_batches} is too small; use 1 or more.")
     _check_mapping(device_of)
     legs = join_legs(device_of)
     table = spread(_GENERATORS[name](legs, micro_batches=micro_batches), legs)
@@ -43,5 +43,5 @@ def _check_mapping(device_of: Sequence[int]) -> None:
         given = " ".join(map(str, device_of))
         one_each = " ".join(str(stage) for stage in range(max(len(device_of), 1)))
         raise BadInputError(
-            f"--device-mapping {given} must use every device from 0 on without holes; {one_each} works."
+            f"--device-mapping {given} must use every device from 0 on without gaps; {one_each} works."
         )

@@ -1,12 +1,14 @@
-"""Proves a table complete, ordered and free of deadlock, and counts what it keeps alive.
+"""Checks that a schedule is complete, ordered and free of deadlock, and counts its live micro-batches.
 
-Two transports are proved. On gloo a send never holds up its device and a receive waits until the message
-was sent. Under NCCL every directed pair of devices has a channel of its own on which the n-th send meets
-the n-th receive, whatever they are meant for. The posting rule is: a receiver keeps one receive posted per
-sender, the next in that sender's sending order, and posts the following one as soon as it has completed,
-wherever its table stands; a send waits for its turn on the channel and does not hold up the table. With one
-channel per direction no send waits behind a receive of the same pair, so a table is free of deadlock when
-every receive meets the message it was posted for.
+Both transports are checked. With gloo a send never blocks its device, and a receive waits until the message
+was sent. With NCCL every directed pair of devices has its own channel, on which the n-th send matches the
+n-th receive, whatever either was meant for.
+
+The rule for posting receives is: a receiver keeps one receive posted per sender, the next one in the order in
+which that sender sends. It posts the following receive as soon as this one completes, no matter how far its
+own table has got. A send waits for its turn on the channel without blocking the table. Since each direction
+has its own channel, no send waits behind a receive of the same pair. A schedule is therefore free of deadlock
+if every receive matches the message it was posted for.
 """
 
 from collections import Counter
@@ -33,10 +35,10 @@ PostedReceives = Mapping[int, Mapping[int, Sequence[Message]]]
 def check_schedule(
     schedule: Schedule, *, edges: Sequence[Edge] | None = None, posted: PostedReceives | None = None
 ) -> None:
-    """Raise ScheduleError unless all devices can carry the table out to its end.
+    """Raises ScheduleError unless all devices can run the table to its end.
 
-    Without `edges` every stage feeds the next. `posted` holds, per receiving device and per sender, the
-    order of the receives, where it is not the order in which the sender sends.
+    Without `edges` every stage feeds the next. `posted` is the order of receives per receiving device and
+    sender, if it differs from the order in which the sender sends.
     """
     _check_complete(schedule)
     model_edges = chain(schedule.stages) if edges is None else edges
@@ -48,7 +50,7 @@ def check_schedule(
 
 
 def live_micro_batches(schedule: Schedule) -> tuple[int, ...]:
-    """Per stage, the largest number of micro-batches between their forward and the end of their backward."""
+    """Per stage, the largest number of micro-batches whose activations are kept at the same time."""
     alive = [0] * schedule.stages
     most = [0] * schedule.stages
     for row in schedule.table:
@@ -62,7 +64,7 @@ def live_micro_batches(schedule: Schedule) -> tuple[int, ...]:
 
 
 def _check_complete(schedule: Schedule) -> None:
-    """Every stage and micro-batch has F once, and either B once or I and W once, on the stage's device."""
+    """Checks that every stage runs each micro-batch once: F, and either B or both I and W."""
     seen: Counter[Action] = Counter()
     for device, row in enumerate(schedule.table):
         for action in row:
@@ -77,10 +79,10 @@ def _check_complete(schedule: Schedule) -> None:
 
 def _check_place(schedule: Schedule, device: int, action: Action) -> None:
     if not 0 <= action.stage < schedule.stages:
-        raise ScheduleError(f"Device {device} lists {action}, but the stages end at {schedule.stages - 1}.")
+        raise ScheduleError(f"Device {device} lists {action}, but the last stage is {schedule.stages - 1}.")
     if not 0 <= action.micro_batch < schedule.micro_batches:
         last = schedule.micro_batches - 1
-        raise ScheduleError(f"Device {device} lists {action}, but the micro-batches end at {last}.")
+        raise ScheduleError(f"Device {device} lists {action}, but the last micro-batch is {last}.")
     home = schedule.device_of[action.stage]
     if home != device:
         raise ScheduleError(f"Device {device} lists {action}, whose stage is on device {home}.")
@@ -122,9 +124,9 @@ def _check_sends_that_never_block(schedule: Schedule, dependencies: Dependencies
         if need not in done
     ]
     if stuck:
-        # A device that waits for itself is the cause; the others wait in consequence.
+        # Name a device that waits for its own later action: it is the cause, and others wait because of it.
         device, action, need = min(stuck, key=lambda wait: schedule.device_of[wait[2].stage] != wait[0])
-        raise ScheduleError(f"Device {device} waits for ever at {action}: {need} does not come before.")
+        raise ScheduleError(f"Device {device} waits forever at {action}: {need} does not come before it.")
 
 
 def _check_pairs_in_order(
@@ -150,12 +152,12 @@ def _check_pairs_in_order(
     reached = walk(schedule, is_ready=is_ready, perform=perform)
     for device, row in enumerate(schedule.table):
         if reached[device] < len(row):
-            raise ScheduleError(f"Device {device} waits for ever at {row[reached[device]]} for a message.")
+            raise ScheduleError(f"Device {device} waits forever at {row[reached[device]]} for a message.")
     channels.check_all_met()
 
 
 class _Channels:
-    """One channel per directed pair of devices; the n-th send meets the n-th posted receive."""
+    """One channel per directed pair of devices; the n-th send matches the n-th posted receive."""
 
     def __init__(self, posted: PostedReceives) -> None:
         self._posted = posted
@@ -171,7 +173,7 @@ class _Channels:
             expected = "no receive" if met is None else f"the receive of {met}"
             raise ScheduleError(
                 f"Device {sender} sends {message} after {after}, "
-                f"but it meets {expected} on device {receiver}."
+                f"but it matches {expected} on device {receiver}."
             )
         self._met[sender, receiver] += 1
         self.arrived.add(message)

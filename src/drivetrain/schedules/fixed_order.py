@@ -9,7 +9,7 @@ __all__ = ["gpipe_table", "grouped_table", "sequential_table"]
 
 
 def sequential_table(legs: Legs, *, micro_batches: int) -> Table:
-    """The table with the least memory: one live micro-batch on every leg."""
+    """One micro-batch after the other: least memory, with one live micro-batch on every leg."""
     return rows_of(_sequential_order(legs.count, micro_batches), legs)
 
 
@@ -21,11 +21,12 @@ def _sequential_order(legs: int, micro_batches: int) -> Iterator[Action]:
             yield Action(Kind.BACKWARD, leg, micro_batch)
 
 
-# All forwards, then all backwards: every leg keeps all micro-batches alive.
-
-
 def gpipe_table(legs: Legs, *, micro_batches: int) -> Table:
-    """Leg by leg, so that a device with several legs waits only while the first micro-batch comes round."""
+    """All forward passes, then all backward passes: every leg keeps all micro-batches alive.
+
+    The order goes leg by leg, so that a device with several legs idles only until the first micro-batch
+    reaches its next leg.
+    """
     return rows_of(_gpipe_order(legs.count, micro_batches), legs)
 
 
@@ -36,14 +37,12 @@ def _gpipe_order(legs: int, micro_batches: int) -> Iterator[Action]:
         yield from (Action(Kind.BACKWARD, leg, micro_batch) for micro_batch in range(micro_batches))
 
 
-# All devices in step: in every tick each leg does one forward and one backward.
-
-
 def grouped_table(legs: Legs, *, micro_batches: int) -> Table:
-    """Leg l of L keeps 2 (L - l) - 1 micro-batches alive: 7, 5, 3, 1 on four.
+    """All devices in lockstep: in every tick each leg runs one forward and one backward pass.
 
-    Values and gradients cross one cut per tick. In tick t leg l runs micro-batch t - l forward and then
-    micro-batch t - (2 L - 2 - l) backward, so that the last leg turns a micro-batch round within a tick.
+    Leg l of L keeps 2 (L - l) - 1 micro-batches alive: 7, 5, 3, 1 for four legs. Values and gradients advance
+    by one leg per tick. In tick t leg l runs micro-batch t - l forward and then micro-batch
+    t - (2 L - 2 - l) backward; the last leg does both for the same micro-batch.
     """
     ticks = micro_batches + 2 * legs.count - 2
     order = (action for tick in range(ticks) for action in _tick(tick, legs.count))

@@ -1,4 +1,7 @@
-"""Neighbouring stages of one device work as one; generators see these legs and never two in a row at home."""
+"""Legs: consecutive stages of the same device, which a schedule treats as one.
+
+Generators order legs, not stages, so that two consecutive legs are never on the same device.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ Table = tuple[tuple[Action, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """The way of a micro-batch through the devices; a leg holds one or more stages of its device."""
+    """The path of a micro-batch through the devices; a leg is one or more stages of its device."""
 
     stages: tuple[tuple[int, ...], ...]
     device_of: tuple[int, ...]
@@ -28,18 +31,18 @@ class Legs:
 
     @property
     def one_per_device(self) -> bool:
-        """Whether a micro-batch visits every device once; the textbook tables are for this."""
+        """Whether a micro-batch visits every device exactly once, as the published schedules assume."""
         return self.count == self.devices
 
 
 def join_legs(device_of: Sequence[int]) -> Legs:
-    """Join neighbouring stages that share a device."""
+    """Joins consecutive stages that share a device."""
     legs = [tuple(group) for _, group in groupby(range(len(device_of)), key=device_of.__getitem__)]
     return Legs(stages=tuple(legs), device_of=tuple(device_of[leg[0]] for leg in legs))
 
 
 def spread(table: Table, legs: Legs) -> Table:
-    """A table of legs as a table of stages: forward in their order, the rest against it."""
+    """Turns a table of legs into one of stages: in order for forward passes, else reversed."""
     return tuple(tuple(part for action in row for part in _parts(action, legs)) for row in table)
 
 
@@ -50,9 +53,9 @@ def _parts(action: Action, legs: Legs) -> list[Action]:
 
 
 def rows_of(actions: Iterable[Action], legs: Legs) -> Table:
-    """Deal one order of all actions out to the devices.
+    """Distributes one order of all actions to the rows of the devices.
 
-    Where the order respects all dependencies, so does every device's row, and no deadlock can arise.
+    If the order respects all dependencies, every row does too, and no deadlock is possible.
     """
     rows: list[list[Action]] = [[] for _ in range(legs.devices)]
     for action in actions:
@@ -61,7 +64,7 @@ def rows_of(actions: Iterable[Action], legs: Legs) -> Table:
 
 
 def alternate(forwards: Sequence[Action], backwards: Sequence[Action], *, warm_up: int) -> list[Action]:
-    """`warm_up` forwards, then one backward and one forward in turn, then the backwards that are left."""
+    """`warm_up` forward passes, then backward and forward passes in turn, then remaining backward ones."""
     row = list(forwards[:warm_up])
     for done, backward in enumerate(backwards):
         row.append(backward)

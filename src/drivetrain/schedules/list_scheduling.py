@@ -1,4 +1,4 @@
-"""List scheduling: a table for any mapping, by letting every free device take the best action it can."""
+"""List scheduling: a table for any device mapping; each free device takes its best available action."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,8 @@ from drivetrain.schedules.legs import Legs, Table
 
 __all__ = ["list_table"]
 
-# With equal stages a forward takes as long as either half of a backward.
+# The usual estimate for equal stages: computing the gradients of inputs, or of weights, takes as long as a
+# forward pass.
 _DURATION = {Kind.FORWARD: 1, Kind.BACKWARD: 2, Kind.INPUT: 1, Kind.WEIGHT: 1}
 
 
@@ -19,10 +20,10 @@ def list_table(
     split_backward: bool,
     early_legs_first: bool,
 ) -> Table:
-    """Backwards before forwards before weight gradients, at most `live_caps` live micro-batches per leg.
+    """Prefers backward to forward passes and those to weight gradients, within `live_caps` per leg.
 
-    It always ends: every leg takes micro-batches in order, so the oldest unfinished one finds its next leg
-    empty, or else runs backward.
+    `live_caps` limits the live micro-batches. The loop always ends: every leg takes micro-batches in order,
+    so the oldest unfinished one either finds room on its next leg or can run backward.
     """
     backward = (Kind.INPUT, Kind.WEIGHT) if split_backward else (Kind.BACKWARD,)
     listing = _Listing(
@@ -39,7 +40,7 @@ def list_table(
 
 
 class _Listing:
-    """The clock, what each leg has started, and the rows so far."""
+    """The state of list scheduling: the clock, what each leg has started, and the rows so far."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class _Listing:
                 self._start(device, min(able, key=self._rank))
 
     def wait(self) -> None:
-        """Go to the next moment at which a device becomes free."""
+        """Advances the clock to the next moment at which a device becomes free."""
         self._now = min((free_at for free_at in self._free if free_at > self._now), default=self._now)
 
     def _able(self, device: int) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Looking on while an update is carried out: its actions, and what comes after them."""
+"""Observers of an update: they are told when its actions and its parts begin and end."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _NOTHING = nullcontext()
 
 
 class Part(Enum):
-    """What an update consists of, in this order."""
+    """The parts of an update, in this order."""
 
     PASSES = "passes"
     GRADIENT_SUM = "gradient sum"
@@ -23,41 +23,41 @@ class Part(Enum):
 
 
 class Observer(Protocol):
-    """Sees what a rank does; `start_s` is of time.perf_counter, and what begins there is over at the call."""
+    """Is told what a rank does; `start_s` is a time.perf_counter at the start, the call itself is the end."""
 
     @property
     def sees_ends(self) -> bool:
-        """Whether `ended` is called at present."""
+        """Whether `ended` should be called now."""
         ...
 
     def begins(self, device: int, action: Action) -> None:
-        """A device turns to its next action."""
+        """A device begins its next action."""
         ...
 
     def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
-        """Over is what an action needed: "data", "wait", "forward", "backward", "input", "weight", "send"."""
+        """A step of an action ended: "data", "wait", "forward", "backward", "input", "weight" or "send"."""
         ...
 
     def part_begins(self, update: int, part: Part) -> None:
-        """The rank turns to the next part of an update."""
+        """The rank begins the next part of an update."""
         ...
 
     def part_ended(self, update: int, part: Part, *, start_s: float) -> None:
-        """A part of an update is over."""
+        """A part of an update ended."""
         ...
 
 
 def observed(
     observer: Observer | None, device: int, what: str, action: Action
 ) -> AbstractContextManager[object]:
-    """Tells the observer, where one wants to know, when the block began and that it is over."""
+    """Tells the observer when the block ended and when it began, if it wants to know."""
     if observer is None or not observer.sees_ends:
         return _NOTHING
     return _Observed(observer, device, what, action)
 
 
 class _Observed:
-    """A class, not a generator: actions may be as short as microseconds."""
+    """A class, not a generator, which would be slow: an action may take only microseconds."""
 
     __slots__ = ("_about", "_observer", "_start_s")
 
@@ -76,7 +76,7 @@ class _Observed:
 
 @contextmanager
 def observed_part(observer: Observer | None, update: int, part: Part) -> Iterator[None]:
-    """The same of a part of an update, whose beginning the observer hears of, too."""
+    """Tells the observer when a part of an update begins and ends."""
     if observer is None:
         yield
         return
@@ -87,7 +87,7 @@ def observed_part(observer: Observer | None, update: int, part: Part) -> Iterato
 
 
 def all_of(observers: Sequence[Observer]) -> Observer | None:
-    """One that tells all of these; None where there are none."""
+    """One observer that informs all of these; None if there are none."""
     if len(observers) > 1:
         return _Observers(observers)
     return observers[0] if observers else None

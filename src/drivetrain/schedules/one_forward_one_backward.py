@@ -1,4 +1,4 @@
-"""One forward, one backward: a leg keeps only as many micro-batches alive as legs are left."""
+"""1F1B: a leg keeps only as many micro-batches alive as legs follow it, itself included."""
 
 from collections.abc import Iterator
 
@@ -11,14 +11,14 @@ __all__ = ["one_forward_one_backward_table"]
 
 
 def one_forward_one_backward_table(legs: Legs, *, micro_batches: int) -> Table:
-    """The textbook table where every device has one leg, else the shortest of those known."""
+    """The published table if every device has one leg, otherwise the fastest of several candidates."""
     if legs.one_per_device:
         return _textbook(legs, micro_batches)
     return min(_candidates(legs, micro_batches), key=lambda table: _length(table, legs, micro_batches))
 
 
 def _textbook(legs: Legs, micro_batches: int) -> Table:
-    """Leg l of L begins with L - l forwards: 4, 3, 2, 1 live micro-batches on four."""
+    """Leg l of L begins with L - l forward passes: 4, 3, 2, 1 live micro-batches for four legs."""
     rows: list[tuple[Action, ...]] = [()] * legs.devices
     for leg, device in enumerate(legs.device_of):
         forwards = [Action(Kind.FORWARD, leg, micro_batch) for micro_batch in range(micro_batches)]
@@ -41,15 +41,16 @@ def _candidates(legs: Legs, micro_batches: int) -> Iterator[Table]:
 
 
 def _is_looped(legs: Legs) -> bool:
-    """Whether all devices are visited in the same order again and again."""
+    """Whether a micro-batch visits the devices in the same order several times (interleaved 1F1B)."""
     once = legs.device_of[: legs.devices]
     return len(set(once)) == len(once) and legs.device_of == once * (legs.count // legs.devices)
 
 
 def _looped(legs: Legs, micro_batches: int) -> Table:
-    """Groups of as many micro-batches as devices go round all loops; an incomplete last group leaves gaps.
+    """Interleaved 1F1B: groups of D micro-batches, one per device, run through all loops together.
 
-    The device at place p of D, with V loops, begins with 2 (D - p - 1) + (V - 1) D + 1 forwards.
+    The device at place p of D, with V loops, begins with 2 (D - p - 1) + (V - 1) D + 1 forward passes. An
+    incomplete last group leaves gaps.
     """
     devices, loops = legs.devices, legs.count // legs.devices
     rounded_up = -(-micro_batches // devices) * devices

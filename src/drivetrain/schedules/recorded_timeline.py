@@ -1,4 +1,4 @@
-"""A timeline of real updates: recorded rank by rank, measured, and written as a Chrome trace."""
+"""Timelines of real updates: recorded per rank, measured, replayed and written as a Chrome trace."""
 
 import time
 from collections import defaultdict
@@ -18,8 +18,10 @@ _MICROSECONDS = 1e6
 
 
 class TimedSpan(NamedTuple):
-    """What a device did in an update, and when by the clock on the wall; the parts after the passes belong to
-    no action."""
+    """What a device did in an update, and when, as wall-clock time.
+
+    The gradient all-reduce and the optimiser update belong to no action.
+    """
 
     replica: int
     device: int
@@ -35,15 +37,15 @@ class TimedSpan(NamedTuple):
 
     @property
     def is_busy(self) -> bool:
-        """Whether this is work of the passes."""
+        """Whether this is computation of a forward or backward pass, not waiting."""
         return self.action is not None and self.what != WAIT
 
 
 class TimelineRecorder:
-    """The observer of one rank, for the `updates` given.
+    """Records the timeline of one rank during the given `updates`.
 
-    `devices` are those that the rank plays. `synchronise` waits until an accelerator has done everything: it
-    is called after each action, so that every span is the time of its own work.
+    `devices` are the pipeline devices that the rank runs. `synchronise` waits for the accelerator. It is
+    called after each action: timings are exact, but the recorded updates are slower.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class TimelineRecorder:
         self.updates = updates
         self.spans: list[TimedSpan] = []
         self._replica, self._devices, self._synchronise = replica, devices, synchronise
-        # Each host counts seconds from a moment of its own; the time of day they have in common.
+        # perf_counter starts anywhere on each host; only the time of day can be compared between ranks.
         self._wall_offset_s = time.time() - time.perf_counter()
         self._update: int | None = None
 
@@ -66,7 +68,7 @@ class TimelineRecorder:
         return self._update is not None
 
     def begins(self, device: int, action: Action) -> None:
-        """Nothing: what precedes an action has been waited for at its own end."""
+        """Does nothing: the device was synchronised at the end of the action before."""
 
     def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
         self._add(device, what, action, start_s=start_s)
@@ -91,14 +93,14 @@ class TimelineRecorder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """The passes of an update, from the first work of a replica to its last: the mean over all recorded."""
+    """Mean length of the passes of an update, from the first to the last action, and the idle share."""
 
     seconds: float
     bubble: float
 
 
 def measure_steps(spans: Iterable[TimedSpan], *, devices: int) -> StepTimes:
-    """Length of the passes, and the share of the devices' time in it in which they did nothing or waited."""
+    """Measures the passes: their mean length, and the share of it in which devices were idle."""
     steps = _by(spans, lambda span: (span.replica, span.update))
     lengths_s = [max(span.end_s for span in step) - min(span.start_s for span in step) for step in steps]
     busy_s = [sum(span.seconds for span in step) for step in steps]
@@ -107,7 +109,7 @@ def measure_steps(spans: Iterable[TimedSpan], *, devices: int) -> StepTimes:
 
 
 def replay(spans: Iterable[TimedSpan], schedule: Schedule, *, edges: Sequence[Edge]) -> Simulation:
-    """The table carried out by the simulator, where each stage takes its mean recorded time."""
+    """Simulates the schedule with the mean recorded time of each stage."""
     spent_s: dict[tuple[Kind, int], float] = defaultdict(float)
     actions: dict[tuple[Kind, int], set[tuple[int, int, int]]] = defaultdict(set)
     for span in spans:
@@ -131,7 +133,7 @@ def replay(spans: Iterable[TimedSpan], schedule: Schedule, *, edges: Sequence[Ed
 
 
 def chrome_trace(spans: Sequence[TimedSpan], *, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What chrome://tracing and ui.perfetto.dev show: a process for each replica, a row for each device."""
+    """A trace for chrome://tracing and ui.perfetto.dev: a process per replica, a row per device."""
     begin_s = min((span.start_s for span in spans), default=0.0)
     rows = sorted({(span.replica, span.device) for span in spans})
     names = [_name("process_name", replica, 0, f"replica {replica}") for replica in {row[0] for row in rows}]
@@ -166,7 +168,7 @@ def _event(span: TimedSpan, *, begin_s: float) -> dict[str, Any]:
 
 
 def _by(spans: Iterable[TimedSpan], key: Callable[[TimedSpan], tuple[int, int]]) -> list[list[TimedSpan]]:
-    """The work of passes, in groups of equal keys."""
+    """Groups the spans of forward and backward passes by key."""
     groups: dict[tuple[int, int], list[TimedSpan]] = defaultdict(list)
     for span in spans:
         if span.is_busy:

@@ -1,4 +1,4 @@
-"""Carries a table out on a clock: seconds per update, idle share and a timeline, before anything runs."""
+"""Simulates a schedule: seconds per update, idle share and timeline, before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from drivetrain.schedules.traffic import Message, messages
 __all__ = ["COST_RULE", "Simulation", "Span", "backward_costs", "simulate"]
 
 COST_RULE = (
-    "a stage takes as long as its FLOPs, its backward pass twice as long and three times where it "
-    "recomputes, and messages take no time"
+    "forward passes take time in proportion to their FLOPs, backward passes twice as long, three times with "
+    "recomputation, messages no time"
 )
 
 
 class Span(NamedTuple):
-    """One action of a device on the clock of the update."""
+    """One action of a device, with its start and end within the update."""
 
     device: int
     action: Action
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What a table costs; `live` is the largest number of micro-batches each stage keeps alive."""
+    """The time of a schedule; `live` is the largest number of live micro-batches of each stage."""
 
     seconds_per_update: float
     busy_s: tuple[float, ...]
@@ -46,7 +46,7 @@ class Simulation:
 
     @property
     def bubble(self) -> float:
-        """The share of the devices' time in which they wait."""
+        """The share of the update in which devices are idle."""
         available_s = len(self.busy_s) * self.seconds_per_update
         return 1 - sum(self.busy_s) / available_s if available_s else 0.0
 
@@ -62,14 +62,14 @@ def simulate(
     bytes_of: Mapping[str, int] | None = None,
     bytes_per_s: float | None = None,
 ) -> Simulation:
-    """Seconds of one update, from the seconds of each stage for one micro-batch.
+    """Simulates one update from the seconds that each stage needs for one micro-batch.
 
-    `weight_share` is the part of each stage's backward that WEIGHT takes, a half where none is given; the
-    rest is INPUT. The messages of a directed pair of devices follow each other at `bytes_per_s` and each is
-    `latency_s` on its way; devices compute meanwhile. Without `edges` every stage feeds the next.
+    `weight_share` is the share of WEIGHT in the backward pass of each stage, one half by default; the rest is
+    INPUT. Messages between two devices are sent one after the other at `bytes_per_s`, and each arrives after
+    `latency_s`; devices compute meanwhile. Without `edges` every stage feeds the next.
     """
     if (bytes_of is None) != (bytes_per_s is None):
-        raise ValueError("bytes_of and bytes_per_s belong together.")
+        raise ValueError("bytes_of and bytes_per_s must be given together.")
     clock = _Clock(
         schedule,
         edges=chain(schedule.stages) if edges is None else edges,
@@ -91,7 +91,7 @@ def _seconds(
 
 
 class _Post:
-    """Knows when each message arrives; every directed pair of devices has a line of its own."""
+    """Works out when messages arrive; every directed pair of devices has a link of its own."""
 
     def __init__(self, *, latency_s: float, bytes_of: Mapping[str, int], bytes_per_s: float | None) -> None:
         self._latency_s = latency_s
@@ -130,7 +130,7 @@ class _Clock:
         reached = walk(self._schedule, is_ready=self._is_ready, perform=self._perform)
         for device, row in enumerate(self._schedule.table):
             if reached[device] < len(row):
-                raise ScheduleError(f"Device {device} waits for ever at {row[reached[device]]}.")
+                raise ScheduleError(f"Device {device} waits forever at {row[reached[device]]}.")
         return Simulation(
             seconds_per_update=max(self._free_s),
             busy_s=tuple(self._busy_s),
@@ -154,9 +154,6 @@ class _Clock:
             self._post.send(message, at_s=self._free_s[device])
 
 
-# What stages are taken to cost before anything is measured; nothing here needs torch.
-
-
 def backward_costs(forward: Sequence[int], *, recomputes: Sequence[bool]) -> list[int]:
-    """The cost of each stage's backward pass: gradients of inputs, of weights, and the forward pass again."""
+    """Estimates backward passes: twice the forward pass (inputs, weights), plus once more to recompute it."""
     return [(3 if again else 2) * cost for cost, again in zip(forward, recomputes, strict=True)]

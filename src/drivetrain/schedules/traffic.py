@@ -1,4 +1,4 @@
-"""Which messages a table makes necessary: what must arrive before an action, what leaves after it."""
+"""The messages of a schedule: which must arrive before an action, and which are sent after it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Message", "Traffic", "messages"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One value of one micro-batch on its way to another device, or its gradient on the way back."""
+    """A value of one micro-batch sent to another device, or its gradient sent back."""
 
     value: str
     micro_batch: int
@@ -30,10 +30,11 @@ _PerAction = tuple[tuple[tuple[Message, ...], ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """All messages of one update of a replica, for runtime, checker and simulator alike.
+    """All messages of one update of a replica, used by the runtime, the checker and the simulator.
 
-    A device sends in the order of its table, and after one action in the order of the edges; what arrives
-    from a sender arrives in that sender's order.
+    A device sends in the order of its table, and after one action in the order of the edges. Messages from
+    one sender arrive in the order in which it sends them. Sender and receiver both derive the order from
+    here: NCCL matches messages by order alone.
     """
 
     arriving: _PerAction
@@ -41,11 +42,11 @@ class Traffic:
     _incoming: tuple[dict[int, tuple[Message, ...]], ...]
 
     def before(self, device: int, index: int) -> tuple[Message, ...]:
-        """What must have arrived before a device starts the action at this index of its row."""
+        """The messages that must have arrived before a device starts the action at this index."""
         return self.arriving[device][index]
 
     def after(self, device: int, index: int) -> tuple[Message, ...]:
-        """What a device sends once it has carried out the action at this index of its row."""
+        """The messages that a device sends after the action at this index."""
         return self.leaving[device][index]
 
     def incoming(self, device: int) -> dict[int, tuple[Message, ...]]:
@@ -53,7 +54,7 @@ class Traffic:
         return self._incoming[device]
 
     def bytes_from_stage(self, stage: int, *, bytes_of: Mapping[str, int]) -> int:
-        """Bytes that a stage sends to other devices in one update; `bytes_of` is per micro-batch."""
+        """Bytes a stage sends to other devices in one update; `bytes_of` counts one micro-batch."""
         return sum(bytes_of[message.value] for message in self._sent() if message.from_stage == stage)
 
     def _sent(self) -> Iterator[Message]:
@@ -61,7 +62,7 @@ class Traffic:
 
 
 def messages(schedule: Schedule, edges: Sequence[Edge]) -> Traffic:
-    """The messages of a table whose stages are joined by these edges."""
+    """Derives the messages of a schedule from the edges between its stages."""
     between = _Between(Dependencies(edges, stages=schedule.stages), device_of=schedule.device_of)
     leaving = tuple(tuple(between.after(action) for action in row) for row in schedule.table)
     return Traffic(
@@ -76,7 +77,7 @@ def _in_order(leaving: _PerAction) -> Iterator[Message]:
 
 
 def _by_sender(leaving: _PerAction, device: int) -> dict[int, tuple[Message, ...]]:
-    """What each other device sends to one, in the order of its sending."""
+    """The messages to a device by sender, in the order in which they are sent."""
     by_sender: dict[int, list[Message]] = {}
     for message in _in_order(leaving):
         if message.to_device == device:
@@ -85,7 +86,7 @@ def _by_sender(leaving: _PerAction, device: int) -> dict[int, tuple[Message, ...
 
 
 class _Between:
-    """Turns edges between devices into the messages of one action."""
+    """Finds the messages of one action: the edges that cross from one device to another."""
 
     def __init__(self, dependencies: Dependencies, *, device_of: tuple[int, ...]) -> None:
         self._dependencies = dependencies

@@ -1,4 +1,4 @@
-"""ZB-H1: the backward in two parts, so that weight gradients fill the waiting at the end of an update."""
+"""ZB-H1 (zero bubble): splits backward passes, so that weight gradients fill idle time at the end."""
 
 from drivetrain.schedules.actions import Action, Kind
 from drivetrain.schedules.legs import Legs, Table
@@ -8,7 +8,7 @@ __all__ = ["zero_bubble_table"]
 
 
 def zero_bubble_table(legs: Legs, *, micro_batches: int) -> Table:
-    """The closed form where every device has one leg, else a list under the same cap on memory."""
+    """The published table if every device has one leg, else list scheduling with the same memory limit."""
     if not legs.one_per_device:
         return list_table(
             legs,
@@ -24,9 +24,9 @@ def zero_bubble_table(legs: Legs, *, micro_batches: int) -> Table:
 
 
 def _row(leg: int, *, legs: int, micro_batches: int) -> list[Action]:
-    """Leg l puts its weight gradients off by l micro-batches, which makes L live micro-batches on every leg.
+    """Leg l delays its weight gradients by l micro-batches, which keeps L micro-batches alive on every leg.
 
-    The order is I, W, F: a forward before W would keep one more alive.
+    The order is I, W, F: a forward pass before W would keep one more alive.
     """
     warm_up = min(legs - leg, micro_batches)
     row = [Action(Kind.FORWARD, leg, micro_batch) for micro_batch in range(warm_up)]

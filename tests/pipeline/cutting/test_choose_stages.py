@@ -101,7 +101,7 @@ def test_by_time_the_slow_layer_stands_alone() -> None:
 def test_more_stages_than_layers(by: str) -> None:
     traced, shapes = with_shapes(nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU()), 1, 1, 4, 4)
     with pytest.raises(
-        BadInputError, match="--stages 3: the model can be cut into 1 to 2 stages; --stages 2"
+        BadInputError, match="--stages 3: this model can be split into 1 to 2 stages; --stages 2"
     ):
         choose_stages(traced, shapes, stages=3, by=by)  # type: ignore[arg-type]
     assert choose_stages(traced, shapes, stages=2, by=by) == ("1",)  # type: ignore[arg-type]

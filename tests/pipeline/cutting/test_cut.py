@@ -253,7 +253,7 @@ def test_a_change_through_a_view_is_kept_or_refused() -> None:
     for stage_of in ([0, 0, 0, 1, 1], [0, 1, 1, 1, 1], [0, 0, 0, 0, 1]):
         assert torch.equal(train_stages(cut_model(traced, stage_of=stage_of), images), expected), stage_of
     for stage_of in ([0, 0, 1, 1, 1], [0, 1, 1, 2, 2]):
-        with pytest.raises(BadInputError, match="relu_ changes in place what layer sigmoid reads"):
+        with pytest.raises(BadInputError, match="relu_ changes in place a tensor that layer sigmoid reads"):
             cut_model(traced, stage_of=stage_of)
 
 

@@ -49,7 +49,7 @@ def test_an_exact_name_wins_over_longer_ones() -> None:
     [
         (
             ["foo"],
-            "foo: the model has no such layer. The layers in the order they run: pool, conv2d, conv2d_1",
+            "foo: the model has no such layer. Layers in the order in which they run: pool, conv2d, conv2d_1",
         ),
         (["conv2d_2"], "Did you mean conv2d_1?"),
         (
@@ -57,8 +57,8 @@ def test_an_exact_name_wins_over_longer_ones() -> None:
             "is not in the order of the layers; --pipeline-splits conv2d conv2d_1 works",
         ),
         (["add", "add"], "names a layer twice; --pipeline-splits add works"),
-        (["conv"], "is the beginning of several layers' names: conv2d, conv2d_1; one of them works"),
-        (["pool"], "pool is the first layer of the model and begins stage 0 anyway"),
+        (["conv"], "matches several layers: conv2d, conv2d_1; use one of these names"),
+        (["pool"], "pool is the first layer of the model, which always begins stage 0"),
         ([""], "no such layer"),
     ],
 )

@@ -56,8 +56,8 @@ def test_a_table_that_cannot_end_is_refused_where_stages_are_planned(monkeypatch
     with pytest.raises(BadInputError) as refused:
         _plan(stages=2)
     assert str(refused.value) == (
-        "--pipeline-schedule 1f1b cannot be carried out with --device-mapping 0 1: Device 1 waits for "
-        "ever at B7@1: F7@1 does not come before. --pipeline-schedule sequential works."
+        "--pipeline-schedule 1f1b cannot run with --device-mapping 0 1: Device 1 waits forever at B7@1: F7@1 "
+        "does not come before it. --pipeline-schedule sequential works."
     )
 
 
@@ -126,7 +126,7 @@ def test_marks_in_the_model_are_a_cut() -> None:
     assert plan.firsts == ("second",)
     assert plan.other_cut is None
     with pytest.raises(
-        BadInputError, match=r"--stages 3 does not fit the model.*marked for 2 stages; --stages 2 works"
+        BadInputError, match=r"--stages 3 does not match the model.*marked for 2 stages; --stages 2 works"
     ):
         _plan(_Marked(), stages=3)
 

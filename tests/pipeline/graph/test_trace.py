@@ -171,7 +171,7 @@ def _keep(self: nn.Module, inputs: Tensor) -> Tensor:
     [
         (_branch, "branches on the values or sizes"),
         (_loop, "loops over a tensor"),
-        (_custom, "calls _Triple, which has a backward pass of its own"),
+        (_custom, "calls _Triple, which has its own backward pass"),
         (_dropout, "depends on self.training"),
         (_keep, "assigns self.kept"),
     ],

@@ -153,7 +153,7 @@ def test_a_table_that_waits_for_itself_is_an_error() -> None:
 
     passes.schedule_of = wrong  # type: ignore[assignment]
     subject.start_over()
-    with pytest.raises(RunFailedError, match="the 1f1b schedule waits for itself; no device can go"):
+    with pytest.raises(RunFailedError, match="The 1f1b schedule is deadlocked: no device can continue"):
         passes.run(0)
     subject.batch_norms.forget()
 

@@ -34,7 +34,7 @@ def test_an_update_has_its_number_and_what_follows_counts_those_that_are_done(
     observer.begins(0, Action(Kind.WEIGHT, 0, 3))
     assert said() == "during the backward pass (weights) of micro-batch 3 of update 7"
     observer.part_begins(6, Part.OPTIMISER)
-    assert said() == "during the optimiser's part of update 7"
+    assert said() == "during the optimiser step of update 7"
     observer.part_ended(6, Part.OPTIMISER, start_s=0.0)
     assert said() == "after update 7"
 

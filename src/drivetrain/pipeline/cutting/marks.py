@@ -41,7 +41,7 @@ def stage(index: int) -> Iterator[None]:
 
 
 def _count_open(change: int) -> None:
-    """Module construction is watched only while somebody marks; others may have changed it, too."""
+    """Patches nn.Module.__init__ while a `stage` block is open; other libraries may have patched it too."""
     global _num_open, _former_init
     with _lock:
         if _num_open == 0:
@@ -72,8 +72,8 @@ def _find(key: str | nn.Module, paths: Mapping[nn.Module, str]) -> nn.Module:
         raise BadInputError(f"assign_stages: the model has no module {key}.{hint}")
     if module not in paths:
         raise BadInputError(
-            f"assign_stages: the {type(module).__name__} given is not a module of the model; one of "
-            "model.modules() works."
+            f"assign_stages: the {type(module).__name__} given is not a module of the model; use one of "
+            "model.modules()."
         )
     return module
 
@@ -84,7 +84,7 @@ def _depth(path: str) -> int:
 
 def _check_index(index: int) -> None:
     if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise BadInputError(f"A stage is a whole number from 0 on, not {index!r}; stage(0) works.")
+        raise BadInputError(f"A stage must be a whole number from 0 on, not {index!r}; stage(0) works.")
 
 
 def mark_of(module: nn.Module) -> int | None:

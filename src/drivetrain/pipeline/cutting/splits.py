@@ -1,4 +1,4 @@
-"""From names of layers, or marks on modules, to the stage of every layer."""
+"""The stage of every layer, from the layer names of --pipeline-splits or from marks on modules."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def resolve_names(traced: TracedModel, names: Sequence[str]) -> tuple[str, ...]:
     for name, first in zip(names, firsts, strict=True):
         if positions[first] == 0:
             raise BadInputError(
-                f"{_OPTION} {name}: {first} is the first layer of the model and begins stage 0 anyway; "
+                f"{_OPTION} {name}: {first} is the first layer of the model, which always begins stage 0; "
                 f"{_later_example(traced)}"
             )
     in_order = sorted(set(firsts), key=positions.__getitem__)
@@ -41,7 +41,7 @@ def resolve_names(traced: TracedModel, names: Sequence[str]) -> tuple[str, ...]:
 
 def _later_example(traced: TracedModel) -> str:
     later = [layer.name for layer in traced.layers[1:]]
-    return f"a later layer works, such as {later[len(later) // 2]}." if later else "it has no other layer."
+    return f"use a later layer, such as {later[len(later) // 2]}." if later else "it has no other layer."
 
 
 def _resolve(traced: TracedModel, name: str) -> str:
@@ -60,8 +60,7 @@ def _resolve(traced: TracedModel, name: str) -> str:
         return next(iter(by_start.values()))
     if by_start and name:
         raise BadInputError(
-            f"{_OPTION} {name} is the beginning of several layers' names: {', '.join(by_start)}; "
-            "one of them works."
+            f"{_OPTION} {name} matches several layers: {', '.join(by_start)}; use one of these names."
         )
     hint = did_you_mean(name, [layer.name for layer in traced.layers])
     raise BadInputError(f"{_OPTION} {name}: the model has no such layer.{hint} {_listed(traced)}")
@@ -79,7 +78,7 @@ def _shortest_start(layer: Layer, prefix: str) -> str | None:
 
 
 def _listed(traced: TracedModel) -> str:
-    return f"The layers in the order they run: {', '.join(layer.name for layer in traced.layers)}."
+    return f"Layers in the order in which they run: {', '.join(layer.name for layer in traced.layers)}."
 
 
 def stages_by_marks(traced: TracedModel) -> tuple[int, ...]:
@@ -91,7 +90,7 @@ def stages_by_marks(traced: TracedModel) -> tuple[int, ...]:
         if mark is not None and mark < current and not _goes_anywhere(traced, layer):
             raise BadInputError(
                 f"Layer {layer.name} is marked for stage {mark}, but runs after layers of stage {current}; "
-                f"stages in the order in which the layers run work, such as {current} here."
+                f"mark stages in the order in which the layers run, for example {current} here."
             )
         current = max(current, mark or 0)
         stages.append(current)
@@ -99,13 +98,13 @@ def stages_by_marks(traced: TracedModel) -> tuple[int, ...]:
     if missing:
         raise BadInputError(
             f"No layer of the model is marked for stage {missing[0]}, but one is for stage {max(stages)}; "
-            "stages numbered from 0 without gaps work."
+            "number the stages from 0 without gaps."
         )
     return tuple(stages)
 
 
 def _goes_anywhere(traced: TracedModel, layer: Layer) -> bool:
-    """Whether a layer is at home wherever it runs: a function, or one ReLU that serves the whole model."""
+    """Whether a layer fits any stage: a function, or a module without weights that is used several times."""
     module = traced.module_of(layer.node)
     if module is None:
         return True

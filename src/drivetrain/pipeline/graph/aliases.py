@@ -28,8 +28,8 @@ def check_changes_in_place(traced: TracedModel, stage_of: Mapping[Node, int]) ->
         names = {layer.node: layer.name for layer in traced.layers}
         changer, reader = (names.get(node, node.name) for node in clash)
         raise BadInputError(
-            f"--pipeline-splits: layer {changer} changes in place what layer {reader} reads in another "
-            "stage; splits that leave both in one stage work, and so does a change that is not in place."
+            f"--pipeline-splits: layer {changer} changes in place a tensor that layer {reader} reads in "
+            "another stage; put both into one stage, or make the change out of place."
         )
 
 

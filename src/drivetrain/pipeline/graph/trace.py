@@ -150,8 +150,8 @@ def _refusal(error: Exception) -> BadInputError:
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     line = getattr(error, "line", "") or user_line(frames) or "its forward"
     return BadInputError(
-        f"The code of --model cannot be cut into stages, because {line} {_reason(error)}; it can where that "
-        "step is a torch.nn.Module of its own, which stays whole, and the model itself only calls it."
+        f"The code of --model cannot be split into stages, because {line} {_reason(error)}; move that step "
+        "into a torch.nn.Module of its own, which is never split, and call it from the model."
     )
 
 
@@ -163,13 +163,13 @@ def _reason(error: Exception) -> str:
         return "loops over a tensor or its sizes"
     if isinstance(error, TraceError) and "control flow" in words:
         return "branches on the values or sizes of tensors"
-    return f"cannot be recorded ({type(error).__name__}: {words})"
+    return f"cannot be traced ({type(error).__name__}: {words})"
 
 
 def _traced(model: nn.Module, graph: fx.Graph, constants: Mapping[str, Tensor]) -> TracedModel:
     reads = find_reads(graph)
     if not isinstance(next(iter(reversed(graph.nodes))).args[0], Node):
-        raise BadInputError("A --model that is cut into stages must return one tensor, not a collection.")
+        raise BadInputError("A --model that is split into stages must return one tensor, not a collection.")
     traced = TracedModel(
         model=model,
         graph=graph,

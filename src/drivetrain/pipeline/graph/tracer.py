@@ -115,7 +115,7 @@ class LayerTracer(fx.Tracer):
             record.result = repr(result)
             if not record.steps:
                 # It may count, check or print: what leaves no step must not vanish.
-                raise UntraceableError("does nothing that could be recorded")
+                raise UntraceableError("does nothing that can be traced")
         calls = sum(1 for known, _ in self.records if known == path)
         self.records[path, calls] = record
         return result
@@ -207,7 +207,7 @@ def _guarded(model: nn.Module) -> Iterator[None]:
 
     def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
-            raise UntraceableError(f"calls {cls.__name__}, which has a backward pass of its own")
+            raise UntraceableError(f"calls {cls.__name__}, which has its own backward pass")
         return super(_SingleLevelFunction, cls).apply(*args, **kwargs)  # type: ignore[misc]
 
     def set_attribute(self: nn.Module, name: str, value: Any) -> None:

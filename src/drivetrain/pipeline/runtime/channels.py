@@ -1,4 +1,4 @@
-"""How values and gradients get from one stage to another: inside a process, or between ranks."""
+"""Channels carry values and gradients between stages: inside one process, or between ranks."""
 
 import math
 import time
@@ -15,43 +15,45 @@ from drivetrain.schedules.traffic import Message
 
 __all__ = ["Channel", "LocalChannel", "RankChannel", "ValueSpec"]
 
+# Two receives per sender, so that the next message can arrive while the last one is used.
 _POSTED_AHEAD = 2
+# Bounds the memory of receive buffers kept for reuse; counted per shape and type.
 _LARGEST_POOL = 8
 
 
 class Channel(Protocol):
-    """Carries the messages of one update; bytes and seconds of waiting add up over the training."""
+    """Carries messages between stages; bytes sent and seconds waited add up over the training."""
 
     bytes_sent: int
     wait_seconds: float
 
     def begin(self, incoming: Mapping[int, Sequence[Message]]) -> None:
-        """Tells what will arrive in this update, per sending device and in its order."""
+        """Announces the messages of an update, per sending device and in the order it sends them."""
         ...
 
     def send(self, message: Message, value: Tensor) -> None:
-        """Hands a tensor over; it must not be changed afterwards."""
+        """Sends a tensor, which must not be changed afterwards."""
         ...
 
     def has(self, message: Message) -> bool:
-        """Whether `receive` can be called; where it waits by itself it always can."""
+        """Whether `receive` would not fail; always true for a channel whose `receive` waits."""
         ...
 
     def receive(self, message: Message) -> Tensor:
-        """The tensor of a message, once."""
+        """Returns the tensor of a message; call it once per message."""
         ...
 
     def recycle(self, received: Sequence[Tensor]) -> None:
-        """Says that nobody needs these received tensors any more."""
+        """Gives received tensors back for reuse; nobody may read them any more."""
         ...
 
     def finish(self) -> None:
-        """Waits until everything sent has left."""
+        """Waits until all sends have completed."""
         ...
 
 
 class LocalChannel:
-    """All devices of a replica are played by one process; values are handed over as they are."""
+    """The channel of a process that runs all devices of a replica: tensors are passed on uncopied."""
 
     def __init__(self) -> None:
         self.bytes_sent = 0
@@ -78,15 +80,9 @@ class LocalChannel:
         assert not self._mail, "every message that was sent is received"
 
 
-# Messages between the ranks of a replica, by torch.distributed.
-#
-# Receives are posted ahead, in the order in which their sender sends; sends run beside the computation and
-# are waited for at the end of the update. Images travel channels last, as they lie in memory.
-
-
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """What a value looks like in memory."""
+    """The shape and type of a value."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -99,9 +95,10 @@ class _Posted:
 
 
 class RankChannel:
-    """The channel of one rank; `spec_of` tells what a message will look like.
+    """The channel of one rank, over torch.distributed; `spec_of` gives shape and type of a message.
 
-    `bytes_sent` and `wait_seconds` add up over the whole training.
+    Receives are posted ahead, in the order in which their sender sends. Sends overlap with computation and
+    are waited for at the end of the update. Images are sent channels last, as they lie in memory.
     """
 
     def __init__(
@@ -125,6 +122,7 @@ class RankChannel:
         return True
 
     def send(self, message: Message, value: Tensor) -> None:
+        # A send reads its tensor until it completes, so the tensor is kept with it.
         self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
         wire = to_wire(value)
         pair = (message.from_device, message.to_device)
@@ -140,6 +138,7 @@ class RankChannel:
         while message not in self._posted:
             self._post(sender, 1)
         posted = self._posted.pop(message)
+        # Post the next receive before waiting for this one: its message may arrive in the meantime.
         self._post(sender, _POSTED_AHEAD - sum(one.from_device == sender for one in self._posted))
         started = time.perf_counter()
         posted.work.wait()
@@ -154,7 +153,7 @@ class RankChannel:
                 pool.append(wire)
 
     def hold_back(self, most: int) -> None:
-        """Waits for the oldest sends until at most so many are under way."""
+        """Waits for the oldest sends until at most `most` are pending."""
         self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
         while len(self._sending) > most:
             self._sending.pop(0)[0].wait()
@@ -174,7 +173,7 @@ class RankChannel:
         return self._devices._global_rank(device)
 
     def _post(self, sender: int, count: int) -> None:
-        """Posts the next receives of a sender, as many as there still are."""
+        """Posts up to `count` more receives from a sender, in the order in which it sends."""
         for _ in range(min(count, len(self._waiting[sender]))):
             message = self._waiting[sender].pop()
             wire = self._buffer(self._spec_of(message))
@@ -190,25 +189,27 @@ class RankChannel:
 
 
 def wire_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which a value travels."""
+    """The shape in which a value is sent: images channels last."""
     return (shape[0], *shape[2:], shape[1]) if len(shape) == 4 else shape
 
 
 def to_wire(value: Tensor) -> Tensor:
-    """The value as a contiguous tensor; images that are channels last already are not copied."""
+    """The value as a contiguous tensor; images that are already channels last are not copied."""
     return (value.permute(0, 2, 3, 1) if value.dim() == 4 else value).contiguous()
 
 
 def from_wire(wire: Tensor, *, shape: tuple[int, ...]) -> Tensor:
-    """The value as its reader knows it, without a copy."""
+    """The received tensor in the shape its reader expects, without a copy."""
     assert math.prod(shape) == wire.numel()
     return wire.permute(0, 3, 1, 2) if len(shape) == 4 else wire
 
 
 def _pair_groups(devices: ReplicaGroup, device: torch.device) -> dict[tuple[int, int], dist.ProcessGroup]:
-    """A group for each direction between two devices, where messages of a group keep one order.
+    """A process group for each direction between two devices, for NCCL.
 
-    Gloo matches the messages of each sender by themselves and needs none.
+    NCCL runs the messages of a group strictly in order: in a common group a send could wait behind a receive
+    whose message the other side sends later, a deadlock. Gloo matches messages per sender and needs no
+    groups. All ranks must create the groups in the same order.
     """
     if device.type == "cpu":
         return {}

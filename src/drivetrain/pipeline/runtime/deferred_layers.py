@@ -1,6 +1,6 @@
-"""Convolutions and linear layers whose backward pass gives their input's gradient and puts the rest off.
+"""Convolutions and linear layers that defer their weight gradients to a later call.
 
-They compute what torch's own layers compute, by the same kernels, so their gradients have the same bits.
+They call the same kernels as torch's own layers, so their gradients are bit-identical.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["PutOff", "Settings", "convolve", "multiply"]
 
-# Takes what computes gradients, and the parameters these belong to.
+# Takes a function that computes gradients, and the parameters they belong to.
 PutOff = Callable[[Callable[[], tuple[Tensor, ...]], tuple[nn.Parameter, ...]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a convolution moves over its input, one entry per dimension."""
+    """The settings of a convolution, one entry per spatial dimension."""
 
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -32,7 +32,7 @@ class Settings:
     def of(
         cls, dimensions: int, stride: Any, padding: Any, dilation: Any, *, output_padding: Any, groups: int
     ) -> "Settings":
-        """From torch's arguments, single numbers included; `output_padding` None: not a transposed one."""
+        """From the arguments of torch, which may be single numbers; `output_padding` None: not transposed."""
         return cls(
             stride=_for_each(stride, dimensions),
             padding=_for_each(padding, dimensions),
@@ -44,7 +44,7 @@ class Settings:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """In the order of torch.convolution."""
+        """The settings as positional arguments of torch.convolution."""
         return (
             list(self.stride),
             list(self.padding),
@@ -57,7 +57,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Weights:
-    """A layer's weight and bias as it computes with them, and the parameters that want a gradient."""
+    """Weight and bias in the compute type, and the parameters that need a gradient."""
 
     weight: Tensor
     bias: Tensor | None
@@ -75,7 +75,7 @@ class _Weights:
 def convolve(
     inputs: Tensor, weight: Tensor, bias: Tensor | None, *, settings: Settings, put_off: PutOff
 ) -> Tensor | None:
-    """A convolution that puts off its weights' gradients; None where it cannot."""
+    """A convolution that defers its weight gradients; None if it cannot."""
     if inputs.dim() != len(settings.stride) + 2 or not _is_deferrable(weight, bias):
         return None
     weights = _Weights.of(weight, bias)
@@ -84,7 +84,7 @@ def convolve(
 
 
 def multiply(inputs: Tensor, weight: Tensor, bias: Tensor | None, *, put_off: PutOff) -> Tensor | None:
-    """A linear layer that puts off its weights' gradients; None where it cannot."""
+    """A linear layer that defers its weight gradients; None if it cannot."""
     if inputs.dim() < 2 or weight.dim() != 2 or not inputs.is_contiguous():
         return None
     if not _is_deferrable(weight, bias):
@@ -112,7 +112,7 @@ class _Convolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, output_gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight = ctx.saved_tensors
-        # Detached, or the queue would keep the graph alive that this pass is about to free.
+        # Detached, or the queue would keep the autograd graph alive after this pass.
         arguments = (output_gradient.detach(), inputs.detach(), weight)
         bias_sizes = [output_gradient.shape[1]] if len(ctx.parameters) == 2 else None
         fixed = (bias_sizes, *ctx.settings.arguments)
@@ -159,7 +159,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _is_deferrable(weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether nobody but `grad` waits for the gradients of the weight and, where it is trained, the bias."""
+    """Whether weight and bias are plain parameters: hooks or derived weights need their gradients at once."""
     if not weight.requires_grad or not weight.is_floating_point():
         return False
     trained = [weight] if bias is None or not bias.requires_grad else [weight, bias]
@@ -169,15 +169,16 @@ def _is_deferrable(weight: Tensor, bias: Tensor | None) -> bool:
 
 
 def _anchor(inputs: Tensor) -> Tensor | None:
-    """What makes autograd run a layer backwards whose inputs need no gradient.
+    """A dummy that makes autograd run the backward pass of a layer whose inputs need no gradient.
 
-    The parameters themselves would do, but whoever watches their gradients would be told too early.
+    The parameters themselves would do, but their post-accumulate hooks would then fire before their deferred
+    gradients exist.
     """
     return None if inputs.requires_grad else inputs.new_empty(0).requires_grad_()
 
 
 def _cast(tensor: Tensor) -> Tensor:
-    """In the type that autocast computes products in, where it is on."""
+    """Casts to the type of autocast if it is on, as autocast does for torch's own layers."""
     kind = tensor.device.type
     if not torch.is_autocast_enabled(kind) or tensor.dtype == torch.float64:
         return tensor

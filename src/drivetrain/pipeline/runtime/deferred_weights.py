@@ -1,8 +1,8 @@
-"""A backward pass in two parts: the gradient of the inputs now, that of the weights when there is time.
+"""Splits backward passes for the zero-bubble schedule: input gradients now, weight gradients later.
 
 Inside `deferring`, convolutions, transposed convolutions and linear layers whose weight is a parameter
-compute only the gradient of their input in the backward pass, and put the rest into a queue. Every other
-layer has its whole gradient in the backward pass: correct, only less deferred.
+compute only the gradient of their input in the backward pass, and put the rest into a queue. All other layers
+compute their whole gradient in the backward pass, which is correct but fills less idle time.
 """
 
 from collections import Counter, deque
@@ -24,7 +24,7 @@ _Handler = Callable[..., Tensor | None]
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One use of a layer: how its gradients are computed, and whose they are."""
+    """The deferred gradients of one use of a layer: the function and the parameters."""
 
     compute: Callable[[], tuple[Tensor, ...]]
     parameters: tuple[nn.Parameter, ...]
@@ -33,10 +33,10 @@ class _Entry:
 
 @dataclass(slots=True, eq=False)
 class WeightQueue:
-    """The weight gradients that the backward pass of one micro-batch through one stage has put off.
+    """The deferred weight gradients of one micro-batch in one stage.
 
-    It holds the layers' inputs and the gradients of their outputs until it is run, so their memory must
-    not be written to before.
+    Until it runs, the queue holds the inputs of layers and the gradients of their outputs; nobody may write
+    to that memory before.
     """
 
     _entries: deque[_Entry] = field(default_factory=deque)
@@ -46,7 +46,7 @@ class WeightQueue:
         return len(self._entries)
 
     def begin_forward(self) -> int:
-        """The number of another forward pass, whose gradients are added up before they are added."""
+        """Starts a new forward pass, whose gradients are summed before they are accumulated."""
         self._forward_passes += 1
         return self._forward_passes
 
@@ -57,15 +57,16 @@ class WeightQueue:
         *,
         forward_pass: int,
     ) -> None:
-        """Puts off what `compute` gives: the gradients of `parameters`."""
+        """Defers `compute`, which returns the gradients of `parameters`."""
         self._entries.append(_Entry(compute, parameters, forward_pass))
 
-    # Without this every gradient would drag along the history of all the ones it was added to.
+    # Otherwise autograd would record every addition, and a gradient would keep the history of all before it.
     @torch.no_grad()
     def run(self) -> None:
-        """Adds every gradient that was put off to its parameter's `grad`, in place, and forgets it.
+        """Accumulates all deferred gradients into `grad`, in place, and empties the queue.
 
-        A weight that several layers share is added to once, by the sum, as a whole backward pass would do.
+        A weight used several times gets the sum of its gradients at once, as in a whole backward pass; adding
+        them one by one would round differently.
         """
         uses = Counter(key for entry in self._entries for key in _keys(entry))
         sums: dict[tuple[int, int], Tensor] = {}
@@ -85,7 +86,7 @@ def _keys(entry: _Entry) -> list[tuple[int, int]]:
 
 
 def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
-    """What autograd does at the end of a backward pass, and whom it tells."""
+    """Accumulates a gradient and calls the post-accumulate hooks, as autograd does."""
     if parameter.grad is None:
         parameter.grad = gradient
     else:
@@ -96,16 +97,17 @@ def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
 
 @contextmanager
 def deferring(queue: WeightQueue) -> Iterator[None]:
-    """Layers that run inside put their weights' gradients off into `queue` when they are run backwards.
+    """Makes layers that run inside defer their weight gradients into `queue`.
 
-    The backward pass must not name its `inputs`: autograd would leave out layers that lead to none.
+    Call backward without `inputs=`: autograd would skip layers that lead to none of the named tensors, and
+    their weight gradients would be lost.
     """
     with _Deferral(queue):
         yield
 
 
 class _Deferral(TorchFunctionMode):
-    """Hands the known layers over to their deferred versions; a compiler sees the ordinary ones."""
+    """Replaces known functions by their deferred versions; torch.compile sees the ordinary ones."""
 
     def __init__(self, queue: WeightQueue) -> None:
         super().__init__()
@@ -130,7 +132,7 @@ class _Deferral(TorchFunctionMode):
 
 
 def _convolution(dimensions: int) -> _Handler:
-    """The arguments of torch.conv1d and its like."""
+    """A handler with the arguments of torch.conv1d, conv2d and conv3d."""
 
     def run(
         put_off: Any,
@@ -151,7 +153,7 @@ def _convolution(dimensions: int) -> _Handler:
 
 
 def _transposed_convolution(dimensions: int) -> _Handler:
-    """The arguments of torch.conv_transpose1d and its like."""
+    """A handler with the arguments of torch.conv_transpose1d, 2d and 3d (another order)."""
 
     def run(
         put_off: Any,

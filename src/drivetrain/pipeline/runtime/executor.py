@@ -1,4 +1,4 @@
-"""Carries out any schedule table: a rank for its own device, or one process for all devices."""
+"""Executes any schedule: on a rank for its own device, or in one process for all devices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ __all__ = ["Executor", "UpdateWork"]
 
 @dataclass(slots=True, kw_only=True)
 class UpdateWork:
-    """What one update is made of: its table, the messages of it, and its micro-batches as they come."""
+    """The work of one update: its schedule, its messages, and an iterator of its micro-batches."""
 
     update: int
     share: float
@@ -30,20 +30,20 @@ class UpdateWork:
     _count: int = 0
 
     def batch(self, micro_batch: int) -> NumberedBatch:
-        """A micro-batch, fetched when the first stage asks for it."""
+        """A micro-batch, fetched when the first stage needs it."""
         while micro_batch >= self._count:
             self._fetched[self._count] = next(self.batches)
             self._count += 1
         return self._fetched[micro_batch]
 
     def drop(self, micro_batch: int) -> None:
-        """Lets go of a micro-batch that every stage here has begun."""
+        """Frees a micro-batch once every stage of this process has read it."""
         del self._fetched[micro_batch]
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One device's row of the table, and how far it is."""
+    """The row of one device, and its next action."""
 
     device: int
     row: Sequence[Action]
@@ -55,10 +55,10 @@ class _Lane:
 
 
 class Executor:
-    """Runs the stages that live here through a table.
+    """Runs the stages of this process according to a schedule.
 
-    `on_stage_done` hears of every stage whose gradients are complete. `largest_live` counts, per stage, the
-    micro-batches that were held at the same time.
+    `on_stage_done` is called for each stage whose gradients are complete, so that their all-reduce can start.
+    `largest_live` is, per stage, the largest number of micro-batches held at the same time.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Executor:
         self._on_stage_done = on_stage_done
         self._begun: dict[int, int] = {}
         self._ended = dict.fromkeys(runners, 0)
-        # By value, micro-batch and reading stage.
+        # Keys: name of the value, micro-batch, consuming stage.
         self._values: dict[tuple[str, int, int], Tensor] = {}
         self._gradients: dict[tuple[str, int, int], Tensor] = {}
         self._received: dict[tuple[int, int], list[Tensor]] = {}
 
     def run(self, work: UpdateWork) -> None:
-        """One update's passes, by the rows of the devices whose stages live here."""
+        """Runs the passes of one update for all devices of this process."""
         schedule = work.schedule
         here = sorted({schedule.device_of[stage] for stage in self._runners})
         lanes = [_Lane(device, schedule.table[device]) for device in here]
@@ -93,14 +93,14 @@ class Executor:
         while not all(lane.is_done for lane in lanes):
             moved = [self._go_on(lane, work) for lane in lanes]
             if not any(moved):
-                raise RunFailedError(f"the {schedule.name} schedule waits for itself; no device can go on.")
+                raise RunFailedError(f"The {schedule.name} schedule is deadlocked: no device can continue.")
         self.channel.finish()
-        # A feed may have something to do after its last micro-batch.
+        # Exhaust the iterator: a feed may clean up after its last micro-batch.
         for _ in work.batches:
             pass
 
     def _go_on(self, lane: _Lane, work: UpdateWork) -> bool:
-        """A device goes on as far as it can; False when that is nowhere."""
+        """Runs the actions of a device until a message is missing; False if it could run none."""
         start = lane.position
         while not lane.is_done:
             needed = work.traffic.before(lane.device, lane.position)
@@ -140,14 +140,14 @@ class Executor:
             self._received.setdefault((action.stage, action.micro_batch), []).append(value)
 
     def _keep_shared(self, action: Action, values: Mapping[str, Tensor]) -> None:
-        """Never gives back memory that is handed on as well: whoever gets it may need it for longer."""
+        """Withholds received buffers from reuse if an output shares their memory, as views do."""
         received = self._received.get((action.stage, action.micro_batch))
         if received:
             handed_on = {value.untyped_storage().data_ptr() for value in values.values()}
             received[:] = [one for one in received if one.untyped_storage().data_ptr() not in handed_on]
 
     def _compute(self, action: Action, work: UpdateWork) -> dict[str, Tensor]:
-        """What the action gives to other stages: values by a forward pass, gradients by a backward one."""
+        """Runs an action; returns the values (forward) or gradients (backward) for other stages."""
         runner = self._runners[action.stage]
         if action.kind is Kind.FORWARD:
             return self._forward(runner, action, work)
@@ -181,7 +181,10 @@ class Executor:
         return outputs
 
     def _collected(self, action: Action) -> dict[str, list[Tensor]]:
-        """The gradients of a stage's outputs, from the last reader of each to the first."""
+        """The gradients of a stage's outputs, from their last reader to the first.
+
+        That is the order in which autograd adds them up in a model that is not split.
+        """
         gradients: dict[str, list[Tensor]] = {}
         for edge in reversed(self._dependencies.readers(action.stage)):
             key = (edge.value, action.micro_batch, edge.consumer)
@@ -190,7 +193,7 @@ class Executor:
         return gradients
 
     def _hand_on(self, action: Action, values: Mapping[str, Tensor], *, schedule: Schedule) -> None:
-        """Gives what was computed to the other stages of the same device."""
+        """Stores results for other stages of the same device, which need no message."""
         is_forward = action.kind is Kind.FORWARD
         store = self._values if is_forward else self._gradients
         edges = self._dependencies.readers if is_forward else self._dependencies.sources
@@ -200,7 +203,7 @@ class Executor:
                 store[edge.value, action.micro_batch, edge.consumer] = values[edge.value]
 
     def _end(self, action: Action, work: UpdateWork) -> None:
-        """A stage is done with a micro-batch, and after the last one with the update."""
+        """Frees what a stage held of a micro-batch; after the last one reports the stage as done."""
         self.channel.recycle(self._received.pop((action.stage, action.micro_batch), []))
         self._ended[action.stage] += 1
         if self._ended[action.stage] == work.schedule.micro_batches:

@@ -1,4 +1,4 @@
-"""From a plan of stages to their passes on this rank, once the model has its training layers."""
+"""Places the planned stages on this rank and builds the passes that run them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,15 +37,12 @@ __all__ = [
 ]
 
 
-# The passes of an update over a model that is cut into stages.
-
-
 @dataclass(slots=True, kw_only=True)
 class PipelinePasses:
     """Runs the micro-batches of an update through the stages, in the order of a schedule.
 
-    `schedule_of` gives the table for a number of micro-batches: the last update of a padded epoch has fewer.
-    Where another rank has the last stage, loss and score are 0 here.
+    `schedule_of` builds the schedule for a number of micro-batches: the last update of a padded epoch may
+    have fewer. If another rank has the last stage, loss and score are 0 here.
     """
 
     executor: Executor
@@ -62,7 +59,7 @@ class PipelinePasses:
 
     @property
     def wait_seconds(self) -> float | None:
-        """An accelerator waits by itself, in its own order, and is not asked how long."""
+        """Seconds waited for messages; None on an accelerator, whose stream waits without the host."""
         return self.executor.channel.wait_seconds if self.device.is_cpu else None
 
     def watch(self, observer: Observer | None) -> None:
@@ -98,7 +95,7 @@ class PipelinePasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedStages:
-    """The stages of a model, those of this rank (`own`) on its device."""
+    """The stages of a model; those of this rank (`own`) are on its device."""
 
     plan: StagePlan
     cut: Cut
@@ -111,40 +108,40 @@ class PlacedStages:
 
     @property
     def parameter_names(self) -> frozenset[str]:
-        """The parameters that live here."""
+        """The names of the parameters on this rank."""
         return frozenset(
             name for stage in self.own for name in self.cut.stages[stage].stage_facts.parameter_names
         )
 
     @property
     def module_names(self) -> frozenset[str]:
-        """The modules that live here, those inside of layers too."""
+        """The names of all modules on this rank, nested ones included."""
         return frozenset(name for stage in self.own for name, _ in self.cut.stages[stage].named_modules())
 
     @property
     def state_names(self) -> frozenset[str]:
-        """Everything that lives here, as the model's state names it."""
+        """The keys of the model's state dict that are on this rank."""
         return frozenset(name for stage in self.own for name in self.cut.stages[stage].state_dict())
 
     @property
     def buffer_names(self) -> frozenset[str]:
-        """The buffers that live here, also those that the model does not save."""
+        """The names of the buffers on this rank, non-persistent ones included."""
         return frozenset(name for stage in self.own for name, _ in self.cut.stages[stage].named_buffers())
 
     @property
     def offloads(self) -> bool:
-        """Whether the optimiser's state of this rank lies in host memory."""
+        """Whether the optimiser state of this rank is in host memory."""
         return any(self.plan.settings[stage].offloads for stage in self.own)
 
     def cut_again(self) -> "PlacedStages":
-        """The same stages, with the layers that have taken the place of others since."""
+        """The same stages, built again after layers of the model were replaced."""
         return replace(self, cut=self.plan.cut())
 
 
 def place_stages(plan: StagePlan, *, groups: RankGroups, device: Device) -> PlacedStages:
-    """Cuts the model, and brings this rank's stages to its device, channels last.
+    """Splits the model and moves the stages of this rank to its device, channels last.
 
-    A process that is alone plays all devices of its replica.
+    A single process runs all devices of its replica.
     """
     cut = plan.cut()
     own = plan.stages_on(groups.devices.rank) if groups.devices.size > 1 else tuple(range(plan.stages))
@@ -163,7 +160,7 @@ def build_runners(
     batch_norms: BatchNormOwner,
     head: LossHead,
 ) -> dict[int, StageRunner]:
-    """This rank's stages, ready to run."""
+    """Builds the runners of the stages on this rank."""
     runners = {}
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
@@ -201,7 +198,7 @@ def build_passes(
     gradient_sum: GradientSum,
     image_shape: tuple[int, int, int],
 ) -> PipelinePasses:
-    """The passes of an update over this rank's stages; a collective of the replica's ranks."""
+    """Builds the passes of an update for this rank; a collective of the ranks of a replica."""
     channel: Channel = LocalChannel()
     if groups.devices.size > 1:
         images = torch.zeros(batches.micro, *image_shape, device=device.torch_device)
@@ -232,7 +229,7 @@ def build_passes(
 def build_forward_only(
     stages: PlacedStages, runners: Mapping[int, StageRunner], *, groups: RankGroups, device: Device
 ) -> Callable[[Tensor], Tensor]:
-    """The way of images through the stages, without training."""
+    """A function from images to logits through all stages, without training."""
     if groups.devices.size == 1:
         return forward_in_turn(runners, output=stages.cut.output)
     return StagedForward(
@@ -246,7 +243,7 @@ def build_forward_only(
 
 
 def _root_hooks(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What hooks of the whole model do to its images, as nobody calls the whole model any more."""
+    """Applies the forward pre-hooks of the whole model, which is itself never called."""
 
     def prepare(images: Tensor) -> Tensor:
         for hook in model._forward_pre_hooks.values():

@@ -1,4 +1,4 @@
-"""One stage at work: its forward and backward passes, and what it holds of a micro-batch between them."""
+"""Runs the forward and backward passes of one stage, and holds micro-batches between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,9 +25,9 @@ __all__ = ["Pass", "StageRunner"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """A micro-batch on its way: its place in the training, and what one of its samples counts in the mean.
+    """A micro-batch: its place in the training, and the weight (`share`) of one sample in the mean loss.
 
-    `labelled` is there for the stage that computes the loss, and holds no images.
+    `labelled` has the labels for the stage that computes the loss, but no images.
     """
 
     update: int
@@ -39,7 +39,11 @@ class Pass:
 
 @dataclass(slots=True)
 class _Held:
-    """What a stage keeps of a micro-batch between forward and backward; of outputs their graph alone."""
+    """What a stage keeps of a micro-batch between its passes.
+
+    Of an output only the edge of its autograd graph is kept, so that its memory can be freed once it was
+    sent.
+    """
 
     work: Pass
     inputs: dict[str, Tensor]
@@ -49,10 +53,10 @@ class _Held:
 
 @dataclass(slots=True, kw_only=True)
 class StageRunner:
-    """Runs a stage; `call` is its module, compiled or not. The stage of the model's `output` has a `head`.
+    """Runs a stage; `call` is its module, compiled or not. The stage that computes `output` has a `head`.
 
-    With `recomputes` only the inputs are held, and the rest is computed again before the backward pass. With
-    `defers_weights`, `backward` leaves the gradients of weights to `finish_weights`.
+    With `recomputes` only the inputs are held, and the forward pass runs again before the backward pass. With
+    `defers_weights`, `backward` leaves weight gradients to `finish_weights`.
     """
 
     index: int
@@ -90,11 +94,11 @@ class StageRunner:
 
     @property
     def live(self) -> int:
-        """The micro-batches of which something is held now."""
+        """The number of micro-batches held now."""
         return len(self._held.keys() | self._queues.keys())
 
     def forward(self, micro_batch: int, work: Pass, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The stage's outputs without their graph; the inputs are held until the backward pass."""
+        """Runs the stage and returns its detached outputs; inputs are held until the backward pass."""
         leaves = {name: self._leaf(name, value) for name, value in inputs.items()}
         held = self._held[micro_batch] = _Held(work, leaves)
         with self._first_pass(micro_batch):
@@ -104,9 +108,9 @@ class StageRunner:
         return {name: value.detach() for name, value in outputs.items()}
 
     def backward(self, micro_batch: int, gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-        """The gradients of the inputs that were received; `gradients` has those of all readers of an output.
+        """Runs the backward pass and returns the gradients of the inputs.
 
-        They are added up in the order given.
+        `gradients` has, per output, the gradients from all its readers, which are added in the order given.
         """
         held = self._held.pop(micro_batch)
         if self.recomputes:
@@ -126,20 +130,21 @@ class StageRunner:
         return {name: _gradient(leaf) for name, leaf in held.inputs.items() if leaf.requires_grad}
 
     def evaluate(self, images: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A pass without gradients; in eval mode also without dropout and moving statistics."""
+        """A forward pass without gradients; eval mode switches off dropout and updates of statistics."""
         given = {**values, self.images: self.prepare(images)}
         with torch.no_grad(), self.precision.autocast():
             outputs = self.module(*(given[name] for name in self.module.stage_facts.inputs))
         return dict(zip(self.module.stage_facts.outputs, outputs, strict=True))
 
     def finish_weights(self, micro_batch: int) -> None:
-        """The gradients of weights that `backward` has left."""
+        """Computes the weight gradients that `backward` deferred."""
         self._queues.pop(micro_batch).run()
 
     def _run(self, micro_batch: int, held: _Held) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
-        """One pass through the stage; keeps the ends of its graph, where there is one."""
+        """Runs the stage once and keeps the roots of its autograd graph, if there is one."""
         work = held.work
         place = (work.update, work.number, *([self.index] if self.index else []))
+        # Seeded per micro-batch and stage, so that a recomputed pass draws the same numbers.
         self.device.seed_generators(stream_key(self.seed, "model", *place))
         self.context.begin_forward(work.slots)
         self.context.uses.update(self._uses_before)
@@ -152,7 +157,7 @@ class StageRunner:
                 parts = self.head(outputs.pop(self.output), work.labelled, share=work.share)
                 loss_and_score = (parts.loss, parts.score)
                 held.loss = parts.scaled if parts.scaled.requires_grad else None
-        # Without a graph views of inputs say that they require a gradient all the same.
+        # Under no_grad a view of an input still has requires_grad set, but no graph to take an edge of.
         if torch.is_grad_enabled():
             held.roots = {
                 name: get_gradient_edge(value) for name, value in outputs.items() if value.requires_grad
@@ -169,14 +174,14 @@ class StageRunner:
 
     @contextmanager
     def _second_pass(self, micro_batch: int) -> Iterator[None]:
-        """Numbers that layers of a user's own kind move have moved in the first pass, and stay."""
+        """Restores buffers that custom layers change: they were updated in the first pass already."""
         kept = [(layer, name, layer._buffers[name]) for layer, name in self._foreign_buffers]
         values = [None if buffer is None else buffer.clone() for _, _, buffer in kept]
         with self.batch_norms.recomputing((self.index, micro_batch)):
             yield
         for (layer, name, buffer), value in zip(kept, values, strict=True):
             if buffer is not None and value is not None:
-                # Past autograd, which has no need to know that the old numbers are back.
+                # Through .data, as a change that autograd saw would invalidate tensors saved for backward.
                 buffer.data.copy_(value)
                 layer._buffers[name] = buffer
 

@@ -1,6 +1,6 @@
-"""Validation over stages on several ranks, and what the values between stages look like.
+"""Validation through stages on several ranks, and the shapes of values between stages.
 
-A rank sends and goes on to its next images, so that several batches are under way at a time.
+A rank sends its result and continues with the next images, so that several batches are in flight.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,8 @@ from drivetrain.schedules.traffic import Message, messages
 
 __all__ = ["StagedForward", "find_specs", "forward_in_turn"]
 
+# Enough to keep the next stage busy; each batch in flight holds its messages in memory.
 _BATCHES_UNDER_WAY = 2
-
-
-# What the values between stages look like, found by one pass of zeros that leaves no trace.
 
 
 def find_specs(
@@ -32,7 +30,7 @@ def find_specs(
     images: Tensor,
     devices: ReplicaGroup,
 ) -> dict[str, ValueSpec]:
-    """Shape and type of every value that leaves a stage, the output too; all ranks of a replica take part.
+    """Shape and type of every output of every stage, found by a pass of zeros; a collective of a replica.
 
     Each stage runs once, in its own precision, on the device it will run on.
     """
@@ -43,7 +41,7 @@ def find_specs(
             inputs = {
                 edge.value: _zeros(specs[edge.value], images) for edge in edges if edge.consumer == stage
             }
-            # In evaluation, so that no statistic moves.
+            # In eval mode, so that batch-norm statistics do not change.
             with in_mode(runners[stage].module, training=False):
                 outputs = runners[stage].evaluate(images, inputs)
             found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
@@ -71,8 +69,8 @@ def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Calla
 class StagedForward:
     """A function from images to logits; on ranks without the last stage the logits are zeros.
 
-    All ranks of a replica call it with the same images, or with images of the same shape where a rank has
-    no stage that reads them.
+    All ranks of a replica must call it with the same images; a rank whose stages do not read images may pass
+    any of the same shape.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class StagedForward:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        """One batch of any size; a size seen for the first time is tried out with zeros."""
+        """Runs a batch of any size; a new size first runs once with zeros to find the shapes."""
         self._now = self._specs_of(images)
         device = self._devices.rank
         self._channel.begin(self._traffic.incoming(device))
@@ -107,7 +105,7 @@ class StagedForward:
             values |= self._runners[stage].evaluate(images, values)
             for message in self._traffic.after(device, index):
                 self._channel.send(message, values[message.value])
-        # A stage that is faster than those after it must not pile up what they have not taken yet.
+        # A stage that is faster than the next one must not pile up messages in memory.
         self._channel.hold_back(_BATCHES_UNDER_WAY * self._messages)
         if self._output in values:
             return values[self._output]
