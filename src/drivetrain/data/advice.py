@@ -26,8 +26,8 @@ def refuse_late_labels(data: DataSplits, *, outputs: int) -> None:
     if smallest > 0:
         largest = max(int(labels.max()) for labels in known)
         raise BadInputError(
-            f"The labels of the data go from {smallest} to {largest}, but labels start at 0; subtract "
-            f"{smallest} from each, so that --model, which has {outputs} outputs, may fit."
+            f"The labels of the data go from {smallest} to {largest}, but labels must start at 0; subtract "
+            f"{smallest} from each label, so that they can fit the {outputs} outputs of --model."
         )
 
 

@@ -164,7 +164,7 @@ def _refuse_empty_files(splits: DataSplits) -> None:
 
 
 def _with_idle_warning(splits: DataSplits) -> DataSplits:
-    warning = "--on-bad-sample skip has no effect: the samples do not lie in image files of their own."
+    warning = "--on-bad-sample skip has no effect: the samples do not come from separate image files."
     return replace(splits, warnings=[*splits.warnings, warning])
 
 

@@ -192,7 +192,7 @@ def _require_finite(images: NDArray[Any], *, numbers: NDArray[np.int64]) -> None
         return
     is_wrong = ~np.isfinite(images).reshape(len(images), -1).all(axis=1)
     raise BadInputError(
-        f"The image of sample {numbers[is_wrong][0]} holds pixels that are not finite (NaN or infinity); "
+        f"The image of sample {numbers[is_wrong][0]} contains pixels that are not finite (NaN or infinity); "
         "correct the sample or leave it out."
     )
 
@@ -204,6 +204,6 @@ def require_labels(labels: NDArray[Any], *, num_classes: int) -> None:
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
         wrong = labels[(labels < 0) | (labels >= num_classes)][0]
         raise BadInputError(
-            f"A sample has the label {wrong}, but labels go from 0 to {num_classes - 1}; "
-            f"--num-classes sets how many classes there are."
+            f"A sample has the label {wrong}, but labels must be from 0 to {num_classes - 1}; "
+            f"correct the label, or set the number of classes with --num-classes."
         )

@@ -55,9 +55,9 @@ def warn_of_divided_files(splits: DataSplits) -> list[str]:
     if not divided:
         return []
     return [
-        f"Pages of {divided[0]} are trained on and others of it validated on; neighbouring pages look alike, "
-        "so new images may come out worse than the validation says. Whole files in train/ and val/ of "
-        "--data-dir are kept apart."
+        f"Pages of {divided[0]} are in both the training and the validation set; neighbouring pages look "
+        "alike, so results on new images may be worse than the validation results. To keep files apart, put "
+        "them into train/ and val/ of --data-dir."
     ]
 
 
@@ -90,7 +90,10 @@ def _with_class_warning(splits: DataSplits) -> DataSplits:
     if int(labels.min()) != int(labels.max()):
         return splits
     name = splits.spec.class_names[int(labels[0])]
-    warning = f"All {len(labels)} training samples are of class {name}, so the model cannot learn the others."
+    warning = (
+        f"All {len(labels)} training samples belong to class {name}, so the model cannot learn the other "
+        "classes."
+    )
     return replace(splits, warnings=[*splits.warnings, warning])
 
 
@@ -238,7 +241,7 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     spec, channels, num_classes = splits.spec, recipe.channels, recipe.num_classes
     if channels is not None and channels != spec.channels:
         raise BadInputError(
-            f"--channels {channels} does not fit the data, whose images have {spec.channels}; leave it out "
+            f"--channels {channels} does not match the data, whose images have {spec.channels}; leave it out "
             f"or use --channels {spec.channels}."
         )
     if num_classes is None:
@@ -276,7 +279,7 @@ def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
             options = options_to_hold_out(recipe, train)
             warnings.append(
                 f"--limit-validation-samples {limit} has no effect: there are no validation samples; leave "
-                f"it out{'' if options is None else f', or {options} holds some out'}."
+                f"it out{'' if options is None else f', or use {options} to hold some out'}."
             )
         else:
             validation = _first_samples(validation, limit=limit, part="validation", warnings=warnings)
@@ -286,7 +289,7 @@ def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
 def _first_samples(source: Source, *, limit: int, part: str, warnings: list[str]) -> Source:
     if limit > len(source):
         warnings.append(
-            f"--limit-{part}-samples {limit} is more than the {len(source)} samples there are; all are used."
+            f"--limit-{part}-samples {limit} is more than the {len(source)} available samples; all are used."
         )
     return SubsetSource(source, _spread(source, limit=limit)) if limit < len(source) else source
 
@@ -302,8 +305,8 @@ def _spread(source: Source, *, limit: int) -> NDArray[np.int64]:
 def _require_no_size(recipe: Recipe) -> None:
     if recipe.dataset_size is not None:
         raise BadInputError(
-            f"--dataset-size {recipe.dataset_size} is for generated data sets; of other data, "
-            f"--limit-train-samples {recipe.dataset_size} uses that many samples."
+            f"--dataset-size {recipe.dataset_size} is for generated data sets; for other data, use "
+            f"--limit-train-samples {recipe.dataset_size}."
         )
 
 

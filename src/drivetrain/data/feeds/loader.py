@@ -97,7 +97,9 @@ class BatchLoader:
         try:
             item = next(self._iterator)
         except RuntimeError as error:
-            raise RunFailedError(f"A loader worker ended ({error}); --num-workers 0 does without.") from error
+            raise RunFailedError(
+                f"A loader worker died ({error}); --num-workers 0 loads without workers."
+            ) from error
         if isinstance(item, LoaderFailure):
             raise item.as_error()
         assert isinstance(item, HostBatch)
@@ -119,8 +121,8 @@ def check_num_workers(num_workers: int) -> None:
     most = _MOST_WORKERS_PER_CORE * _cores()
     if num_workers > most:
         raise BadInputError(
-            f"--num-workers {num_workers} is more than {most}, {_MOST_WORKERS_PER_CORE} processes for each "
-            f"core; --num-workers {default_num_workers()} works."
+            f"--num-workers {num_workers} is more than the limit of {most} ({_MOST_WORKERS_PER_CORE} per CPU "
+            f"core); --num-workers {default_num_workers()} works."
         )
 
 

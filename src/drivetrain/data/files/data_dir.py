@@ -18,7 +18,9 @@ def existing_folder(data_dir: str | None, *, dataset: str, holding: str) -> Path
         raise BadInputError(f"--dataset {dataset} needs --data-dir DIR, a folder that holds {holding}.")
     folder = Path(data_dir)
     if not folder.is_dir():
-        raise BadInputError(f"--data-dir {data_dir} is no folder; give one that holds {holding}.")
+        raise BadInputError(
+            f"--data-dir {data_dir} is not an existing folder; give a folder that holds {holding}."
+        )
     return folder
 
 
@@ -44,7 +46,7 @@ def named(folder: Path) -> Path:
 def way_out(folder: Path, works: Callable[[Path], bool], *, otherwise: str) -> str:
     """The end of a sentence about a --data-dir that does not hold what it should."""
     found = folder_that_works(folder, works)
-    return otherwise if found is None else f"--data-dir {found} does"
+    return otherwise if found is None else f"use --data-dir {found} instead"
 
 
 def _below(folder: Path) -> Iterator[Path]:

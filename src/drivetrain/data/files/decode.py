@@ -45,7 +45,10 @@ class BadSampleError(RunFailedError):
     """A sample that cannot be read, by name, and why."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name} cannot be read: {reason}; --on-bad-sample skip leaves such samples out.")
+        super().__init__(
+            f"{name} cannot be read: {reason}; repair or remove it, or use --on-bad-sample skip to leave out "
+            "unreadable samples."
+        )
         self.name = name
         self.reason = reason
 
@@ -58,7 +61,7 @@ def naming_bad_sample(name: str) -> Iterator[None]:
     except BadSampleError:
         raise
     except UnidentifiedImageError:
-        raise BadSampleError(name, "it is no image of a known format") from None
+        raise BadSampleError(name, "it is not an image in a supported format") from None
     except FileNotFoundError as error:
         raise BadSampleError(name, _why_missing(error)) from error
     # Decoders meet broken files with exceptions of every kind.
@@ -78,7 +81,7 @@ def open_image(file: IO[bytes]) -> Image.Image:
     """An image whose pixels are not decoded yet."""
     image = Image.open(file, formats=_FORMATS)
     if image.width * image.height > _MOST_PIXELS:
-        raise ValueError(f"its {image.width}x{image.height} pixels are more than {_MOST_PIXELS}")
+        raise ValueError(f"it has {image.width}x{image.height} pixels, more than the limit of {_MOST_PIXELS}")
     return image
 
 
@@ -162,8 +165,8 @@ def _eight_bits(image: Image.Image, white_level: int) -> Image.Image:
     """Grey of 16 bits from 0 to `white_level`; wider pixels do not say where white is."""
     values: NDArray[Any] = np.asarray(image)
     if not has_16_bit_grey(image):
-        kind = "32-bit whole-number" if image.mode == "I" else "floating-point"
-        raise ValueError(f"its {kind} pixels have no known range")
+        kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
+        raise ValueError(f"its pixels are {kind}, and the file does not say which value is white")
     shown = np.minimum(values.astype(np.uint32), white_level)
     scaled = (shown * 255 + white_level // 2) // white_level
     return Image.fromarray(scaled.astype(np.uint8))

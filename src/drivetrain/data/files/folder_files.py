@@ -128,16 +128,18 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        raise BadInputError(f"--data-dir: {folder} cannot be listed ({error.strerror}).") from error
+        raise BadInputError(
+            f"--data-dir: the folder {folder} cannot be read ({error.strerror}); check its permissions."
+        ) from error
 
 
 def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]:
     warnings = []
     if empty:
-        warnings.append(f"{folder} has no images of class {first_names(empty)}.")
+        warnings.append(f"{folder} contains no images of class {first_names(empty)}.")
     if others:
         warnings.append(
-            f"{folder} holds {len(others)} files that are no images by their names, and are left out: "
+            f"Files in {folder} without an image extension are skipped ({len(others)} in all): "
             f"{first_names(others)}."
         )
     return warnings
@@ -180,7 +182,7 @@ def is_animated_file(path: Path) -> bool:
 def describe_animations(names: list[str]) -> str:
     """A warning about files of which only the first frame is used."""
     holds = "is an animation" if len(names) == 1 else f"are animations ({len(names)} files)"
-    return f"{first_names(names)} {holds}, of which only the first frame is used."
+    return f"{first_names(names)} {holds}; only the first frame is used."
 
 
 def first_names(names: list[str], *, most: int = _MOST_NAMES_IN_A_WARNING) -> str:

@@ -17,7 +17,7 @@ from drivetrain.core.errors import BadInputError
 
 __all__ = ["pixel_digest", "read_pages", "read_volume", "write_pages"]
 
-_REMEDY = "copy or fetch the file again"
+_REMEDY = "copy or download the file again"
 
 
 def read_volume(path: Path) -> NDArray[Any]:
@@ -26,9 +26,9 @@ def read_volume(path: Path) -> NDArray[Any]:
     for number, page in enumerate(pages, start=1):
         if page.shape != pages[0].shape:
             raise BadInputError(
-                f"{path} has pages of differing sizes: page 1 is {_shape(pages[0])}, page {number} "
-                f"{_shape(page)}; bring all pages to one size, or keep them as single files for --dataset "
-                "mask-folder."
+                f"{path} has pages of differing sizes: page 1 is {_shape(pages[0])}, page {number} is "
+                f"{_shape(page)}; resize all pages to one size, or save them as separate files and use "
+                "--dataset mask-folder."
             )
     return np.stack(pages)
 
@@ -103,5 +103,5 @@ def _silent_library() -> Iterator[None]:
 
 def _shape(page: NDArray[Any]) -> str:
     height, width = page.shape[:2]
-    channels = f" in {page.shape[2]} channels" if page.ndim > 2 else ""
+    channels = f" with {page.shape[2]} channels" if page.ndim > 2 else ""
     return f"{height}x{width}{channels}"

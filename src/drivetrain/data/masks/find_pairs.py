@@ -122,13 +122,13 @@ def list_images(root: Path, warnings: list[str]) -> ImageFiles:
         stem = PurePosixPath(name).with_suffix("").as_posix()
         if stem in by_stem:
             raise BadInputError(
-                f"--data-dir: {root} holds both {by_stem[stem]} and {name}; rename or remove one, their "
-                "names tell which mask belongs to which image."
+                f"--data-dir: {root} contains both {by_stem[stem]} and {name}; rename or remove one of "
+                "them, because masks are matched to images by file name without extension."
             )
         by_stem[stem] = name
     if others:
         warnings.append(
-            f"{root} holds {len(others)} files that are no images by their names, and are left out: "
+            f"Files in {root} without an image extension are skipped ({len(others)} in all): "
             f"{first_names(others)}."
         )
     return ImageFiles(root, by_stem)
@@ -189,7 +189,8 @@ def find_masked_files(folder: Path) -> FoundFiles:
         return _found_or_refused(folder)
     except OSError as error:
         raise BadInputError(
-            f"--data-dir: {error.filename} cannot be read ({error.strerror}); name a folder that can be."
+            f"--data-dir: {error.filename} cannot be read ({error.strerror}); check its permissions, or name "
+            "another folder."
         ) from error
 
 
@@ -202,8 +203,8 @@ def _found_or_refused(folder: Path) -> FoundFiles:
     if not found.splits.get("train"):
         _refuse_wrong_level(folder)
         raise BadInputError(
-            f"--data-dir {folder} holds no images with masks; it must be like {folder}/images/1.png and "
-            f"{folder}/masks/1.png, or {folder}/1.png and {folder}/1_mask.png."
+            f"--data-dir {folder} contains no images with masks; arrange the files like "
+            f"{folder}/images/1.png and {folder}/masks/1.png, or like {folder}/1.png and {folder}/1_mask.png."
         )
     return found
 
@@ -216,8 +217,8 @@ def _refuse_wrong_level(folder: Path) -> None:
     meant = above or folder_that_works(folder, _has_form)
     if meant is not None:
         raise BadInputError(
-            f"--data-dir {folder} does not hold images with masks in any known form, but --data-dir {meant} "
-            "does."
+            f"--data-dir {folder} does not contain images with masks in a known layout, but --data-dir "
+            f"{meant} does; use that folder."
         )
 
 
@@ -256,7 +257,7 @@ def _find(folder: Path) -> FoundFiles:
     for split, place in _split_places(folder).items():
         if split == "test" and place.masks is None and place.is_twin:
             found.warnings.append(
-                f"{place.images} has no masks and is left out; `drivetrain predict` takes such images."
+                f"{place.images} has no masks and is not used; run `drivetrain predict` on such images."
             )
             continue
         found.splits[split] = tuple(_pairs(place, found.warnings))
@@ -280,7 +281,7 @@ def _by_split(folder: Path) -> dict[str, Path]:
         for split, names in _SPLITS.items()
     }
     if len(found["validation"]) > 1:
-        raise BadInputError(f"--data-dir: {folder} holds both val and validation; keep one of the two.")
+        raise BadInputError(f"--data-dir: {folder} contains both val and validation; keep only one.")
     return {split: paths[0] for split, paths in found.items() if paths}
 
 
@@ -294,9 +295,7 @@ def _place(folder: Path) -> _Place:
 def _folder_called(folder: Path, names: tuple[str, ...]) -> Path | None:
     found = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name.lower() in names)
     if len(found) > 1:
-        raise BadInputError(
-            f"--data-dir: {folder} holds both {found[0]} and {found[1]}; keep one of the two."
-        )
+        raise BadInputError(f"--data-dir: {folder} contains both {found[0]} and {found[1]}; keep only one.")
     return folder / found[0] if found else None
 
 
@@ -304,7 +303,8 @@ def _pairs(place: _Place, warnings: list[str]) -> Iterator[MaskedFile]:
     if place.is_twin:
         if place.masks is None:
             raise BadInputError(
-                f"--data-dir: {place.images} has no masks; put them into {place.images.parent}/masks."
+                f"--data-dir: there are no masks for {place.images}; put them into "
+                f"{place.images.parent}/masks."
             )
         yield from _matched(list_images(place.images, warnings), list_images(place.masks, warnings))
         return
@@ -317,7 +317,7 @@ def _pairs(place: _Place, warnings: list[str]) -> Iterator[MaskedFile]:
     others = [path.name for path in folders if path not in own_folders]
     if others:
         warnings.append(
-            f"{place.images} also holds {first_names(others)}, without images and masks; left out."
+            f"Folders in {place.images} without images and masks are skipped: {first_names(others)}."
         )
     for path in own_folders:
         yield _of_one_image(_place(path), warnings)
@@ -334,8 +334,8 @@ def _of_one_image(place: _Place, warnings: list[str]) -> MaskedFile:
     images, masks = (list_images(path, warnings).paths() for path in (place.images, place.masks))
     if len(images) != 1:
         raise BadInputError(
-            f"--data-dir: {place.images} holds {len(images)} images; where each image has its own folder, "
-            "keep one there."
+            f"--data-dir: {place.images} contains {len(images)} images, but each image must have its own "
+            "folder; keep exactly one image there."
         )
     return MaskedFile(images[0], tuple(masks), True)
 
@@ -359,9 +359,9 @@ def _matched(images: ImageFiles, masks: ImageFiles) -> Iterator[MaskedFile]:
     for stem, own in own_masks.items():
         if len(own) > 1 and stem not in by_object:
             raise BadInputError(
-                f"--data-dir: {images.path(stem)} has the masks {masks.path(own[0])} and "
-                f"{masks.path(own[1])}; keep one, or number them as x_mask_1 and x_mask_2 where each shows "
-                "one object."
+                f"--data-dir: {images.path(stem)} has two masks, {masks.path(own[0])} and "
+                f"{masks.path(own[1])}; keep one, or name them x_mask_1 and x_mask_2 if each shows one "
+                "object."
             )
         yield MaskedFile(images.path(stem), tuple(map(masks.path, own)), stem in by_object)
 
@@ -372,11 +372,11 @@ def _require_partners(
     missing = [images.path(stem) for stem in maskless if stem not in by_object]
     if missing:
         raise BadInputError(
-            f"--data-dir: no mask is there for {first_names(missing)}; name masks as their images, or "
-            "x_mask.png for x.png, and remove images without one."
+            f"--data-dir: no mask was found for {first_names(missing)}; name each mask like its image "
+            "(x.png, or x_mask.png for x.png), or remove images without a mask."
         )
     if ownerless:
         raise BadInputError(
-            f"--data-dir: no image is there for the mask {first_names(ownerless)}; add the image or remove "
+            f"--data-dir: no image was found for the mask {first_names(ownerless)}; add the image or remove "
             "the mask."
         )

@@ -58,7 +58,7 @@ class DecodedMask:
     def values(self) -> NDArray[Any]:
         """A grey value or palette index for each pixel."""
         if self.kind == "colour":
-            raise ValueError(f"its {self.mode} pixels are colours where the other masks hold single values")
+            raise ValueError(f"it has colour pixels ({self.mode}), but the other masks have grey values")
         return self.pixels
 
     def colours(self) -> NDArray[np.int32]:
@@ -68,7 +68,7 @@ class DecodedMask:
         if self.palette is not None:
             return np.asarray(self.palette[self.pixels])
         if self.pixels.dtype != np.uint8:
-            raise ValueError("its pixels of more than 8 bits are no colours, which the other masks hold")
+            raise ValueError("it has grey values of more than 8 bits, but the other masks have colours")
         return self.pixels.astype(np.int32) * np.int32(0x010101)
 
     def is_object(self) -> NDArray[np.bool_]:
@@ -124,7 +124,7 @@ def _whole_numbers(values: NDArray[Any]) -> NDArray[Any]:
         if not np.isfinite(values).all():
             raise ValueError("some of its floating-point pixels are not finite (NaN or infinity)")
         if not (values == np.floor(values)).all():
-            raise ValueError("its floating-point pixels are no whole numbers, which classes are")
+            raise ValueError("its floating-point pixels are not whole numbers, as classes must be")
         values = values.astype(np.int64)
     is_wide = values.dtype != np.uint8
     # Masks are kept in memory, and most that are written wide hold few classes.

@@ -73,7 +73,7 @@ def count_pages(image: Image.Image) -> int:
         return int(getattr(image, "n_frames", 1))
     # The library meets the end of a file that names another page with errors of every kind.
     except Exception as error:
-        raise ValueError("the file is cut off or damaged between its pages") from error
+        raise ValueError("the file is truncated or damaged between its pages") from error
 
 
 def stored_size(image: Image.Image) -> Size:
@@ -104,7 +104,7 @@ def require_one_size(file: str, sizes: Sequence[Size | None]) -> None:
         if size != first_size:
             raise BadInputError(
                 f"{file} has pages of differing sizes: page {first_page} is {_shown(first_size)}, page "
-                f"{page} is {_shown(size)} (height x width); save the pages as files of their own, or remove "
+                f"{page} is {_shown(size)} (height x width); save each page as a separate file, or remove "
                 "the smaller pages."
             )
 
@@ -145,7 +145,7 @@ def _shown(size: Size) -> str:
 def _only_page(image: Image.Image) -> Image.Image:
     count = count_pages(image)
     if count != 1:
-        raise ValueError(f"it has {count} pages instead of the one that was found at first")
+        raise ValueError(f"it now has {count} pages, but had one when the folder was scanned")
     return image
 
 

@@ -220,14 +220,14 @@ def _require_alike(mask: str, sizes: Sequence[Size | None], samples: Sequence[Sa
         require_one_size(f"The mask {mask}", sizes)
         raise BadInputError(
             f"The mask {mask} has {_pages(len(sizes))}, but its image {samples[0][0].image} has "
-            f"{_pages(len(samples))}; each page of an image needs a page of its mask, so write both with as "
-            "many."
+            f"{_pages(len(samples))}; each page of an image needs a page of its mask, so save both with the "
+            "same number of pages."
         )
     for size, (file, look) in zip(sizes, samples, strict=False):
         if size is not None and look.size is not None and size != look.size:
             raise BadInputError(
                 f"The mask {file.mask_name(mask)} is {size[0]}x{size[1]}, but its image {file.name} is "
-                f"{look.size[0]}x{look.size[1]} (height x width); bring the two to one size."
+                f"{look.size[0]}x{look.size[1]} (height x width); give both the same size."
             )
 
 
