@@ -1,4 +1,4 @@
-"""One file from the first mirror that has it whole; an interrupted download goes on where it stopped."""
+"""Downloads a file from the first mirror that has it; an interrupted download resumes where it stopped."""
 
 import hashlib
 import http.client
@@ -66,7 +66,7 @@ def _fetch_from(mirror: str, file: RemoteFile, partial: Path, *, on_bytes: OnByt
         return
     partial.unlink()
     if had_beginning:
-        # The beginning may have come from elsewhere; this mirror alone gets its chance.
+        # The partial file may have come from another mirror; try again with this mirror alone.
         _fetch_from(mirror, file, partial, on_bytes=on_bytes)
         return
     raise MirrorError(f"the file does not have the expected {file.checksum.partition(':')[0]} checksum")

@@ -1,4 +1,4 @@
-"""A volume from the first mirror that has its pixels: as one TIFF, or page by page."""
+"""Downloads a volume from the first mirror that has it: as one TIFF file, or page by page."""
 
 import shutil
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def _bring_pages(mirror: str, file: RemoteFile, folder: Path, on_bytes: OnBytes)
         shutil.rmtree(pages, ignore_errors=True)
         if not had_some:
             raise
-    # Some pages may have come from elsewhere; this mirror alone gets its chance.
+    # Some pages may have come from another mirror; try again with this mirror alone.
     return _bring_pages(mirror, file, folder, on_bytes)
 
 

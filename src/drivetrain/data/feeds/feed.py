@@ -1,4 +1,4 @@
-"""Chooses where the training samples lie: on the device whole, or behind loader workers."""
+"""Chooses between resident data (all in device memory) and streaming through loader workers."""
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ __all__ = [
     "make_feed",
 ]
 
+# Data are resident by default only if they take at most a quarter of the free memory.
 _RESIDENT_SHARE = 4
 _PROBED_SAMPLES = 8
 

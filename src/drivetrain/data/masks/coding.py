@@ -1,4 +1,4 @@
-"""How mask files write classes: named in classes.txt or classes.json, or found from all masks."""
+"""Maps values or colours in mask files to classes: from classes.txt or classes.json, or from all masks."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,16 +28,15 @@ _BRIGHTEST = 255
 MaskValue = tuple[int, ...]
 Found = Mapping[str, FoundValues]
 _BINARY = (0, 255)
+# More distinct values than this are taken for blurred edges or numbered objects, not for classes.
 _MOST_VALUES = 64
+# Masks are stored as uint8.
 _MOST_CLASSES = 256
-
-
-# `classes.txt` or `classes.json` beside masks: what the classes are called, and how they are written.
 
 
 @dataclass(frozen=True, slots=True)
 class NamedClasses:
-    """The classes of a file in its order; `values` are the grey value or colour of each, where it says so."""
+    """The classes listed in a file, in order; `values` are their grey values or colours, if it gives them."""
 
     path: Path
     names: tuple[str, ...]
@@ -110,7 +109,7 @@ def _text(path: Path) -> str:
 
 
 class OutsideClassesError(ValueError):
-    """A mask holds a value, `code`, that stands for no class."""
+    """A mask contains a value, `code`, that is not a class."""
 
     def __init__(self, sentence: str, *, code: int) -> None:
         super().__init__(sentence)
@@ -140,12 +139,12 @@ class MaskCoding:
         return classes.astype(np.uint8)
 
     def outside(self, found: FoundValues) -> int | None:
-        """The first value of a mask that stands for no class."""
+        """The first value of a mask that is not a class."""
         known = {self._code(value) for value in self.mask_values}
         return next((code for code in self._codes_of(found) if code not in known), None)
 
     def absent(self, found: Iterable[FoundValues]) -> list[str]:
-        """The classes that no pixel of the masks is of."""
+        """The classes that do not occur in any mask."""
         seen = {code for mask in found for code in self._codes_of(mask)}
         pairs = zip(self.class_names, self.mask_values, strict=True)
         return [name for name, value in pairs if self._code(value) not in seen]
@@ -158,7 +157,7 @@ class MaskCoding:
         return found.colours if self.by_colour else found.values
 
     def _code(self, value: MaskValue) -> int:
-        """A class's value as masks are read: where they are read as colours, grey is one too."""
+        """The code of a class; a grey value counts as a colour where masks are read as colours."""
         if not self.by_colour:
             return value[0]
         red, green, blue = value if len(value) == 3 else value * 3
@@ -166,14 +165,14 @@ class MaskCoding:
 
 
 def _places_of(values: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which of the codes each value is, -1 where it is none."""
+    """The index of each value in `codes`; -1 if it is not there."""
     order = codes.argsort()
 
     def look_up(wanted: NDArray[Any]) -> NDArray[np.int64]:
         places = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
         return np.where(codes[order][places] == wanted, order[places], -1)
 
-    # A search for each of the 256 values is much less work than one for each pixel.
+    # For uint8, a table of 256 look-ups is much cheaper than a search per pixel.
     return look_up(np.arange(256))[values] if values.dtype == np.uint8 else look_up(values)
 
 
@@ -183,7 +182,7 @@ OBJECT_CODING = MaskCoding(
 
 
 def object_coding(named: NamedClasses | None, *, num_classes: int | None) -> MaskCoding:
-    """The coding of masks of single objects: what is in none of them, and what is in any."""
+    """The coding for one mask per object: background is in no mask, foreground in at least one."""
     asked = len(named.names) if named is not None else num_classes
     if asked not in (None, 2):
         origin = str(named.path) if named is not None else f"--num-classes {num_classes}"
@@ -219,7 +218,7 @@ def find_coding(found: Found, *, named: NamedClasses | None, num_classes: int | 
 
 
 def _is_read_by_colour(found: Found, *, named: NamedClasses | None) -> bool:
-    """Palette indices count as they are only where every file means the same colours by them."""
+    """Palette indices are used as values only if all files assign them the same colours."""
     kinds = {mask.kind for mask in found.values()}
     is_named_by_value = named is not None and named.values is not None and len(named.values[0]) == 1
     if named is not None and named.values is not None and not is_named_by_value:
@@ -273,7 +272,7 @@ def _values_of_classes(
 
 
 def _grey_classes(found: Found, seen: set[int], *, count: int | None) -> tuple[MaskValue, ...]:
-    """The values of the classes: those there are, or as many from 0 up as were asked for."""
+    """The values of the classes: those found, or 0 to `count` - 1."""
     if count is None:
         values = _values_seen(found, seen)
     elif count == 2 and seen <= set(_BINARY) and seen != {0}:

@@ -1,4 +1,4 @@
-"""Finds images with masks: in twin folders, beside each other, or in a folder for each image."""
+"""Pairs images with masks: in images/ and masks/, side by side in one folder, or in one folder per image."""
 
 import hashlib
 import os
@@ -39,9 +39,6 @@ _FEW = 3
 _SPLITS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
 
 
-# Which mask belongs to which image, by their names.
-
-
 @dataclass(frozen=True, slots=True)
 class MaskOwner:
     """The image a mask belongs to; `is_one_of_many` where the mask shows one object of the image."""
@@ -57,7 +54,7 @@ def is_mask_name(stem: str) -> bool:
 
 
 def owners_by_name(images: Iterable[str]) -> dict[str, str]:
-    """Images by what masks may call them: their own names, and those without the word `image`."""
+    """Maps the names by which masks may refer to images (with or without the word `image`) to the images."""
     names = list(images)
     owners = {name: name for name in names}
     for name in names:
@@ -69,7 +66,7 @@ def owners_by_name(images: Iterable[str]) -> dict[str, str]:
 
 
 def find_owner(mask: str, owners: Mapping[str, str]) -> MaskOwner | None:
-    """The image of a mask called as the image, x_mask, x_mask_3 or mask_x, or in a folder called as it."""
+    """The image of a mask named like it, x_mask, x_mask_3 or mask_x, or lying in a folder of its name."""
     if mask in owners:
         return MaskOwner(owners[mask], False)
     name = PurePosixPath(mask).name
@@ -84,9 +81,6 @@ def find_owner(mask: str, owners: Mapping[str, str]) -> MaskOwner | None:
 
 def _beside(name: str, other: str) -> str:
     return PurePosixPath(name).with_name(other).as_posix()
-
-
-# The image files below a folder, by their names without suffix: the names pair images with masks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ class ImageFiles:
 
 
 def list_images(root: Path, warnings: list[str]) -> ImageFiles:
-    """The image files of a folder and those in it; `warnings` hears of files that are none."""
+    """All image files below a folder; appends a warning about other files to `warnings`."""
     by_stem: dict[str, str] = {}
     others: list[str] = []
     for name in _files_below(root):
@@ -168,14 +162,14 @@ class MaskedFile:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """The images of each split, sorted by name, and what is odd about the folder."""
+    """The images of each split, sorted by name, and warnings about the folder."""
 
     splits: dict[str, tuple[MaskedFile, ...]]
     warnings: list[str] = field(default_factory=list)
 
     @property
     def layout(self) -> str:
-        """Tells apart which masks belong to which images, where all files are the same."""
+        """A digest of which masks belong to which images; the same files may be paired in several ways."""
         parts = [
             (split, [(len(file.masks), file.is_by_object) for file in part])
             for split, part in self.splits.items()
@@ -210,7 +204,7 @@ def _found_or_refused(folder: Path) -> FoundFiles:
 
 
 def _refuse_wrong_level(folder: Path) -> None:
-    """Names the folder that was meant, where this one has not the form of a data set and another has."""
+    """Raises an error that names the right folder, if this one is not a data set but one nearby is."""
     if _has_form(folder):
         return
     above = folder_above(folder, _has_form) if _is_called_like_a_part(folder) else None
@@ -229,7 +223,7 @@ def _is_called_like_a_part(folder: Path) -> bool:
 
 
 def _has_form(folder: Path) -> bool:
-    """Whether images and masks seem to lie in a folder, by the names of a few files and folders."""
+    """Whether a folder seems to contain images and masks, judged by the names of a few entries."""
     place = _split_places(folder)["train"]
     if place.is_twin:
         return place.masks is not None
@@ -245,7 +239,7 @@ def _holds_one_file(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where images lie and where their masks do; without a twin folder the two lie beside each other."""
+    """The folders of images and masks; unless `is_twin`, both lie side by side in `images`."""
 
     images: Path
     masks: Path | None

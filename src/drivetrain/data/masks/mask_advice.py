@@ -1,5 +1,5 @@
-"""What a user should know about masks that can be read but may not mean what was meant, such as numbered
-objects.
+"""Warnings about masks that can be read but may not mean what the user intended, such as numbered objects,
+and remedies for values that are not classes.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ _NEARLY_ALL = 0.9
 _MOST_OF_ONE_COUNT, _MOST_OF_TWO_COUNTS = 0.5, 0.8
 _MOST_MASKS_READ = 16
 _MOST_PIXELS_READ = 32_000_000
-# Not an object but what some formats draw around objects.
+# Some formats draw outlines around objects with this value; it is not an object.
 _OUTLINE = 255
 
 
@@ -60,7 +60,7 @@ def advise_on_animations(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def advise_on_dark_images(seen: Sequence[Look]) -> Iterator[str]:
-    """A sentence where nothing is bright; cameras often fill 12 of 16 bits."""
+    """A warning if no image has bright pixels; many cameras use only 12 of the 16 bits."""
     brightest = max((look.brightest for look in seen), default=0)
     if not 0 < brightest < _DARK:
         return
@@ -84,9 +84,6 @@ def _guessed_values(coding: MaskCoding) -> Iterator[str]:
         )
 
 
-# What to do about a mask that holds a value which stands for no class.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassesAsked:
     """What a user said of the classes: how many by --num-classes, or their names by a file."""
@@ -96,7 +93,7 @@ class ClassesAsked:
 
 
 def describe_outside(code: int, *, coding: MaskCoding, asked: ClassesAsked) -> str:
-    """What a mask holds, and what to do, to stand behind `The mask X` or `it`."""
+    """The problem and the remedy, to be put after `The mask X` or `it`."""
     return (
         f"contains {coding.shown(code)}, which is none of the {len(coding.class_names)} classes; "
         f"correct the mask, or {_remedy(code, coding=coding, asked=asked)}"

@@ -38,7 +38,7 @@ def open_mask_folder(
     on_bad_sample: str = "error",
     white_level: int | None = None,
 ) -> MaskedSplits:
-    """The images of a folder, found, looked at and ready to be decoded."""
+    """Finds and scans the images and masks of a folder; they are decoded when they are used."""
     if channels not in (None, 1, 3):
         raise BadInputError(
             f"--channels {channels} is not supported: image files are read in colour (--channels 3) or grey "
@@ -93,7 +93,7 @@ def _advice(
 
 
 def _scanned(folder: Path, found: FoundFiles, scan: MaskScan) -> dict[str, list[Sample]]:
-    """The pages of each split with what was seen of them, now or at an earlier start."""
+    """The pages of each split with their scan results, new or cached from an earlier run."""
     files = [file for part in found.splits.values() for file in part]
     paths = [path for file in files for path in (file.image, *file.masks)]
     settings = {**scan.settings, "layout": found.layout}
@@ -120,7 +120,7 @@ def _refuse_unreadable(seen: Sequence[Look]) -> None:
     if not bad:
         return
     error, lacks_range = bad[0]
-    if len(bad) == len(seen):  # To leave out all samples is no way out.
+    if len(bad) == len(seen):  # --on-bad-sample skip would leave no sample at all.
         raise BadInputError(
             f"{error.name} cannot be read: {error.reason}; save images and masks as PNG or TIFF files with "
             "8 or 16 bits per channel."
@@ -178,7 +178,7 @@ def _refuse_outside(seen: Sequence[Look], coding: MaskCoding, *, asked: ClassesA
 
 
 def _sizes(samples: Sequence[Sample], seen: Sequence[Look]) -> list[tuple[int, int]]:
-    """Every image's size; one without a readable header takes a size that others have."""
+    """The size of every image; an image without a readable header gets the size of another one."""
     another = next((look.size for look in seen if look.size is not None), (1, 1))
     return [look.size or another for _, look in samples]
 

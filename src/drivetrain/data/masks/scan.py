@@ -1,4 +1,4 @@
-"""Looks at image and mask files before training: sizes of all, pixels of as many as is worth the wait."""
+"""Scans image and mask files before training: headers of all, pixels of as many as the time allows."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from drivetrain.data.masks.pages import (
 __all__ = ["Look", "MaskScan", "Sample", "as_record", "from_record"]
 
 _MOST_DECODED = 2000
-# About 20 seconds on two cores; a small mask takes as long as one of so many pixels.
+# About 20 seconds on two cores. A mask below _FEWEST_PIXELS takes as long as one of that size.
 _MOST_PIXELS_OF_MASKS = 1_600_000_000
 _FEWEST_PIXELS = 16_384
 _GREY_MODES = ("1", "L", "LA", "La", "I", "F")
@@ -68,7 +68,7 @@ Sample = tuple[MaskedFile, Look]
 
 
 class MaskScan:
-    """A look at files, which holds the pixels it had to decode for those who ask for them next."""
+    """Scans files; decoded pixels go into `held`, so that they are not decoded twice."""
 
     def __init__(self, *, white_level: int | None, held: HeldPixels) -> None:
         self._white_level = white_level
@@ -96,7 +96,7 @@ class MaskScan:
         def look(place: int) -> list[Sample]:
             return self._look(files[place], most_pages=0 if place % every else most_pages)
 
-        # Pillow warns of what it then refuses; the answer is to be one sentence.
+        # Pillow warns about images that it then refuses; the user should see one message, not two.
         with catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as threads:
             looks = counted(
                 mapped(threads, look, range(len(files))),

@@ -1,4 +1,4 @@
-"""The rules by which a user's images and labels are read."""
+"""Reads and checks images and labels that a user gives as arrays or tensors."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ LOOKED_AT = 8
 """How many images tell whether their range is a usual one."""
 
 _MOST_LIKELY_CHANNELS = 4
-# Standardised images stay far below it, bytes go far beyond it.
+# Standardised images stay far below this value; unscaled bytes go far beyond it.
 _LARGEST_USUAL = 30.0
 
 

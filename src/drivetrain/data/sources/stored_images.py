@@ -146,7 +146,7 @@ def _count_warnings(images: StoredImages, *, request: ImageRequest) -> list[str]
 def choose_fit(
     store: ImageStore, *, image_size: int | None, is_imagenet: bool, refuse_bad: bool
 ) -> tuple[Fit, list[str]]:
-    """How images become samples, and what should be said about a size nobody asked for."""
+    """How images become samples, and a warning if the size was chosen by default."""
     if is_imagenet:
         size = image_size or DEFAULT_SIZE
         return Fit(height=size, width=size, short_side=round(size * _IMAGENET_SHORT_SIDE)), []
@@ -169,7 +169,7 @@ def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | Non
     """
     if not isinstance(store, FolderStore) or not refuse_bad:
         return _look_for_size(store, refuse_bad=refuse_bad)
-    # To find out whether all files are the same as before takes longer than a look at the first few.
+    # Checking all files for changes takes longer than reading the first few headers.
     found = _look_for_size(store, refuse_bad=refuse_bad, most=_HEADERS_AT_A_TIME)
     if found is None or len(store) <= _HEADERS_AT_A_TIME:
         return found
