@@ -68,14 +68,11 @@ def _has_all_on_both_sides(labels: NDArray[np.int64], *, fraction: float) -> boo
     return set(labels[:count].tolist()) == set(labels[count:].tolist())
 
 
-# How to come by validation samples where a data set has none, in options that work for the data at hand.
-
-
 def options_to_hold_out(recipe: Recipe, train: Source) -> str | None:
-    """The options that hold some of the training samples out; None where a single one cannot be divided."""
+    """Options that hold out validation samples from the training samples; None if there is just one."""
     samples = len(train)
     if recipe.limit_train_samples is not None and isinstance(train, SubsetSource):
-        # The limit comes after the division.
+        # Validation samples are held out before --limit-train-samples applies.
         samples = len(train.source)
     if samples < 2:
         return None

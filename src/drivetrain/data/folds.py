@@ -1,4 +1,4 @@
-"""Folds: equal shares of the training samples, or the shares that published systems used."""
+"""Cross-validation folds: equal parts of the training samples, or the folds of published systems."""
 
 import warnings
 from dataclasses import replace
@@ -23,7 +23,7 @@ _TRAIN_SHARE = 0.8
 
 
 def take_fold(splits: DataSplits, *, folds: int, fold: int, seed: int) -> DataSplits:
-    """Fold `fold` validates and the others train; what was there for validation is for testing."""
+    """Validates on fold `fold` and trains on the others; an existing validation set becomes the test set."""
     samples = len(splits.train)
     fold_size(samples, folds=folds, fold=fold)
     is_held_out = np.zeros(samples, dtype=bool)
@@ -48,7 +48,7 @@ def fold_size(samples: int, *, folds: int, fold: int) -> int:
 
 
 def cut_folds(labels: NDArray[np.int64], *, folds: int, seed: int) -> list[NDArray[np.int64]]:
-    """The indices of each fold; plain folds where no class can be shared out among them."""
+    """The indices of each fold: stratified by class, or plain if no class has a sample for every fold."""
     from sklearn.model_selection import KFold, StratifiedKFold  # 1.5 s, which most runs need not wait for
 
     stratified = _members(labels).max(initial=0) >= folds

@@ -20,9 +20,6 @@ _LARGEST_DEFAULT_TILE = 256
 _DEFAULT_TILE_STEP = 32
 
 
-# Images of many sizes brought to one, with their masks.
-
-
 @dataclass(frozen=True, slots=True)
 class ResizedMasked:
     """Every image scaled to `size_px` x `size_px`, its labels as `sample_labels` says."""
@@ -119,7 +116,7 @@ def _with_border_weights(
 def _choose_tile(
     recipe: Recipe, *, size: tuple[int, int] | None, longest_side: int
 ) -> tuple[int | None, list[str]]:
-    """The side of the tiles, None for whole images, and what should be said about a choice nobody made."""
+    """The side of the tiles (None for whole images), and a warning if it was chosen by default."""
     if recipe.tile_size is not None:
         _require_size(recipe, recipe.tile_size)
         return recipe.tile_size, []

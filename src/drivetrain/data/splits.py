@@ -44,11 +44,8 @@ _HELD_OUT_IN_ORDER = "isbi2012"
 _TAKE_VAL_FOLDERS = ("image-folder", "imagenet")
 
 
-# Volumes with pages on both sides: trained on and validated on.
-
-
 def warn_of_divided_files(splits: DataSplits) -> list[str]:
-    """What to say of image files with masks whose pages were divided; mostly nothing."""
+    """A warning if pages of one file are in both the training and the validation set."""
     if splits.validation is None:
         return []
     divided = sorted(_volumes(splits.train) & _volumes(splits.validation))
@@ -83,7 +80,7 @@ def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> Da
 
 
 def _with_class_warning(splits: DataSplits) -> DataSplits:
-    """Says where all training samples are of one class though there are more."""
+    """Adds a warning if all training samples belong to one of several classes."""
     labels = known_labels_of(splits.train)
     if labels is None or labels.ndim > 1 or splits.spec.num_classes < 2 or len(labels) < 2:
         return splits
@@ -228,7 +225,7 @@ def _take_fold(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
 
 
 def _with_parts(splits: DataSplits, train: NDArray[np.int64], validation: NDArray[np.int64]) -> DataSplits:
-    """Cuts the training samples in two; what was there for validation is for testing."""
+    """Splits the training samples in two; an existing validation set becomes the test set."""
     return replace(
         splits,
         train=SubsetSource(splits.train, train),
@@ -255,7 +252,7 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
 
 
 def _hold_out(splits: DataSplits, *, fraction: float, recipe: Recipe) -> DataSplits:
-    """Takes validation samples from the training samples; what was there for validation is for testing."""
+    """Holds out validation samples at random; an existing validation set becomes the test set."""
     samples = len(splits.train)
     count = held_out_count(samples, fraction=fraction)
     order = draw_permutation(stream_key(recipe.seed, "validation split"), samples)
@@ -295,7 +292,7 @@ def _first_samples(source: Source, *, limit: int, part: str, warnings: list[str]
 
 
 def _spread(source: Source, *, limit: int) -> NDArray[np.int64]:
-    """The first samples; of samples sorted by class every so many, which would all be of one class."""
+    """The first samples; if sorted by class, evenly spaced ones, as the first would all be of one class."""
     first = np.arange(limit, dtype=np.int64)
     labels = known_labels_of(source)
     is_sorted = labels is not None and labels.ndim == 1 and bool((np.diff(labels) >= 0).all())
