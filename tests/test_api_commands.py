@@ -74,7 +74,7 @@ def test_evaluate_measures_what_the_command_measures(
     assert rows == typed
     assert drivetrain.evaluate(masks_run, flips=False, tile_overlap=0.5, **asked) != rows
     assert drivetrain.evaluate(masks_run, flips=True, tile_overlap=0.0, **asked) != rows
-    with pytest.raises(BadInputError, match="then is no folder"):
+    with pytest.raises(BadInputError, match="then is not an existing folder"):
         drivetrain.evaluate(masks_run, split="train", device="cpu")
 
 

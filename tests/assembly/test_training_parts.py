@@ -92,7 +92,7 @@ def test_the_first_line_counts_the_classes(tmp_path: Path, capsys: pytest.Captur
 def test_labels_that_start_at_1_are_refused_with_what_they_are(tmp_path: Path) -> None:
     images = np.zeros((12, 6, 6, 1), dtype=np.uint8)
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
-    with pytest.raises(BadInputError, match="go from 1 to 3, but labels start at 0; subtract 1"):
+    with pytest.raises(BadInputError, match="go from 1 to 3, but labels must start at 0; subtract 1"):
         drivetrain.train(
             data=(images, np.arange(12) % 3 + 1),
             model=model,

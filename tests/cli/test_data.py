@@ -98,7 +98,7 @@ def test_check_of_images_with_masks(tmp_path: Path, capsys: Captured) -> None:
     assert "masks/1.png" in checked["bad_samples"][0]["reason"]
     (tmp_path / "mine" / "masks" / "wide.png").unlink()
     assert main(["data", "check", "mask-folder", "--data-dir", str(tmp_path / "mine")]) == 1
-    assert "no mask is there for" in capsys.readouterr().err
+    assert "no mask was found for" in capsys.readouterr().err
 
 
 def test_check_of_volumes(tmp_path: Path, capsys: Captured) -> None:
@@ -108,12 +108,12 @@ def test_check_of_volumes(tmp_path: Path, capsys: Captured) -> None:
     output = capsys.readouterr()
     assert "5 training and 0 validation samples, 5 test samples, 2 classes" in output.out
     assert f"membrane {(labels == 0).mean():.2%}, cell {(labels == 255).mean():.2%}" in output.out
-    assert "the whole data set has 30 of 512x512" in output.err
+    assert "the complete data set has 30 of 512x512" in output.err
     full = np.zeros((30, 512, 512), dtype=np.uint8)
     for name in ("train-volume.tif", "train-labels.tif"):
         write_pages(tmp_path / name, list(full))
     assert main(["data", "check", "isbi2012", "--data-dir", str(tmp_path)]) == 0
-    assert "train-labels.tif does not hold the pixels of the challenge" in capsys.readouterr().err
+    assert "train-labels.tif does not contain the pixels of the challenge" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_check_of_volumes(tmp_path: Path, capsys: Captured) -> None:
     [
         (["check", "mnits", "--data-dir", "."], "Did you mean --dataset mnist?"),
         (["check", "mnist"], "needs --data-dir DIR"),
-        (["check", "cifar10", "--data-dir", "nowhere"], "--data-dir nowhere is no folder"),
+        (["check", "cifar10", "--data-dir", "nowhere"], "--data-dir nowhere is not an existing folder"),
         (["check", "synthetic"], "nothing to check"),
         (["fetch", "imagenet", "--data-dir", "x"], "nothing to download"),
         (["fetch", "mnist"], "needs --data-dir DIR"),
@@ -130,9 +130,9 @@ def test_check_of_volumes(tmp_path: Path, capsys: Captured) -> None:
         (["check", "mask-folder"], "needs --data-dir DIR"),
         (
             ["fetch", "mnist", "--data-dir", "x", "--mirror", "ftp://x"],
-            "--mirror ftp://x must begin with http",
+            "--mirror ftp://x must start with http",
         ),
-        (["pack", "nowhere", "x"], "SRC nowhere is no folder"),
+        (["pack", "nowhere", "x"], "SRC nowhere is not an existing folder"),
         (["pack", "nowhere", "x", "--image-size", "0"], "--image-size 224 works"),
         (["pack", "nowhere", "x", "--channels", "1"], "--channels 1 has no effect"),
         (["pack", "nowhere", "x", "--chanels", "1"], "Did you mean --channels?"),

@@ -100,7 +100,7 @@ def test_folders_of_classes(tmp_path: Path) -> None:
     samples = len(opened.train)
     store = opened.train.store  # type: ignore[attr-defined]
     told = watched(lambda: common_size(store, refuse_bad=False))
-    assert [told[0], *told[-2:]] == [f"scanning sizes of images of {samples}", str(samples), "end"]
+    assert [told[0], *told[-2:]] == [f"reading image sizes of {samples}", str(samples), "end"]
     told = watched(lambda: find_bad(opened.train, split="train"))
     assert [told[0], *told[-2:]] == [f"checking train images of {samples}", str(samples), "end"]
     told = watched(lambda: write_pack(folder, tmp_path / "pack", request=PackRequest()))

@@ -28,7 +28,9 @@ def _own(labels: list[int]) -> DataSplits:
 
 
 def test_labels_that_start_above_0_are_refused_as_they_are() -> None:
-    with pytest.raises(BadInputError, match="go from 1 to 3, but labels start at 0; subtract 1 from each"):
+    with pytest.raises(
+        BadInputError, match="go from 1 to 3, but labels must start at 0; subtract 1 from each label"
+    ):
         refuse_late_labels(_own([1, 2, 3, 1]), outputs=3)
     refuse_late_labels(_own([0, 1, 3]), outputs=3)
 

@@ -111,14 +111,14 @@ def test_own_validation_samples_become_the_test() -> None:
 
 def test_scarce_classes_are_named() -> None:
     (warning,) = take_fold(splits_of(np.repeat([0, 1], [9, 2])), folds=3, fold=0, seed=0).warnings
-    assert "--folds 3 is more than the samples of class class 1 (2)" in warning
+    assert "--folds 3 is more than the number of samples of class class 1 (2)" in warning
 
 
 def test_where_no_class_suffices_the_folds_are_plain_and_that_is_said() -> None:
     splits = splits_of(np.arange(6) % 3)
     taken = [take_fold(splits, folds=4, fold=fold, seed=0) for fold in range(4)]
     assert sorted(number for fold in taken for number in numbers(fold.validation)) == list(range(6))
-    assert "--folds 2 would" in taken[0].warnings[0]
+    assert "--folds 2 can" in taken[0].warnings[0]
 
 
 def test_more_folds_than_samples_are_refused() -> None:
@@ -248,7 +248,7 @@ def test_without_folds_the_last_fifth_validates() -> None:
 def test_impossible_folds_are_refused() -> None:
     with pytest.raises(BadInputError, match=r"--folds 4 .* --fold-scheme nvidia.*--folds 5 works"):
         fold_indices("nvidia", samples=30, folds=4, fold=0, seed=0)
-    with pytest.raises(BadInputError, match="--fold-scheme habana cannot cut 5 samples"):
+    with pytest.raises(BadInputError, match="--fold-scheme habana cannot split 5 samples into folds"):
         fold_indices("habana", samples=5, folds=5, fold=0, seed=0)
     with pytest.raises(BadInputError, match="--folds 9 is more than the 8 training samples"):
         fold_indices("graphcore", samples=8, folds=9, fold=0, seed=0)

@@ -91,14 +91,14 @@ def test_many_sizes_are_cut_into_tiles_and_that_is_said(model: str, longest: int
 @pytest.mark.parametrize(
     ("size", "options", "said"),
     [
-        ((20, 20), {"tile_size": 50}, "--tile-size 50 does not divide .* --model unet; --tile-size 52 works"),
+        ((20, 20), {"tile_size": 50}, "--tile-size 50 does not fit .* --model unet; --tile-size 52 works"),
         (
             (20, 24),
             {},
-            "--model unet cannot take images of 20x24 whole; --tile-size 20 cuts tiles out of them, "
-            "--image-size 20 scales them",
+            "--model unet cannot process whole images of 20x24; use --tile-size 20 to train on tiles, or "
+            "--image-size 20 to resize the images",
         ),
-        ((30, 30), {}, "--model unet cannot take images of 30x30 whole; --tile-size 36"),
+        ((30, 30), {}, "--model unet cannot process whole images of 30x30; use --tile-size 36"),
     ],
 )
 def test_sizes_that_do_not_divide_are_refused(
@@ -127,8 +127,8 @@ def test_border_weights_without_a_border_are_said_to_be_idle() -> None:
     warnings = as_samples(replace(splits, train=held), recipe=_recipe(border_weight=10.0)).warnings
     assert warnings == [
         *splits.warnings,
-        "--border-weight 10 has no effect: in no mask do two objects lie within 18 pixels of each other, and "
-        "objects of one class that touch count as one unless each has a mask of its own.",
+        "--border-weight 10 has no effect: no mask has two objects within 18 pixels of each other (touching "
+        "objects of one class count as one object unless each has its own mask).",
     ]
     assert as_samples(replace(splits, train=held), recipe=_recipe()).warnings == splits.warnings
 
@@ -201,7 +201,8 @@ def test_tiles_are_streamed_and_the_same_in_a_loader_worker() -> None:
             feed.close()
     assert same_batches(here, there)
     with pytest.raises(
-        BadInputError, match=r"--data-placement resident .* tiles anew .*; use --data-placement stream"
+        BadInputError,
+        match=r"--data-placement resident .* new tiles in every epoch .*; use --data-placement stream",
     ):
         _feed(splits, recipe, order, data_placement="resident")
 

@@ -99,8 +99,8 @@ def test_limits_without_effect_are_said() -> None:
     with_validation = split_user_data(recipe, train=(IMAGES, LABELS), validation=(IMAGES[:8], LABELS[:8]))
     assert [len(numbers(with_validation.train)), len(numbers(with_validation.validation))] == [20, 8]
     first, second = with_validation.warnings
-    assert "--limit-train-samples 21 is more than the 20 samples" in first
-    assert "--limit-validation-samples 9 is more than the 8 samples" in second
+    assert "--limit-train-samples 21 is more than the 20 available samples" in first
+    assert "--limit-validation-samples 9 is more than the 8 available samples" in second
     (_, without) = split_user_data(recipe, train=(IMAGES, LABELS)).warnings
     assert "--validation-fraction" in without
 

@@ -59,7 +59,7 @@ def test_the_warning_of_dark_images_names_the_level(tmp_path: Path, bits: int) -
     level = 2**bits - 1
     folder = _write(tmp_path / "own", brightest=level)
     (dark,) = open_mask_folder(str(folder)).warnings
-    assert f"--white-level {level} takes {level} for white" in dark
+    assert f"use --white-level {level} to read {level} as white" in dark
     opened = open_mask_folder(str(folder), white_level=level)
     assert opened.warnings == []
     image, _ = opened.train.whole(0)

@@ -49,7 +49,7 @@ def _text(path: Path) -> None:
     [
         (truncate, "cannot be read"),
         (_empty, "the file is empty"),
-        (_text, "no image of a known format"),
+        (_text, "not an image in a supported format"),
         (_dangling, "it is a symbolic link to gone.png, which does not exist"),
     ],
 )
@@ -81,7 +81,7 @@ def test_photographs_that_are_streamed_fail_when_they_are_met(
     options = _options(dataset="image-folder", data_dir=folder, output_dir=tmp_path / "run")
     streamed = ["--data-placement=stream", "--num-workers=0", "--image-size=8"]
     assert main(["train", *options, *streamed]) == 1
-    assert "--on-bad-sample skip leaves such samples out" in capsys.readouterr().err
+    assert "use --on-bad-sample skip to leave out unreadable samples" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("part", ["images", "masks"])
@@ -98,11 +98,13 @@ def test_a_dangling_link_among_images_with_masks(
 def test_pixels_that_are_not_finite_are_named(tmp_path: Path, value: float) -> None:
     images = np.random.default_rng(0).random((12, 8, 8, 3), dtype=np.float32)
     images[7, 3, 3, 1] = value
-    with pytest.raises(BadInputError, match=r"sample 7 holds pixels that are not finite \(NaN or infinity\)"):
+    with pytest.raises(
+        BadInputError, match=r"sample 7 contains pixels that are not finite \(NaN or infinity\)"
+    ):
         drivetrain.train(data=(images, np.arange(12) % 2), output_dir=str(tmp_path / "run"), **ASKED)
     masks = np.zeros((12, 8, 8), dtype=np.uint8)
     masks[:, :4] = 1
-    with pytest.raises(BadInputError, match="sample 7 holds pixels that are not finite"):
+    with pytest.raises(BadInputError, match="sample 7 contains pixels that are not finite"):
         drivetrain.train(
             data=(images, masks), output_dir=str(tmp_path / "run"), **{**ASKED, "model": "unet_same"}
         )
@@ -112,7 +114,7 @@ def test_pixels_that_are_not_finite_are_named(tmp_path: Path, value: float) -> N
 def test_pixels_that_float32_cannot_hold() -> None:
     images = np.zeros((4, 8, 8, 3))
     images[2] = 1e300
-    with pytest.raises(BadInputError, match="sample 2 holds pixels that are not finite"):
+    with pytest.raises(BadInputError, match="sample 2 contains pixels that are not finite"):
         drivetrain.train(data=(images, np.arange(4) % 2), **ASKED)
 
 
@@ -131,7 +133,7 @@ class Ramp(Dataset[tuple[torch.Tensor, int]]):
 
 @pytest.mark.parametrize("placed", [{}, {"data_placement": "stream", "num_workers": 0}])
 def test_data_sets_of_a_user_are_looked_at_sample_by_sample(tmp_path: Path, placed: dict[str, Any]) -> None:
-    with pytest.raises(DrivetrainError, match="sample 9 holds pixels that are not finite"):
+    with pytest.raises(DrivetrainError, match="sample 9 contains pixels that are not finite"):
         drivetrain.train(
             data=Ramp(), validation_fraction=0.2, output_dir=str(tmp_path / "run"), **placed, **ASKED
         )
@@ -143,7 +145,7 @@ def test_a_single_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["train", *options]) == 2
     assert "has a single class, cat, so there is nothing to tell apart" in capsys.readouterr().err
     assert main(["data", "check", "image-folder", f"--data-dir={folder}"]) == 0
-    assert "All images are of a single class, cat" in capsys.readouterr().err
+    assert "All images belong to one class, cat" in capsys.readouterr().err
     assert main(["data", "pack", str(folder), str(tmp_path / "pack")]) == 0
     assert main(["train", *options, "--dataset=packed", f"--data-dir={tmp_path / 'pack'}"]) == 2
     images = np.zeros((6, 8, 8, 3), dtype=np.uint8)
@@ -157,7 +159,7 @@ def test_one_class_of_several_is_warned_of(tmp_path: Path, capsys: pytest.Captur
     (folder / "dog").mkdir()
     options = _options(dataset="image-folder", data_dir=folder, output_dir=tmp_path / "run")
     assert main(["train", *options, "--validation-fraction=0"]) == 0
-    assert "All 6 training samples are of class cat" in capsys.readouterr().out
+    assert "All 6 training samples belong to class cat" in capsys.readouterr().out
     images = np.zeros((4, 16, 16, 1), dtype=np.uint8)
     drivetrain.train(
         data=(images, np.zeros((4, 16, 16), dtype=np.uint8)),
@@ -180,9 +182,7 @@ def test_animations_are_said_to_be_some(tmp_path: Path, suffix: str) -> None:
     (warning,) = open_data(
         Recipe(dataset="image-folder", data_dir=str(folder), validation_fraction=0.0)
     ).warnings
-    assert warning == (
-        f"{folder}/cat/moving.{suffix} is an animation, of which only the first frame is used."
-    )
+    assert warning == (f"{folder}/cat/moving.{suffix} is an animation; only the first frame is used.")
     cells = write_pairs(tmp_path / "cells", count=2)
     for name in ("0", "1"):
         path = cells / "images" / f"{name}.png"
@@ -191,4 +191,4 @@ def test_animations_are_said_to_be_some(tmp_path: Path, suffix: str) -> None:
         small = [frame.resize(size) for frame in frames]
         small[0].save(path.with_suffix(f".{suffix}"), save_all=True, append_images=small[1:])
     (warning,) = open_data(Recipe(dataset="mask-folder", data_dir=str(cells))).warnings
-    assert warning.endswith("are animations (2 files), of which only the first frame is used.")
+    assert warning.endswith("are animations (2 files); only the first frame is used.")

@@ -73,16 +73,28 @@ def _reduced_page(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "options", "words"),
     [
-        (_remove("images/1.png"), [], ["no image is there for the mask", "masks/1.png", "add the image"]),
-        (_remove("masks/1.png"), [], ["no mask is there for", "images/1.png", "name masks as their images"]),
-        (_wrong_size, [], ["masks/1.png is 12x11", "images/1.png is 12x10", "bring the two to one size"]),
-        (_third_class, ["--num-classes", "2"], ["masks/1.png holds the value 2", "use --num-classes 3"]),
-        (_empty, [], ["--data-dir", "holds no images with masks", "images/1.png and"]),
+        (_remove("images/1.png"), [], ["no image was found for the mask", "masks/1.png", "add the image"]),
+        (
+            _remove("masks/1.png"),
+            [],
+            ["no mask was found for", "images/1.png", "name each mask like its image"],
+        ),
+        (_wrong_size, [], ["masks/1.png is 12x11", "images/1.png is 12x10", "give both the same size"]),
+        (_third_class, ["--num-classes", "2"], ["masks/1.png contains the value 2", "use --num-classes 3"]),
+        (_empty, [], ["--data-dir", "contains no images with masks", "images/1.png and"]),
         (_cut("images/1.png"), [], ["images/1.png cannot be read", "--on-bad-sample skip"]),
         (_cut("masks/1.png"), [], ["masks/1.png", "images/1.png", "--on-bad-sample skip"]),
-        (_float_images, [], ["images/0.tif", "have no known range", "8 or 16 bits"]),
-        (_fewer_masks, [], ["masks/v.tif has 2 pages", "images/v.tif has 3 pages", "with as many"]),
-        (_reduced_page, [], ["images/v.tif", "page 1 is 12x10, page 2 is 6x5", "files of their own"]),
+        (_float_images, [], ["images/0.tif", "does not say which value is white", "8 or 16 bits"]),
+        (
+            _fewer_masks,
+            [],
+            ["masks/v.tif has 2 pages", "images/v.tif has 3 pages", "with the same number of pages"],
+        ),
+        (
+            _reduced_page,
+            [],
+            ["images/v.tif", "page 1 is 12x10, page 2 is 6x5", "save each page as a separate file"],
+        ),
     ],
 )
 def test_folders_that_are_not_in_order(
@@ -105,17 +117,20 @@ def test_folders_that_are_not_in_order(
         (["--model", "unet", "--image-size", "50"], ["50 pixels do not fit unet", "36 and 52"]),
         (
             ["--model", "unet", "--tile-size", "50"],
-            ["--tile-size 50 does not divide", "--tile-size 52 works"],
+            ["--tile-size 50 does not fit", "--tile-size 52 works"],
         ),
-        (["--model", "unet"], ["cannot take images of 12x10 whole", "--tile-size 4", "--image-size 4"]),
+        (["--model", "unet"], ["cannot process whole images of 12x10", "--tile-size 4", "--image-size 4"]),
         (["--tile-size", "8", "--image-size", "8"], ["--tile-size 8", "--image-size 8", "leave one out"]),
         (["--dice-weight", "0", "--cross-entropy-weight", "0"], ["leave no loss", "--dice-weight 1 works"]),
         (["--model", "cifar_resnet8"], ["--model cifar_resnet8 is for classification", "--model unet_same"]),
         (["--mixup", "0.2"], ["--mixup 0.2 is for classification", "leave it out"]),
         (["--elastic", "50"], ["--elastic 50 would fold", "--elastic"]),
-        (["--tile-size", "8", "--data-placement", "resident"], ["tiles anew", "--data-placement stream"]),
+        (
+            ["--tile-size", "8", "--data-placement", "resident"],
+            ["new tiles in every epoch", "--data-placement stream"],
+        ),
         (["--class-weights", "1", "2", "3"], ["--class-weights has 3 numbers", "2 classes", "balanced"]),
-        (["--num-classes", "1"], ["--num-classes 1 is impossible", "--num-classes 2 works"]),
+        (["--num-classes", "1"], ["--num-classes 1 is out of range", "--num-classes 2 works"]),
         (["--model-params", "{depth: 9}"], ["depth: 9", "from 1 to 8"]),
         (["--stop-at", "accuracy=0.9"], ["--stop-at accuracy=0.9", "dice"]),
         (["--precision", "16.32", "--half-type", "float8"], ["--half-type", "float8"]),
@@ -152,9 +167,13 @@ def _volume(path: Path, pages: list[NDArray[np.uint8]]) -> None:
         (
             [(32, 32), (32, 30)],
             [(32, 32)] * 2,
-            ["train-volume.tif", "page 2 32x30", "bring all pages to one"],
+            ["train-volume.tif", "page 2 is 32x30", "resize all pages to one"],
         ),
-        ([(32, 32)] * 2, [(32, 30)] * 2, ["pages of 32x32", "train-labels.tif of 32x30", "to one size"]),
+        (
+            [(32, 32)] * 2,
+            [(32, 30)] * 2,
+            ["pages of 32x32", "train-labels.tif of 32x30", "give both the same size"],
+        ),
         ([(32, 32)] * 2, [(32, 32)] * 3, ["has 2 pages", "train-labels.tif has 3"]),
     ],
 )
@@ -187,7 +206,7 @@ def test_a_cross_validation_refuses_the_same(tmp_path: Path, capsys: pytest.Capt
     _wrong_size(folder)
     options = ["--dataset", "mask-folder", "--data-dir", str(folder), "--folds", "3"]
     said = _refusal(capsys, tmp_path, *options, command="crossval")
-    assert "bring the two to one size" in said
+    assert "give both the same size" in said
 
 
 def test_a_bad_file_may_be_left_out(tmp_path: Path) -> None:

@@ -251,6 +251,6 @@ def test_a_pack_by_its_own_name_is_a_users_too(tmp_path: Path) -> None:
 
 def test_images_and_masks_are_no_classes(folder: Path, tmp_path: Path) -> None:
     options = {**_photograph_options(tmp_path, "own"), "data_dir": str(folder)}
-    with pytest.raises(BadInputError, match=r"--dataset mask-folder reads them"):
+    with pytest.raises(BadInputError, match=r"use --dataset mask-folder"):
         drivetrain.train(num_epochs=1, **options)
     assert not (tmp_path / "run").exists()

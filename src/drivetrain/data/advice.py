@@ -26,8 +26,8 @@ def refuse_late_labels(data: DataSplits, *, outputs: int) -> None:
     if smallest > 0:
         largest = max(int(labels.max()) for labels in known)
         raise BadInputError(
-            f"The labels of the data go from {smallest} to {largest}, but labels start at 0; subtract "
-            f"{smallest} from each, so that --model, which has {outputs} outputs, may fit."
+            f"The labels of the data go from {smallest} to {largest}, but labels must start at 0; subtract "
+            f"{smallest} from each label, so that they can fit the {outputs} outputs of --model."
         )
 
 
@@ -68,14 +68,11 @@ def _has_all_on_both_sides(labels: NDArray[np.int64], *, fraction: float) -> boo
     return set(labels[:count].tolist()) == set(labels[count:].tolist())
 
 
-# How to come by validation samples where a data set has none, in options that work for the data at hand.
-
-
 def options_to_hold_out(recipe: Recipe, train: Source) -> str | None:
-    """The options that hold some of the training samples out; None where a single one cannot be divided."""
+    """Options that hold out validation samples from the training samples; None if there is just one."""
     samples = len(train)
     if recipe.limit_train_samples is not None and isinstance(train, SubsetSource):
-        # The limit comes after the division.
+        # Validation samples are held out before --limit-train-samples applies.
         samples = len(train.source)
     if samples < 2:
         return None

@@ -1,4 +1,4 @@
-"""Samples that cannot be read: refused, or left out without moving any other sample."""
+"""Unreadable samples: refused, or left out while the order of all other samples stays the same."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ _MOST_NAMED = 10
 
 
 def settle_bad_samples(splits: DataSplits, *, policy: str) -> DataSplits:
-    """What `--on-bad-sample` says: `error` refuses what is plainly unreadable, `skip` decodes all and marks.
+    """Applies --on-bad-sample: `error` refuses empty or missing files, `skip` decodes all and marks bad ones.
 
     Marked samples keep their places among the training samples, where the order gives them no weight; among
     validation and test samples they are not there.
@@ -164,7 +164,7 @@ def _refuse_empty_files(splits: DataSplits) -> None:
 
 
 def _with_idle_warning(splits: DataSplits) -> DataSplits:
-    warning = "--on-bad-sample skip has no effect: the samples do not lie in image files of their own."
+    warning = "--on-bad-sample skip has no effect: the samples do not come from separate image files."
     return replace(splits, warnings=[*splits.warnings, warning])
 
 

@@ -1,4 +1,4 @@
-"""Chance per sample: a number for each purpose, another one in every pass over the data."""
+"""Random numbers per sample and purpose, different in every pass over the data."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Folds: equal shares of the training samples, or the shares that published systems used."""
+"""Cross-validation folds: equal parts of the training samples, or the folds of published systems."""
 
 import warnings
 from dataclasses import replace
@@ -23,7 +23,7 @@ _TRAIN_SHARE = 0.8
 
 
 def take_fold(splits: DataSplits, *, folds: int, fold: int, seed: int) -> DataSplits:
-    """Fold `fold` validates and the others train; what was there for validation is for testing."""
+    """Validates on fold `fold` and trains on the others; an existing validation set becomes the test set."""
     samples = len(splits.train)
     fold_size(samples, folds=folds, fold=fold)
     is_held_out = np.zeros(samples, dtype=bool)
@@ -42,13 +42,13 @@ def take_fold(splits: DataSplits, *, folds: int, fold: int, seed: int) -> DataSp
 def fold_size(samples: int, *, folds: int, fold: int) -> int:
     """How many samples fold `fold` takes away from training; the first folds share out a remainder."""
     if folds > samples:
-        works = f"--folds {samples} works" if samples > 1 else "one sample cannot be cut"
+        works = f"--folds {samples} works" if samples > 1 else "a single sample cannot be split"
         raise BadInputError(f"--folds {folds} is more than the {samples} training samples; {works}.")
     return samples // folds + (fold < samples % folds)
 
 
 def cut_folds(labels: NDArray[np.int64], *, folds: int, seed: int) -> list[NDArray[np.int64]]:
-    """The indices of each fold; plain folds where no class can be shared out among them."""
+    """The indices of each fold: stratified by class, or plain if no class has a sample for every fold."""
     from sklearn.model_selection import KFold, StratifiedKFold  # 1.5 s, which most runs need not wait for
 
     stratified = _members(labels).max(initial=0) >= folds
@@ -65,8 +65,8 @@ def _notes(labels: NDArray[np.int64], *, folds: int, names: tuple[str, ...]) -> 
     most = int(members.max(initial=0))
     if 0 < most < folds:
         return [
-            f"no class has as many samples as --folds {folds}, so the folds do not share the classes out "
-            f"evenly; --folds {max(2, most)} would."
+            f"No class has {folds} samples, so --folds {folds} cannot distribute the classes evenly over the "
+            f"folds; --folds {max(2, most)} can."
         ]
     scarce = [
         f"{names[label]} ({members[label]})" for label in np.flatnonzero((members > 0) & (members < folds))
@@ -74,8 +74,8 @@ def _notes(labels: NDArray[np.int64], *, folds: int, names: tuple[str, ...]) -> 
     if not scarce:
         return []
     return [
-        f"--folds {folds} is more than the samples of class {', '.join(scarce)}: some folds validate without "
-        "it."
+        f"--folds {folds} is more than the number of samples of class {', '.join(scarce)}: some folds "
+        "validate without it."
     ]
 
 
@@ -128,7 +128,7 @@ def _rotated(scheme: FoldScheme, *, samples: int, folds: int, fold: int) -> tupl
     """One shuffled order, turned a step further for each fold; its end validates."""
     if folds != _ROTATED_FOLDS:
         raise BadInputError(
-            f"--folds {folds} is impossible with --fold-scheme {scheme}, which always has {_ROTATED_FOLDS}; "
+            f"--folds {folds} does not fit --fold-scheme {scheme}, which always uses {_ROTATED_FOLDS} folds; "
             f"--folds {_ROTATED_FOLDS} works."
         )
     # Of 30 samples this is 5.999..., so the step is 5 where 6 samples validate, as it was published: the
@@ -136,7 +136,7 @@ def _rotated(scheme: FoldScheme, *, samples: int, folds: int, fold: int) -> tupl
     step = int((1.0 - _TRAIN_SHARE) * samples)
     if step == 0:
         raise BadInputError(
-            f"--fold-scheme {scheme} cannot cut {samples} samples; --fold-scheme disjoint works."
+            f"--fold-scheme {scheme} cannot split {samples} samples into folds; --fold-scheme disjoint works."
         )
     order = np.arange(samples, dtype=np.int64)
     np.random.RandomState(_ROTATION_SEEDS[scheme]).shuffle(order)

@@ -1,4 +1,4 @@
-"""The labels of a source, without its images where the source can do so."""
+"""The labels of a source, without decoding its images if possible."""
 
 import numpy as np
 from numpy.typing import NDArray

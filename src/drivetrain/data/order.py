@@ -1,4 +1,4 @@
-"""Which sample is where: the samples of every weight update, as a pure function of the update's number."""
+"""The order of the training samples: the samples of a weight update as a pure function of its number."""
 
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""From stored samples to what a model and its loss see; one definition for host and device."""
+"""Turns stored samples into the inputs of model and loss: normalises, resizes, pads, on host or device."""
 
 from dataclasses import dataclass
 from functools import lru_cache

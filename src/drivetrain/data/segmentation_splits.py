@@ -20,9 +20,6 @@ _LARGEST_DEFAULT_TILE = 256
 _DEFAULT_TILE_STEP = 32
 
 
-# Images of many sizes brought to one, with their masks.
-
-
 @dataclass(frozen=True, slots=True)
 class ResizedMasked:
     """Every image scaled to `size_px` x `size_px`, its labels as `sample_labels` says."""
@@ -110,16 +107,16 @@ def _with_border_weights(
     if not weighted.is_idle():
         return weighted, []
     return weighted, [
-        f"--border-weight {recipe.border_weight:g} has no effect: in no mask do two objects lie within "
-        f"{reach_of(recipe.border_sigma)} pixels of each other, and objects of one class that touch count as "
-        "one unless each has a mask of its own."
+        f"--border-weight {recipe.border_weight:g} has no effect: no mask has two objects within "
+        f"{reach_of(recipe.border_sigma)} pixels of each other (touching objects of one class count as one "
+        "object unless each has its own mask)."
     ]
 
 
 def _choose_tile(
     recipe: Recipe, *, size: tuple[int, int] | None, longest_side: int
 ) -> tuple[int | None, list[str]]:
-    """The side of the tiles, None for whole images, and what should be said about a choice nobody made."""
+    """The side of the tiles (None for whole images), and a warning if it was chosen by default."""
     if recipe.tile_size is not None:
         _require_size(recipe, recipe.tile_size)
         return recipe.tile_size, []
@@ -132,9 +129,9 @@ def _choose_tile(
     enough = -(-longest_side // _DEFAULT_TILE_STEP) * _DEFAULT_TILE_STEP
     tile = nearest_image_size(recipe.model, min(_LARGEST_DEFAULT_TILE, enough))
     return tile, [
-        f"The images have many sizes, so training cuts random tiles of {tile}x{tile} out of them, mirrored "
-        "where an image is smaller; --tile-size N chooses another size, --image-size N scales all images to "
-        "one size instead."
+        f"The images differ in size, so training uses random tiles of {tile}x{tile} pixels (smaller images "
+        "are mirrored at their borders); use --tile-size N for another tile size, or --image-size N to "
+        "resize all images to one size instead."
     ]
 
 
@@ -142,7 +139,7 @@ def _require_size(recipe: Recipe, tile: int) -> None:
     works = nearest_image_size(recipe.model, tile)
     if works != tile:
         raise BadInputError(
-            f"--tile-size {tile} does not divide through the layers of --model {recipe.model}; --tile-size "
+            f"--tile-size {tile} does not fit the layers of --model {recipe.model}; --tile-size "
             f"{works} works."
         )
 
@@ -155,8 +152,8 @@ def _require_square(recipe: Recipe, size: tuple[int, int]) -> None:
     if height != width or nearest_image_size(recipe.model, height) != height:
         works = nearest_image_size(recipe.model, min(size))
         raise BadInputError(
-            f"--model {recipe.model} cannot take images of {height}x{width} whole; --tile-size {works} cuts "
-            f"tiles out of them, --image-size {works} scales them."
+            f"--model {recipe.model} cannot process whole images of {height}x{width}; use --tile-size "
+            f"{works} to train on tiles, or --image-size {works} to resize the images."
         )
 
 

@@ -17,9 +17,9 @@ CHUNK_BYTES = 16 * 2**20
 
 @runtime_checkable
 class Source(Protocol):
-    """Samples by index: the same indices always give the same samples, in whatever company.
+    """Samples by index: the same index always gives the same sample, whatever the rest of the batch is.
 
-    Loader workers fetch too, so a source must survive being sent to another process.
+    Loader workers fetch too, so a source must be picklable.
     """
 
     def __len__(self) -> int: ...
@@ -34,7 +34,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class AugmentingSource(Source, Protocol):
-    """A source that can change training images while it decodes them; feeds ask it where it says so."""
+    """A source that augments training images while it decodes them, if `augments_at_decode` is true."""
 
     @property
     def augments_at_decode(self) -> bool:
@@ -44,7 +44,7 @@ class AugmentingSource(Source, Protocol):
     def fetch_augmented(
         self, indices: NDArray[np.int64], passes: NDArray[np.int64]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The samples at `indices`, changed as it belongs to the pass over the samples of each."""
+        """The samples at `indices`, augmented as their passes over the data determine."""
         ...
 
 
@@ -110,7 +110,7 @@ class BadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSplits:
-    """The sources of one training, and what the user should know about how they came about."""
+    """The sources of one training run, and warnings about how they were made."""
 
     train: Source
     validation: Source | None
@@ -192,18 +192,18 @@ def _require_finite(images: NDArray[Any], *, numbers: NDArray[np.int64]) -> None
         return
     is_wrong = ~np.isfinite(images).reshape(len(images), -1).all(axis=1)
     raise BadInputError(
-        f"The image of sample {numbers[is_wrong][0]} holds pixels that are not finite (NaN or infinity); "
+        f"The image of sample {numbers[is_wrong][0]} contains pixels that are not finite (NaN or infinity); "
         "correct the sample or leave it out."
     )
 
 
 def require_labels(labels: NDArray[Any], *, num_classes: int) -> None:
-    """Refuses labels that no output of the model stands for."""
+    """Refuses labels outside 0 to `num_classes` - 1."""
     if labels.ndim > 1:
         labels = labels[..., 0].reshape(-1)
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
         wrong = labels[(labels < 0) | (labels >= num_classes)][0]
         raise BadInputError(
-            f"A sample has the label {wrong}, but labels go from 0 to {num_classes - 1}; "
-            f"--num-classes sets how many classes there are."
+            f"A sample has the label {wrong}, but labels must be from 0 to {num_classes - 1}; "
+            f"correct the label, or set the number of classes with --num-classes."
         )

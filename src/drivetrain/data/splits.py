@@ -44,20 +44,17 @@ _HELD_OUT_IN_ORDER = "isbi2012"
 _TAKE_VAL_FOLDERS = ("image-folder", "imagenet")
 
 
-# Volumes with pages on both sides: trained on and validated on.
-
-
 def warn_of_divided_files(splits: DataSplits) -> list[str]:
-    """What to say of image files with masks whose pages were divided; mostly nothing."""
+    """A warning if pages of one file are in both the training and the validation set."""
     if splits.validation is None:
         return []
     divided = sorted(_volumes(splits.train) & _volumes(splits.validation))
     if not divided:
         return []
     return [
-        f"Pages of {divided[0]} are trained on and others of it validated on; neighbouring pages look alike, "
-        "so new images may come out worse than the validation says. Whole files in train/ and val/ of "
-        "--data-dir are kept apart."
+        f"Pages of {divided[0]} are in both the training and the validation set; neighbouring pages look "
+        "alike, so results on new images may be worse than the validation results. To keep files apart, put "
+        "them into train/ and val/ of --data-dir."
     ]
 
 
@@ -83,14 +80,17 @@ def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> Da
 
 
 def _with_class_warning(splits: DataSplits) -> DataSplits:
-    """Says where all training samples are of one class though there are more."""
+    """Adds a warning if all training samples belong to one of several classes."""
     labels = known_labels_of(splits.train)
     if labels is None or labels.ndim > 1 or splits.spec.num_classes < 2 or len(labels) < 2:
         return splits
     if int(labels.min()) != int(labels.max()):
         return splits
     name = splits.spec.class_names[int(labels[0])]
-    warning = f"All {len(labels)} training samples are of class {name}, so the model cannot learn the others."
+    warning = (
+        f"All {len(labels)} training samples belong to class {name}, so the model cannot learn the other "
+        "classes."
+    )
     return replace(splits, warnings=[*splits.warnings, warning])
 
 
@@ -225,7 +225,7 @@ def _take_fold(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
 
 
 def _with_parts(splits: DataSplits, train: NDArray[np.int64], validation: NDArray[np.int64]) -> DataSplits:
-    """Cuts the training samples in two; what was there for validation is for testing."""
+    """Splits the training samples in two; an existing validation set becomes the test set."""
     return replace(
         splits,
         train=SubsetSource(splits.train, train),
@@ -238,7 +238,7 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     spec, channels, num_classes = splits.spec, recipe.channels, recipe.num_classes
     if channels is not None and channels != spec.channels:
         raise BadInputError(
-            f"--channels {channels} does not fit the data, whose images have {spec.channels}; leave it out "
+            f"--channels {channels} does not match the data, whose images have {spec.channels}; leave it out "
             f"or use --channels {spec.channels}."
         )
     if num_classes is None:
@@ -252,7 +252,7 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
 
 
 def _hold_out(splits: DataSplits, *, fraction: float, recipe: Recipe) -> DataSplits:
-    """Takes validation samples from the training samples; what was there for validation is for testing."""
+    """Holds out validation samples at random; an existing validation set becomes the test set."""
     samples = len(splits.train)
     count = held_out_count(samples, fraction=fraction)
     order = draw_permutation(stream_key(recipe.seed, "validation split"), samples)
@@ -276,7 +276,7 @@ def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
             options = options_to_hold_out(recipe, train)
             warnings.append(
                 f"--limit-validation-samples {limit} has no effect: there are no validation samples; leave "
-                f"it out{'' if options is None else f', or {options} holds some out'}."
+                f"it out{'' if options is None else f', or use {options} to hold some out'}."
             )
         else:
             validation = _first_samples(validation, limit=limit, part="validation", warnings=warnings)
@@ -286,13 +286,13 @@ def _limit(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
 def _first_samples(source: Source, *, limit: int, part: str, warnings: list[str]) -> Source:
     if limit > len(source):
         warnings.append(
-            f"--limit-{part}-samples {limit} is more than the {len(source)} samples there are; all are used."
+            f"--limit-{part}-samples {limit} is more than the {len(source)} available samples; all are used."
         )
     return SubsetSource(source, _spread(source, limit=limit)) if limit < len(source) else source
 
 
 def _spread(source: Source, *, limit: int) -> NDArray[np.int64]:
-    """The first samples; of samples sorted by class every so many, which would all be of one class."""
+    """The first samples; if sorted by class, evenly spaced ones, as the first would all be of one class."""
     first = np.arange(limit, dtype=np.int64)
     labels = known_labels_of(source)
     is_sorted = labels is not None and labels.ndim == 1 and bool((np.diff(labels) >= 0).all())
@@ -302,8 +302,8 @@ def _spread(source: Source, *, limit: int) -> NDArray[np.int64]:
 def _require_no_size(recipe: Recipe) -> None:
     if recipe.dataset_size is not None:
         raise BadInputError(
-            f"--dataset-size {recipe.dataset_size} is for generated data sets; of other data, "
-            f"--limit-train-samples {recipe.dataset_size} uses that many samples."
+            f"--dataset-size {recipe.dataset_size} is for generated data sets; for other data, use "
+            f"--limit-train-samples {recipe.dataset_size}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Images with masks as training samples: whole where they all have one size, otherwise tiles of them."""
+"""Images with masks as training samples: whole images if all have one size, otherwise tiles."""
 
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -14,9 +14,6 @@ from drivetrain.data.source import Source, SubsetSource
 __all__ = ["SubsetMasked", "TileSource", "UniformSource", "masked_of", "mirrored_places"]
 
 Pair = tuple[NDArray[Any], NDArray[np.uint8]]
-
-
-# What lies beyond the border of an image: the image itself, mirrored.
 
 
 def mirrored_places(start: int, stop: int, *, length: int) -> NDArray[np.int64]:
@@ -35,7 +32,7 @@ def _no_indices() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _MaskedSource:
-    """What both sources share; in the place of samples in `bad`, which count nothing, stands a good one."""
+    """What both sources share; samples in `bad` have weight 0, and a readable sample takes their place."""
 
     masked: MaskedImages
     _: KW_ONLY

@@ -64,8 +64,8 @@ def test_images_are_not_folded() -> None:
 
 def test_clipping_needs_to_know_what_white_is() -> None:
     spec = dense_spec(256, 256, image_dtype="float32")
-    with pytest.raises(BadInputError, match=r"--augment.* images of 8 bits.*--augment False"):
+    with pytest.raises(BadInputError, match=r"--augment.* needs 8-bit images.*--augment False"):
         built(spec, dataset="isbi2012", augment=True)
-    with pytest.raises(BadInputError, match=r"--gamma 0.1 needs images of 8 bits.*--gamma 0"):
+    with pytest.raises(BadInputError, match=r"--gamma 0.1 needs 8-bit images.*--gamma 0"):
         built(spec, dataset="isbi2012", gamma=0.1)
     assert built(spec, dataset="isbi2012", noise=0.1) == DenseAugmentation(7, (*FLIPS, Noise(deviation=0.1)))

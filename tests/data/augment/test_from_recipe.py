@@ -91,6 +91,6 @@ def test_rand_augment_and_mixup_come_on_top() -> None:
 
 def test_rand_augment_needs_to_know_what_white_is() -> None:
     source, spec = float_source()
-    with pytest.raises(BadInputError, match=r"--rand-augment 2 needs images of 8 bits.*--rand-augment 0"):
+    with pytest.raises(BadInputError, match=r"--rand-augment 2 needs 8-bit images.*--rand-augment 0"):
         build_augmentation(Recipe(rand_augment=2), spec, source=source)
     assert build_augmentation(Recipe(augment=True), spec, source=source) is not None

@@ -61,7 +61,7 @@ def test_pages_become_one_file(server: Server, tmp_path: Path) -> None:
     said, seen = fetch(remote(server, "a"), tmp_path / "new")
     assert np.array_equal(read_volume(tmp_path / "new" / "v.tif"), VOLUME)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["v.tif"]
-    assert "v.tif is whole (pixels-sha256 checked)" in said[0]
+    assert "v.tif is complete (pixels-sha256 verified)" in said[0]
     assert seen == [256, 512, 768]
     asked = len(server.asked)
     assert "already there" in fetch(remote(server, "a"), tmp_path / "new")[0][0]
@@ -80,7 +80,7 @@ def test_an_interrupted_download_keeps_its_pages(server: Server, tmp_path: Path)
     offer_pages(server, "a", VOLUME)
     last = server.files.pop("a/image/2.png")
     with pytest.raises(
-        RunFailedError, match=r"v\.tif could not be downloaded .*404.*run the command again to go"
+        RunFailedError, match=r"v\.tif could not be downloaded .*404.*run the command again to resume"
     ):
         fetch(remote(server, "a"), tmp_path)
     server.files["a/image/2.png"] = last
@@ -106,7 +106,7 @@ def test_other_pixels_mean_the_next_mirror(server: Server, tmp_path: Path) -> No
 
 def test_when_all_fail_nothing_is_left_that_looks_whole(server: Server, tmp_path: Path) -> None:
     offer_pages(server, "bad", VOLUME[::-1])
-    with pytest.raises(RunFailedError, match=r"not the pixels expected.*--mirror URL"):
+    with pytest.raises(RunFailedError, match=r"the pixels are not the expected ones.*--mirror URL"):
         fetch(remote(server, "bad"), tmp_path)
     assert list(tmp_path.iterdir()) == []
     server.files.clear()

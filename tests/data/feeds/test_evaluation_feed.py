@@ -93,5 +93,7 @@ def test_a_label_outside_the_classes_is_refused() -> None:
     held = HeldMaskedImages(
         images=np.zeros((1, 4, 4, 1), np.uint8), masks=np.full((1, 4, 4, 1), 2, np.uint8), names=("a",)
     )
-    with pytest.raises(BadInputError, match="label 2, but labels go from 0 to 1; --num-classes"):
+    with pytest.raises(
+        BadInputError, match="label 2, but labels must be from 0 to 1; correct the label, or "
+    ):
         list(WholeImageFeed(held, spec=dense_spec(), device=CPU))

@@ -99,7 +99,7 @@ def test_eight_bit_transfer_needs_bytes_and_preprocessing_on_the_device() -> Non
     with pytest.raises(BadInputError, match="--accelerator-side-preprocess True"):
         choose(eight_bit_transfer=True, accelerator_side_preprocess=False)
     source, spec = float_source()
-    with pytest.raises(BadInputError, match="--eight-bit-transfer needs images of 8 bits"):
+    with pytest.raises(BadInputError, match="--eight-bit-transfer needs 8-bit images"):
         make_feed(
             source,
             order=make_order(20),
@@ -135,7 +135,7 @@ def test_both_placements_feed_the_same() -> None:
 
 def test_transfers_that_a_cpu_never_makes_are_said() -> None:
     _, warnings = choose(accelerator_side_preprocess=True, eight_bit_transfer=True)
-    assert [warning.split(" has no effect on resident data")[0] for warning in warnings] == [
+    assert [warning.split(" has no effect: resident data")[0] for warning in warnings] == [
         "--accelerator-side-preprocess True",
         "--eight-bit-transfer True",
     ]

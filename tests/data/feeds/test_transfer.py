@@ -131,7 +131,7 @@ def test_cases_80_and_82_only_images_of_8_bits_travel_as_such(dtype: str) -> Non
     """Elsewhere floats are cut to 8 bits, and those outside wrap around; here they are refused instead."""
     data = _arrays(np.linspace(-1, 256, 9 * 8 * 8, dtype=dtype).reshape(9, 8, 8, 1))
     recipe = Recipe(device="cpu")
-    with pytest.raises(BadInputError, match=r"needs images of 8 bits.*; use --eight-bit-transfer False\.$"):
+    with pytest.raises(BadInputError, match=r"needs 8-bit images.*; use --eight-bit-transfer False\.$"):
         _feed(recipe, data, **EIGHT_BIT)
     assert len(collect(_feed(recipe, data, **ON_DEVICE), range(2))) == 4
 

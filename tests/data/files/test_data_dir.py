@@ -99,10 +99,12 @@ def test_one_or_two_levels_too_high(
 
 def test_one_level_too_low(tmp_path: Path) -> None:
     write_pairs(tmp_path / "cells")
-    with pytest.raises(BadInputError, match=rf"but --data-dir {tmp_path / 'cells'} does"):
+    with pytest.raises(BadInputError, match=rf"but --data-dir {tmp_path / 'cells'} does; use that folder"):
         open_data(Recipe(dataset="mask-folder", data_dir=str(tmp_path / "cells" / "images")))
     write_images(tmp_path / "photos", {"cat": 2, "dog": 2})
-    with pytest.raises(BadInputError, match=rf"but --data-dir {tmp_path / 'photos'} holds cat, dog"):
+    with pytest.raises(
+        BadInputError, match=rf"but --data-dir {tmp_path / 'photos'} contains the classes cat, dog"
+    ):
         open_data(Recipe(dataset="image-folder", data_dir=str(tmp_path / "photos" / "cat")))
 
 
@@ -113,7 +115,7 @@ def test_one_level_too_low_by_a_path_without_a_name(tmp_path: Path, monkeypatch:
         (tmp_path / part / "below").mkdir()
         for here, named in ((part, "."), (f"{part}/below", "..")):
             monkeypatch.chdir(tmp_path / here)
-            meant = rf"but --data-dir {(tmp_path / part).parent} (does|holds cat, dog)"
+            meant = rf"but --data-dir {(tmp_path / part).parent} (does|contains the classes cat, dog)"
             with pytest.raises(BadInputError, match=meant):
                 open_data(Recipe(dataset=dataset, data_dir=named))
 
@@ -137,9 +139,9 @@ def test_a_folder_above_that_cannot_be_listed_is_not_spoken_of(
     save(tmp_path / "images" / "1.png", grey())
     _refuse_to_list(tmp_path, monkeypatch)
     folder = tmp_path / "images"
-    with pytest.raises(BadInputError, match=rf"--data-dir {folder} holds no class folders"):
+    with pytest.raises(BadInputError, match=rf"--data-dir {folder} contains no class folders"):
         open_data(Recipe(dataset="image-folder", data_dir=str(folder)))
-    with pytest.raises(BadInputError, match=rf"no mask is there for {folder}/1\.png"):
+    with pytest.raises(BadInputError, match=rf"no mask was found for {folder}/1\.png"):
         open_data(Recipe(dataset="mask-folder", data_dir=str(folder)))
 
 
@@ -147,7 +149,7 @@ def test_a_folder_above_that_is_no_data_set_is_not_spoken_of(tmp_path: Path) -> 
     for split in ("train", "val", "validation"):
         write_images(tmp_path / split, {"cat": 1, "dog": 1})
     folder = write_images(tmp_path, {"cat": 1}) / "cat"
-    with pytest.raises(BadInputError, match=rf"--data-dir {folder} holds no class folders"):
+    with pytest.raises(BadInputError, match=rf"--data-dir {folder} contains no class folders"):
         open_data(Recipe(dataset="image-folder", data_dir=str(folder)))
 
 
@@ -165,7 +167,7 @@ def test_a_folder_of_the_right_form_is_told_what_is_wrong_with_it(tmp_path: Path
     write_pairs(tmp_path / "images" / "more")
     write_pairs(tmp_path)
     (tmp_path / "masks" / "1.png").unlink()
-    with pytest.raises(BadInputError, match=r"no mask is there for .*images/1\.png"):
+    with pytest.raises(BadInputError, match=r"no mask was found for .*images/1\.png"):
         open_data(Recipe(dataset="mask-folder", data_dir=str(tmp_path)))
 
 
@@ -182,7 +184,9 @@ def test_folders_of_the_same_classes_are_no_classes(tmp_path: Path) -> None:
         write_images(tmp_path / "level" / name, {"cat": 2, "dog": 2})
     recipe = Recipe(dataset="image-folder", data_dir=str(tmp_path / "level"), validation_fraction=0.0)
     with pytest.raises(
-        BadInputError, match=rf"\(cat, dog\) in each of a, b; use --data-dir {tmp_path}/level/a "
+        BadInputError,
+        match=r"\(cat, dog\) in each of a, b; if these folders are the classes, use "
+        rf"--data-dir {tmp_path}/level/a;",
     ):
         open_data(recipe)
     (tmp_path / "level").rename(tmp_path / "train")
@@ -213,5 +217,8 @@ def test_a_folder_of_data_and_runs_is_refused_before_its_files_are_read(
     (tmp_path / "a_runs" / "first" / "recipe.yaml").write_text("")
     (tmp_path / "photos" / "cat" / "gone.png").symlink_to("nowhere.png")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInputError, match=r"^--data-dir \. .* but --data-dir photos holds cat, dog\.$"):
+    with pytest.raises(
+        BadInputError,
+        match=r"^--data-dir \. .* but --data-dir photos contains the classes cat, dog; use that folder\.$",
+    ):
         open_data(Recipe(dataset="image-folder", data_dir="."))

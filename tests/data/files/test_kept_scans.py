@@ -270,7 +270,7 @@ def test_every_look_at_all_files_is_shown(tmp_path: Path, monkeypatch: pytest.Mo
         "looking for changed files of 8",
         "looking for animations of 8",
         "looking for changed files of 8",
-        "scanning sizes of images of 8",
+        "reading image sizes of 8",
         "looking for empty files of 8",
     ]
     again = watched(lambda: open_data(recipe))
@@ -290,7 +290,7 @@ def test_animations_among_photographs(tmp_path: Path, monkeypatch: pytest.Monkey
     folder = write_images(tmp_path / "photos", {"cat": 2})
     _animate(folder / "cat" / "moving.gif")
     first = list_classes(folder, ("cat",)).warnings
-    assert first == [f"{folder}/cat/moving.gif is an animation, of which only the first frame is used."]
+    assert first == [f"{folder}/cat/moving.gif is an animation; only the first frame is used."]
     with monkeypatch.context() as patch:
         patch.setattr(folder_files, "is_animated_file", None)
         assert list_classes(folder, ("cat",)).warnings == first

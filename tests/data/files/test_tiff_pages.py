@@ -51,7 +51,7 @@ def test_where_zero_is_white(tmp_path: Path) -> None:
 
 def test_pages_of_differing_sizes(tmp_path: Path) -> None:
     write_pages(tmp_path / "a.tif", [VOLUME[0], VOLUME[1], VOLUME[2, :10]])
-    with pytest.raises(BadInputError, match=r"a\.tif .*page 1 is 20x24, page 3 10x24; bring all"):
+    with pytest.raises(BadInputError, match=r"a\.tif .*page 1 is 20x24, page 3 is 10x24; resize all"):
         read_volume(tmp_path / "a.tif")
 
 
@@ -68,7 +68,7 @@ def test_every_truncated_file_is_refused_and_nothing_is_logged(
     with caplog.at_level(logging.WARNING):
         for length in range(0, len(content) - 8, 97):
             path.write_bytes(content[:length])
-            with pytest.raises(BadInputError, match="copy or fetch the file again"):
+            with pytest.raises(BadInputError, match="copy or download the file again"):
                 read_volume(path)
     assert caplog.records == []
 

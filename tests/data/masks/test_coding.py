@@ -141,18 +141,18 @@ def test_named_classes() -> None:
         ([grey(*range(100))], {}, "100 different values, most of them in mask0.png"),
         ([colours(*[(value, 0, 0) for value in range(90)])], {}, "90 different colours"),
         ([grey(0, 1)], {"num_classes": 1}, "--num-classes 2 works"),
-        ([grey(0, 1)], {"num_classes": 300}, "--num-classes 300 is impossible"),
-        ([colours(BLACK, RED)], {"num_classes": 3}, "--num-classes 3 does not fit the 2 colours"),
+        ([grey(0, 1)], {"num_classes": 300}, "--num-classes 300 is out of range"),
+        ([colours(BLACK, RED)], {"num_classes": 3}, "--num-classes 3 does not match the 2 colours"),
         (
             [grey(0, 1)],
             {"num_classes": 3, "named": names("a", "b")},
-            "does not fit the 2 classes of classes.json",
+            "does not match the 2 classes in classes.json",
         ),
         ([colours(BLACK, RED)], {"named": names("a", "b")}, "does not say which colour each class has"),
         (
             [colours(BLACK, RED), grey(0, 700, dtype=np.uint16)],
             {},
-            "mask1.png holds the value 700, but other",
+            "mask1.png contains the grey value 700, but other",
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_value_outside_the_classes() -> None:
     assert coding.outside(find_values(decode_mask(grey(0, 1, 7)))) == 7
     assert coding.outside(find_values(decode_mask(grey(0, 2)))) is None
     assert coding.absent([find_values(decode_mask(grey(0, 1, 7)))]) == ["2"]
-    with pytest.raises(OutsideClassesError, match="the value 7, which stands for none of the classes"):
+    with pytest.raises(OutsideClassesError, match="the value 7, which is none of the classes"):
         coding.classes_in(decode_mask(grey(0, 1, 7)))
     coding = coding_of(colours(BLACK, RED), named=names("x", "y", values=(BLACK, WHITE)))
     with pytest.raises(OutsideClassesError, match=r"the colour \[255, 0, 0\]"):
@@ -222,16 +222,16 @@ def test_names_and_values(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("classes.txt", "sky", "names 1 classes; name at least 2"),
+        ("classes.txt", "sky", "names 1 classes; name 2 to 256 classes"),
         ("classes.txt", "sky\nsky", "names a class twice"),
-        ("classes.json", "{", "is no JSON"),
-        ("classes.json", "7", "must give each class's value or colour"),
-        ("classes.json", '{"a": 1, "b": "red"}', 'gives b the value "red"'),
-        ("classes.json", '{"a": 1, "b": [1, 2, 300]}', "gives b the value"),
-        ("classes.json", '{"a": 1, "b": true}', "gives b the value true"),
-        ("classes.json", '{"a": 1, "b": -1}', "gives b the value -1"),
-        ("classes.json", '{"a": 1, "b": [1, 2, 3]}', "mixes values and colours"),
-        ("classes.json", '{"a": 1, "b": 1}', "gives two classes one value"),
+        ("classes.json", "{", "is not valid JSON"),
+        ("classes.json", "7", "must give the value or colour of each class"),
+        ("classes.json", '{"a": 1, "b": "red"}', 'gives class b the value "red"'),
+        ("classes.json", '{"a": 1, "b": [1, 2, 300]}', "gives class b the value"),
+        ("classes.json", '{"a": 1, "b": true}', "gives class b the value true"),
+        ("classes.json", '{"a": 1, "b": -1}', "gives class b the value -1"),
+        ("classes.json", '{"a": 1, "b": [1, 2, 3]}', "mixes grey values and colours"),
+        ("classes.json", '{"a": 1, "b": 1}', "gives two classes the same value"),
     ],
 )
 def test_mistakes(tmp_path: Path, name: str, text: str, words: str) -> None:

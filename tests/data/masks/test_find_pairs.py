@@ -68,7 +68,7 @@ def test_splits(tmp_path: Path) -> None:
     both = find_masked_files(tmp_path / "outside")
     assert {split: len(files) for split, files in both.splits.items()} == {"train": 1, "validation": 1}
     (warning,) = both.warnings
-    assert "test/images has no masks and is left out; `drivetrain predict`" in warning
+    assert "test/images has no masks and is not used; run `drivetrain predict`" in warning
     names = ("images/train/a.png", "masks/train/a.png", "images/val/b.png", "masks/val/b.png")
     touch(tmp_path / "inside", *names)
     assert found(tmp_path / "inside", "validation") == [("images/val/b.png", ("masks/val/b.png",), False)]
@@ -79,24 +79,27 @@ def test_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ((), "holds no images with masks; it must be like"),
-        (("images/a.png", "images/b.png", "masks/a.png"), r"no mask is there for \S*images/b.png;"),
+        ((), "contains no images with masks; arrange the files like"),
+        (("images/a.png", "images/b.png", "masks/a.png"), r"no mask was found for \S*images/b.png;"),
         (
             ("images/a.png", "masks/a.png", "masks/z.png"),
-            r"no image is there for the mask \S*masks/z.png; add",
+            r"no image was found for the mask \S*masks/z.png; add",
         ),
-        (("a.png", "a_mask.png", "z_mask.png"), r"no image is there for the mask \S*z_mask.png"),
-        (("a.png", "a_mask.png", "b.png"), r"no mask is there for \S*b.png"),
-        (("images/a.png",), r"images has no masks; put them into \S*masks"),
-        (("images/a.png", "masks/a.png", "labels/a.png"), "holds both labels and masks; keep one"),
-        (("images/a.png", "images/a.jpg", "masks/a.png"), "holds both a.jpg and a.png; rename or remove one"),
+        (("a.png", "a_mask.png", "z_mask.png"), r"no image was found for the mask \S*z_mask.png"),
+        (("a.png", "a_mask.png", "b.png"), r"no mask was found for \S*b.png"),
+        (("images/a.png",), r"there are no masks for \S*images; put them into \S*masks"),
+        (("images/a.png", "masks/a.png", "labels/a.png"), "contains both labels and masks; keep only one"),
+        (
+            ("images/a.png", "images/a.jpg", "masks/a.png"),
+            "contains both a.jpg and a.png; rename or remove one",
+        ),
         (
             ("images/a.png", "masks/a.png", "masks/a_mask.png"),
-            r"has the masks \S*a.png and \S*a_mask.png; keep",
+            r"has two masks, \S*a.png and \S*a_mask.png; keep",
         ),
         (
             ("1/images/a.png", "1/masks/a.png", "2/images/a.png", "2/images/b.png", "2/masks/a.png"),
-            "holds 2 images; where each image has its own",
+            "contains 2 images, but each image must have its own",
         ),
         (("train/a.png", "train/a_mask.png", "val/b.png", "validation/b.png"), "both val and validation"),
     ],
@@ -113,7 +116,7 @@ def test_other_files_are_left_out_and_named(tmp_path: Path) -> None:
     result = find_masked_files(tmp_path)
     assert len(result.splits["train"]) == 1
     (warning,) = result.warnings
-    assert "no images by their names, and are left out: notes.txt" in warning
+    assert "without an image extension are skipped (1 in all): notes.txt" in warning
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_numbered_objects_are_warned_of(tmp_path: Path, masks: list[Mask]) -> No
     (said,) = _warnings(_write(tmp_path, masks))
     highest = max(int(mask[mask < 255].max()) for mask in masks)
     assert f"1 to {highest}, each in one piece" in said
-    assert "each number was taken as a class" in said
-    assert f"which makes {len(np.unique(np.stack(masks)))};" in said
+    assert "each value is read as a class" in said
+    assert f"which gives {len(np.unique(np.stack(masks)))} classes;" in said
     assert "masks/7/1.png" in said
     assert "all objects one class, or masks of 0 and 255" in said
     assert said.count(". ") == 0
@@ -175,7 +175,7 @@ def test_few_masks_are_read_again_and_none_of_classes(
 def test_more_numbers_than_can_be_classes_are_refused_as_before(tmp_path: Path) -> None:
     masks = [np.arange(step * 10, dtype=np.uint8).reshape(10, step) for step in (8, 9, 10)]
     folder = _write(tmp_path, masks)
-    with pytest.raises(BadInputError, match=r"100 different values, .*numbered objects, not classes"):
+    with pytest.raises(BadInputError, match=r"100 different values, .*numbered objects rather than classes"):
         open_mask_folder(folder)
 
 

@@ -125,7 +125,7 @@ def test_it_can_be_sent_to_another_process_and_holds_what_it_decoded(
 def test_a_mask_of_another_size(tmp_path: Path) -> None:
     write_pairs(tmp_path)
     save(tmp_path / "masks" / "1.png", classes(2, 12, 11))
-    message = r"masks/1\.png is 12x11, but its image \S*images/1\.png is 12x10 .*one size"
+    message = r"masks/1\.png is 12x11, but its image \S*images/1\.png is 12x10 .*the same size"
     for policy in ("error", "skip"):
         with pytest.raises(BadInputError, match=message):
             open_mask_folder(str(tmp_path), on_bad_sample=policy)
@@ -148,19 +148,19 @@ def test_a_label_outside_the_classes(tmp_path: Path) -> None:
     mask[4, 4] = 7
     save(tmp_path / "masks" / "1.png", mask)
     with pytest.raises(
-        BadInputError, match=r"masks/1\.png holds the value 7, .*3 classes; .*--num-classes 8"
+        BadInputError, match=r"masks/1\.png contains the value 7, .*3 classes; .*--num-classes 8"
     ):
         open_mask_folder(str(tmp_path), num_classes=3)
     skipping = open_mask_folder(str(tmp_path), num_classes=3, on_bad_sample="skip").train
     skipping.whole(0)
-    with pytest.raises(BadSampleError, match=r"images/1\.png .*masks/1\.png: it holds the value 7"):
+    with pytest.raises(BadSampleError, match=r"images/1\.png .*masks/1\.png: it contains the value 7"):
         skipping.whole(1)
     assert open_mask_folder(str(tmp_path), num_classes=8).spec.num_classes == 8
     opened = open_mask_folder(str(tmp_path))
     assert opened.spec.class_names == ("0", "1", "2", "7")
-    assert "The masks hold the values 0, 1, 2, 7, and each is a class" in opened.warnings[0]
+    assert "The masks contain the values 0, 1, 2, 7, and each is read as a class" in opened.warnings[0]
     (tmp_path / "classes.txt").write_text("a\nb\nc\n")
-    with pytest.raises(BadInputError, match=r"holds the value 7, .*add the class to the file that names"):
+    with pytest.raises(BadInputError, match=r"contains the value 7, .*add the class to the file that names"):
         open_mask_folder(str(tmp_path))
 
 
@@ -168,14 +168,14 @@ def test_of_many_masks_all_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(mask_scan, "_MOST_DECODED", 2)
     write_pairs(tmp_path, count=4, values=(0, 1))
     save(tmp_path / "masks" / "3.png", classes(3))
-    with pytest.raises(BadInputError, match=r"masks/3\.png holds the value 2, .*--num-classes 3\."):
+    with pytest.raises(BadInputError, match=r"masks/3\.png contains the value 2, .*--num-classes 3\."):
         open_mask_folder(str(tmp_path), num_classes=2)
     assert open_mask_folder(str(tmp_path)).spec.num_classes == 3
     truncate(tmp_path / "masks" / "3.png")
     with pytest.raises(BadInputError, match=r"masks/3\.png.*--on-bad-sample skip"):
         open_mask_folder(str(tmp_path))
     save(tmp_path / "masks" / "3.png", classes(2, 3, 3))
-    with pytest.raises(BadInputError, match="bring the two to one size"):
+    with pytest.raises(BadInputError, match="give both the same size"):
         open_mask_folder(str(tmp_path))
 
 
@@ -184,7 +184,7 @@ def test_of_many_masks_all_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ((0, 1), 2, None, "2 classes; correct the mask, or use --num-classes 3;"),
         ((0, 1), 2, 2, "2 classes; correct the mask, or use --num-classes 3;"),
-        ((0, 255), 9, None, "say which value each class has in classes.json;"),
+        ((0, 255), 9, None, "give the value of each class in classes.json;"),
         ((0, 1), 255, 2, "leave out --num-classes 2;"),
     ],
 )
@@ -203,12 +203,12 @@ def test_of_very_many_masks_a_selection_tells_the_coding_and_the_rest_is_met_lat
     mask[0, 0] = outside
     save(tmp_path / "masks" / "3.png", mask)
     source = open_mask_folder(str(tmp_path), num_classes=num_classes).train
-    message = rf"masks/3\.png: it holds the value {outside}, which stands for none of the .*{remedy}"
+    message = rf"masks/3\.png: it contains the value {outside}, which is none of the .*{remedy}"
     with pytest.raises(BadSampleError, match=message):
         source.whole(3)
     source.whole(1)
     save(tmp_path / "masks" / "3.png", classes(2, 3, 3))
-    with pytest.raises(BadInputError, match="bring the two to one size"):
+    with pytest.raises(BadInputError, match="give both the same size"):
         open_mask_folder(str(tmp_path))
 
 
@@ -220,11 +220,13 @@ def test_images_without_a_known_range(tmp_path: Path) -> None:
     with pytest.raises(BadInputError) as refused:
         open_mask_folder(str(tmp_path))
     assert str(refused.value).endswith(
-        "images/0.tif cannot be read: its floating-point pixels have no known range; save images and masks "
-        "as whole PNG or TIFF files of 8 or 16 bits a channel."
+        "images/0.tif cannot be read: its pixels are floating-point numbers, and the file does not say which "
+        "value is white; save images and masks as PNG or TIFF files with 8 or 16 bits per channel."
     )
     save(tmp_path / "images" / "1.tif", grey())
-    with pytest.raises(BadInputError, match="save it with 8 or 16 bits a channel, or leave such samples out"):
+    with pytest.raises(
+        BadInputError, match="save it with 8 or 16 bits per channel, or use --on-bad-sample skip"
+    ):
         open_mask_folder(str(tmp_path))
     save(tmp_path / "images" / "0.tif", grey().astype(np.uint16))
     assert len(open_mask_folder(str(tmp_path)).train) == 2
@@ -239,7 +241,9 @@ def test_files_that_cannot_be_read(tmp_path: Path, part: str, damage: str) -> No
         truncate(path)
     else:
         path.write_bytes(b"" if damage == "empty" else b"this is no image")
-    with pytest.raises(BadInputError, match=rf"{part}/1\.png.*--on-bad-sample skip leaves such samples out"):
+    with pytest.raises(
+        BadInputError, match=rf"{part}/1\.png.*use --on-bad-sample skip to leave out unreadable"
+    ):
         open_mask_folder(str(tmp_path))
     opened = open_mask_folder(str(tmp_path), on_bad_sample="skip")
     assert [opened.train.size(index) for index in range(3)] == [(12, 10)] * 3
@@ -252,7 +256,9 @@ def test_files_that_cannot_be_read(tmp_path: Path, part: str, damage: str) -> No
 def test_where_nothing_can_be_read(tmp_path: Path) -> None:
     write_pairs(tmp_path, count=1)
     (tmp_path / "masks" / "0.png").write_bytes(b"")
-    with pytest.raises(BadInputError, match=r"No mask of --data-dir .* can be read, .*the file is empty"):
+    with pytest.raises(
+        BadInputError, match=r"No mask in --data-dir .* can be read \(.*the file is empty\); save the masks"
+    ):
         open_mask_folder(str(tmp_path), on_bad_sample="skip")
 
 
@@ -267,7 +273,9 @@ def test_jpeg_masks(tmp_path: Path) -> None:
     assert np.array_equal(opened.train.whole(1)[1][..., 0], box // 255)
     for values in (classes(3, 32, 24), grey(32, 24)):
         save(tmp_path / "masks" / "j.jpg", values)
-        with pytest.raises(BadInputError, match=r"masks/j\.jpg is a JPEG that is not black and white.*PNG"):
+        with pytest.raises(
+            BadInputError, match=r"masks/j\.jpg is a JPEG file that is not just black and white.*PNG"
+        ):
             open_mask_folder(str(tmp_path))
 
 
@@ -277,14 +285,14 @@ def test_advice(tmp_path: Path) -> None:
     for number in (1, 2):
         save(tmp_path / "images" / f"{number}.png", np.zeros((12, 10), dtype=np.uint8))
     absent, dark = open_mask_folder(str(tmp_path), num_classes=3).warnings
-    assert absent == "No pixel of the masks is of class 1."
+    assert absent == "The masks contain no pixel of class 1."
     assert "no pixel is brighter than 16 of 255" in dark
 
 
 def test_no_folder_and_impossible_channels(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="needs --data-dir DIR"):
         open_mask_folder(None)
-    with pytest.raises(BadInputError, match="holds no images with masks"):
+    with pytest.raises(BadInputError, match="contains no images with masks"):
         open_mask_folder(str(tmp_path))
-    with pytest.raises(BadInputError, match="--channels 3 or --channels 1"):
+    with pytest.raises(BadInputError, match=r"\(--channels 3\) or grey \(--channels 1\)"):
         open_mask_folder(str(write_pairs(tmp_path)), channels=4)

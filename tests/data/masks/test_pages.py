@@ -50,7 +50,7 @@ def test_pages_of_differing_sizes_are_refused(tmp_path: Path, policy: str) -> No
     write_volume(tmp_path, sizes=[(12, 10), (12, 10), (6, 5)])
     message = (
         r"^\S*images/cells\.tif has pages of differing sizes: page 1 is 12x10, page 3 is 6x5 "
-        r"\(height x width\); save the pages as files of their own, or remove the smaller pages\.$"
+        r"\(height x width\); save each page as a separate file, or remove the smaller pages\.$"
     )
     with pytest.raises(BadInputError, match=message):
         open_mask_folder(str(tmp_path), on_bad_sample=policy)
@@ -99,7 +99,8 @@ def test_masks_need_as_many_pages_of_the_same_sizes(tmp_path: Path, policy: str)
     masks = tmp_path / "masks"
     save_pages(write_volume(tmp_path) / "masks" / "cells.tif", [classes(2)] * 5)
     message = (
-        r"mask \S*masks/cells\.tif has 5 pages, but its image \S*images/cells\.tif has 4 pages; .*as many"
+        r"mask \S*masks/cells\.tif has 5 pages, but its image \S*images/cells\.tif has 4 pages; "
+        r".*the same number of pages"
     )
     with pytest.raises(BadInputError, match=message):
         open_mask_folder(str(tmp_path), on_bad_sample=policy)
@@ -110,7 +111,7 @@ def test_masks_need_as_many_pages_of_the_same_sizes(tmp_path: Path, policy: str)
         open_mask_folder(str(tmp_path), on_bad_sample=policy)
     (masks / "cells.png").unlink()
     save_pages(masks / "cells.tif", [classes(2), classes(2), classes(2, 12, 11), classes(2)])
-    message = r"cells\.tif page 3 is 12x11, but its image \S*cells\.tif page 3 is 12x10 .*one size"
+    message = r"cells\.tif page 3 is 12x11, but its image \S*cells\.tif page 3 is 12x10 .*the same size"
     with pytest.raises(BadInputError, match=message):
         open_mask_folder(str(tmp_path), on_bad_sample=policy)
     write_volume(tmp_path)
@@ -136,7 +137,7 @@ def test_a_damaged_page_is_one_bad_sample_and_a_cut_file_another(tmp_path: Path)
     assert (checked.counts["train"], checked.image_sizes) == (6, {"12x10": 5})
     assert [Path(sample.name).name for sample in checked.bad_samples] == ["cells.tif page 4"]
     _cut(tmp_path / "masks" / "cells.tif", 0.5)
-    with pytest.raises(BadInputError, match=r"masks/cells\.tif: the file is cut off or damaged between"):
+    with pytest.raises(BadInputError, match=r"masks/cells\.tif: the file is truncated or damaged between"):
         open_mask_folder(str(tmp_path))
     _cut(tmp_path / "images" / "cells.tif", 0.5)
     source = open_mask_folder(str(tmp_path), on_bad_sample="skip").train
@@ -196,11 +197,13 @@ def test_of_many_pages_an_even_selection_is_decoded_and_all_masks_are(
     monkeypatch.setattr(mask_scan, "_MOST_DECODED", 3)
     assert open_mask_folder(str(tmp_path)).spec.mask_values == ((0,), (1,), (9,))
     assert decoded == [0, 3, 6]
-    message = r"masks/cells\.tif page 6 holds the value 9, .*--num-classes 10"
+    message = r"masks/cells\.tif page 6 contains the value 9, .*--num-classes 10"
     with pytest.raises(BadInputError, match=message):
         open_mask_folder(str(tmp_path), num_classes=2)
     monkeypatch.setattr(mask_scan, "_MOST_PIXELS_OF_MASKS", 0)
-    with pytest.raises(BadSampleError, match=r"cells\.tif page 6 .*cells\.tif page 6: it holds the value 9"):
+    with pytest.raises(
+        BadSampleError, match=r"cells\.tif page 6 .*cells\.tif page 6: it contains the value 9"
+    ):
         open_mask_folder(str(tmp_path)).train.whole(5)
 
 

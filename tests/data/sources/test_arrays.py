@@ -146,17 +146,17 @@ def test_pictures_with_palettes_and_bits_are_read_by_their_brightness(mode: str)
         ((CHW_TENSOR.to(torch.int32), LABELS), "int32.*uint8"),
         ((HWC[0, 0], LABELS), "shape"),
         ((torch.zeros(6), LABELS), "shape"),
-        ((HWC[:, :, :0], LABELS), "empty"),
+        ((HWC[:, :, :0], LABELS), "has no pixels"),
         (Samples([]), "no samples"),
         (Samples([*HWC[:5], HWC[5, :4]]), "Sample 5 is an image of 4x7.*sample 0 is of 5x7"),
-        (Samples(HWC, LABELS / 2), "Sample 0: The label .*no whole number"),
+        (Samples(HWC, LABELS / 2), "Sample 0: The label .*not a whole number"),
         (Samples(HWC, [0, 0, -3, 0, 0, 0]), "Sample 2: The label -3"),
-        (Samples(["a"] * 6), "Sample 0: A str is no image"),
+        (Samples(["a"] * 6), "Sample 0: A str is not an image"),
         (Samples(HWC.transpose(0, 3, 1, 2)), "Sample 0.*looks like"),
         ([{"image": 0}, {"image": 1}], "Sample 0 is a dict"),
         (Endless(), "IterableDataset"),
-        (17, "int is no data set"),
-        ({"images": HWC}, "dict is no data set"),
+        (17, "int is not a data set"),
+        ({"images": HWC}, "dict is not a data set"),
     ],
 )
 def test_what_cannot_be_used_is_said(data: Any, said: str) -> None:
@@ -217,11 +217,11 @@ def test_truth_values_are_two_classes() -> None:
             (HWC, LABELS.astype(str)),
             r"The labels are text; .* np\.unique\(labels, return_inverse=True\)\[1\]",
         ),
-        ((HWC, np.eye(5)[LABELS]), r"the shape .* of one-hot labels, give labels\.argmax\(1\)"),
+        ((HWC, np.eye(5)[LABELS]), r"the shape .* for one-hot labels, give labels\.argmax\(1\)"),
         ((HWC, LABELS, LABELS), r"a tuple of 3 \(ndarray, ndarray, ndarray\); give \(images, labels\)"),
         ((HWC, None), r"a tuple of 2 \(ndarray, NoneType\); give \(images, labels\)"),
-        (torch.utils.data.DataLoader(Samples(HWC)), r"A DataLoader is no data set; give its \.dataset"),
-        ("folder", r"A str is no data set; give --data-dir"),
+        (torch.utils.data.DataLoader(Samples(HWC)), r"A DataLoader is not a data set; give its \.dataset"),
+        ("folder", r"A str is not a data set; give --data-dir"),
     ],
 )
 def test_usual_mistakes_have_a_sentence(data: Any, sentence: str) -> None:
@@ -233,7 +233,7 @@ def test_floating_images_that_look_like_bytes_are_said() -> None:
     labels = np.zeros(4, dtype=np.int64)
     images = np.full((4, 6, 5, 3), 255.0)
     (warning,) = splits_of((images, labels)).warnings
-    assert warning.startswith("The images are floating values up to 255, which are used as they are; ")
+    assert warning.startswith("The images are floating-point values up to 255 and are not rescaled; ")
     assert splits_of((images / 255, labels)).warnings == []
     assert splits_of((images.astype(np.uint8), labels)).warnings == []
     masks = np.zeros((4, 6, 5), dtype=np.uint8)
@@ -246,7 +246,9 @@ def test_a_data_set_that_fails_names_the_sample() -> None:
         def __getitem__(self, index: Any) -> Any:
             raise ZeroDivisionError("division by zero")
 
-    with pytest.raises(BadInputError, match="The data set cannot give sample 0: ZeroDivisionError: division"):
+    with pytest.raises(
+        BadInputError, match="The data set failed to return sample 0: ZeroDivisionError: division"
+    ):
         as_source(Failing([1]))
 
 
@@ -292,7 +294,7 @@ def test_splits_are_taken_as_they_are_and_a_folder_without_effect_is_said(module
 def test_what_cannot_be_opened_is_said(module_name: str) -> None:
     for name, said in (
         (f"{module_name}:won", rf"has no won\. Did you mean {module_name}:one\?"),
-        (f"{module_name}:nothing", "NoneType is no data set"),
+        (f"{module_name}:nothing", "NoneType is not a data set"),
         ("nowhere.at_all:one", "--dataset nowhere.at_all:one cannot be imported: .*nowhere"),
         (f"{module_name}_needy:one", "cannot be imported: .*a_module_nobody_has"),
     ):

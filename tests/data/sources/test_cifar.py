@@ -122,7 +122,7 @@ def test_both_forms_hold_the_same_samples_wherever_they_lie(
     for folder in (first, second):
         assert same_samples(open_cifar(name, data_dir=str(folder)), from_binary)
     other = "cifar10" if name == "cifar100" else "cifar100"
-    with pytest.raises(BadInputError, match=f"does not hold.*data fetch {other}"):
+    with pytest.raises(BadInputError, match=f"does not contain.*data fetch {other}"):
         open_cifar(other, data_dir=str(tmp_path / "a"))
 
 
@@ -145,9 +145,9 @@ def test_only_cifar10_is_standardised(tmp_path: Path) -> None:
 def test_directory_must_be_given_and_be_there(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"--data-dir DIR.*cifar-10-batches-bin"):
         open_data(Recipe(dataset="cifar10"))
-    with pytest.raises(BadInputError, match=r"--data-dir .*nowhere is no folder"):
+    with pytest.raises(BadInputError, match=r"--data-dir .*nowhere is not an existing folder"):
         open_data(Recipe(dataset="cifar100", data_dir=str(tmp_path / "nowhere")))
-    with pytest.raises(BadInputError, match=r"--data-dir .* does not hold cifar-10-batches-bin"):
+    with pytest.raises(BadInputError, match=r"--data-dir .* does not contain cifar-10-batches-bin"):
         open_data(Recipe(dataset="cifar10", data_dir=str(tmp_path)))
 
 
@@ -158,10 +158,10 @@ def test_missing_and_truncated_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"data_batch_2.bin is truncated: its 9218 bytes"):
         open_cifar("cifar10", data_dir=str(tmp_path))
     (place / "data_batch_2.bin").unlink()
-    with pytest.raises(BadInputError, match=r"holds no data_batch_2.bin; .*data fetch cifar10"):
+    with pytest.raises(BadInputError, match=r"lacks data_batch_2.bin; .*data fetch cifar10"):
         open_cifar("cifar10", data_dir=str(tmp_path))
     (place / "data_batch_2.bin").write_bytes(b"\x0a" + content[1:])
-    with pytest.raises(BadInputError, match=r"data_batch_2.bin is corrupt: it holds the label 10"):
+    with pytest.raises(BadInputError, match=r"data_batch_2.bin is corrupt: it contains the label 10"):
         open_cifar("cifar10", data_dir=str(tmp_path))
 
 
@@ -193,8 +193,8 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         ({b"data": np.zeros((3, 3072)), b"labels": [0] * 3}, "array of 'f8' instead of bytes"),
         ({b"data": np.array([{}], dtype=object), b"labels": [0]}, "array of 'O8' instead of bytes"),
         ({b"data": pixels(0), b"labels": [0]}, "1 labels need"),
-        ({b"data": pixels(0), b"labels": ["a"] * 3}, "whole numbers under labels"),
-        ({b"labels": [0]}, "lacks bytes under data"),
+        ({b"data": pixels(0), b"labels": ["a"] * 3}, "list of whole numbers `labels`"),
+        ({b"labels": [0]}, "lacks a byte array `data`"),
         ([1, 2], "a list instead of a dictionary"),
     ],
 )

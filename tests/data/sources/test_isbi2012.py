@@ -58,17 +58,17 @@ def test_spec(tmp_path: Path) -> None:
     assert spec.mask_values == ((0,), (255,))
     assert (spec.height, spec.width, spec.num_classes) == (SIDE, SIDE, 2)
     (warning,) = opened.warnings
-    assert "holds 5 images of 16x16; the whole data set has 30 of 512x512" in warning
+    assert "contains 5 images of 16x16; the complete data set has 30 of 512x512" in warning
 
 
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="needs --data-dir DIR"):
         open_isbi2012(None)
-    with pytest.raises(BadInputError, match="is no folder"):
+    with pytest.raises(BadInputError, match="is not an existing folder"):
         open_isbi2012(str(tmp_path / "nowhere"))
     write_isbi(tmp_path)
     (tmp_path / "train-labels.tif").unlink()
-    with pytest.raises(BadInputError, match=r"lacks train-labels\.tif; `drivetrain data fetch isbi2012"):
+    with pytest.raises(BadInputError, match=r"lacks train-labels\.tif; run `drivetrain data fetch isbi2012"):
         open_isbi2012(str(tmp_path))
 
 
@@ -81,7 +81,9 @@ def test_volumes_that_do_not_fit_each_other(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"pages of 16x16, but train-labels\.tif of 8x16"):
         open_isbi2012(str(tmp_path))
     write_pages(tmp_path / "train-labels.tif", [labels[0], labels[1, :8], *labels[2:]])
-    with pytest.raises(BadInputError, match=r"train-labels\.tif has pages of differing sizes.*page 2 8x16"):
+    with pytest.raises(
+        BadInputError, match=r"train-labels\.tif has pages of differing sizes.*page 2 is 8x16"
+    ):
         open_isbi2012(str(tmp_path))
 
 
@@ -89,7 +91,7 @@ def test_a_label_that_is_no_class(tmp_path: Path) -> None:
     _, labels = write_isbi(tmp_path)
     labels[3, 2, 1] = 7
     write_pages(tmp_path / "train-labels.tif", list(labels))
-    with pytest.raises(BadInputError, match=r"train-labels\.tif page 4 holds the label 7 instead of 0"):
+    with pytest.raises(BadInputError, match=r"train-labels\.tif page 4 contains the label 7 instead of 0"):
         open_isbi2012(str(tmp_path))
 
 
@@ -101,7 +103,7 @@ def test_truncated_and_deep_files(tmp_path: Path) -> None:
         open_isbi2012(str(tmp_path))
     write_pages(path, list(images.astype(np.uint16)))
     with pytest.raises(
-        BadInputError, match=r"train-volume\.tif holds uint16 grey pixels instead of 8-bit grey"
+        BadInputError, match=r"train-volume\.tif contains uint16 grey pixels instead of 8-bit grey"
     ):
         open_isbi2012(str(tmp_path))
 

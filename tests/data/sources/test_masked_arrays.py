@@ -77,12 +77,15 @@ def test_validation_data_may_have_more_classes_and_another_size() -> None:
 @pytest.mark.parametrize(
     ("masks", "said"),
     [
-        (MASKS[:, :18], "The masks are 18x24, but their images are 20x24 .height x width.; bring the two"),
+        (
+            MASKS[:, :18],
+            "The masks are 18x24, but their images are 20x24 .height x width.; give both the same size",
+        ),
         (MASKS[:4], "There are 6 images but 4 masks; each image needs one mask"),
         (MASKS.astype(np.float32), "The masks are float32; they must be whole numbers, for example uint8"),
-        (MASKS.astype(np.int64) - 1, r"The mask of image 0 holds the value -1; .* from 0 to 255"),
-        (MASKS.astype(np.int64) * 300, "holds the value 600; classes are whole numbers from 0 to 255"),
-        (np.eye(3, dtype=np.uint8)[MASKS], r"shape \(6, 20, 24, 3\); .* give the argmax over them"),
+        (MASKS.astype(np.int64) - 1, r"The mask of image 0 contains the value -1; .* from 0 to 255"),
+        (MASKS.astype(np.int64) * 300, "contains the value 600; classes are whole numbers from 0 to 255"),
+        (np.eye(3, dtype=np.uint8)[MASKS], r"shape \(6, 20, 24, 3\); .* give the argmax over the planes"),
     ],
 )
 def test_masks_that_do_not_fit_are_refused(masks: NDArray[Any], said: str) -> None:

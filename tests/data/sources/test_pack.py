@@ -94,11 +94,11 @@ def test_a_bad_image_keeps_its_place(folder: Path, tmp_path: Path) -> None:
 
 
 def test_places_that_will_not_do(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"SRC .*nowhere is no folder"):
+    with pytest.raises(BadInputError, match=r"SRC .*nowhere is not an existing folder"):
         packed(tmp_path / "nowhere", tmp_path / "pack")
-    with pytest.raises(BadInputError, match=r"DEST .*src is there already"):
+    with pytest.raises(BadInputError, match=r"DEST .*src already exists"):
         packed(folder, folder)
-    with pytest.raises(BadInputError, match=r"holds no pack.json"):
+    with pytest.raises(BadInputError, match=r"does not contain pack.json"):
         opened(folder, dataset="packed")
 
 

@@ -38,8 +38,8 @@ def test_sizes_that_are_asked_for() -> None:
     assert opened.train.whole(7)[0].shape == (40, 40, 1)
     for options, words in (
         ({"image_size": 8}, "--image-size 8 is too small"),
-        ({"channels": 3}, "--channels 3 does not fit .* use --channels 1"),
-        ({"num_classes": 3}, "--num-classes 3 does not fit"),
+        ({"channels": 3}, "--channels 3 does not match .* use --channels 1"),
+        ({"num_classes": 3}, "--num-classes 3 does not match"),
     ):
         with pytest.raises(BadInputError, match=words):
             open_synthetic_em(seed=0, **options)

@@ -73,7 +73,7 @@ def test_pages_of_differing_sizes_are_refused(tmp_path: Path) -> None:
     assert list(notes.left_out) == [reduced]
     message = (
         r"^INPUT \S*/reduced\.tif has pages of differing sizes: page 1 is 8x6, page 2 is 4x3 "
-        r"\(height x width\); save the pages as files of their own, or remove the smaller pages\.$"
+        r"\(height x width\); save each page as a separate file, or remove the smaller pages\.$"
     )
     with pytest.raises(BadInputError, match=message):
         check_inputs([reduced], _spec(), notes=InputNotes())

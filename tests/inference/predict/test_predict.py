@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_left_out_named_and_counted(
     assert "digit-01.png (the file is empty)" in said
     assert "digit-02.png (" in said
     assert "digit-09.png (it is a symbolic link to nowhere.png, which does not exist)" in said
-    assert "digit-moving.gif is an animation, of which only the first frame is used" in said
+    assert "digit-moving.gif is an animation; only the first frame is used" in said
     with (output / "predictions.csv").open() as file:
         names = [Path(row["file"]).name for row in csv.DictReader(file)]
     assert names == ["digit-00.png", "digit-03.png", "digit-moving.gif"]

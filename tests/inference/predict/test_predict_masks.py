@@ -215,7 +215,7 @@ def test_an_animation_is_said_to_be_one(make_run: Callable[..., TrainedRun], tmp
     )
     assert len(rows) == 2
     assert notes.sentences(files=2) == [
-        f"{tmp_path}/moving.gif is an animation, of which only the first frame is used."
+        f"{tmp_path}/moving.gif is an animation; only the first frame is used."
     ]
 
 

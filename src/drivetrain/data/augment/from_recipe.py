@@ -58,7 +58,7 @@ def _resized_crop(smallest_share: float, *, spec: DataSpec, image_size: int | No
 def _require_8_bits(recipe: Recipe, spec: DataSpec) -> None:
     if recipe.rand_augment and spec.image_dtype != "uint8":
         raise BadInputError(
-            f"--rand-augment {recipe.rand_augment} needs images of 8 bits, but these are {spec.image_dtype}; "
+            f"--rand-augment {recipe.rand_augment} needs 8-bit images, but these are {spec.image_dtype}; "
             "use --rand-augment 0."
         )
 
@@ -118,5 +118,5 @@ def _require_8_bits_of_masked(recipe: Recipe, spec: DataSpec) -> None:
     ):
         if is_asked:
             raise BadInputError(
-                f"{option} needs images of 8 bits, but these are {spec.image_dtype}; use {instead}."
+                f"{option} needs 8-bit images, but these are {spec.image_dtype}; use {instead}."
             )

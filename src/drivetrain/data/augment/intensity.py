@@ -34,12 +34,9 @@ class Brightness:
         return (images + draws[:, :, None, None]).clamp_(-1, 1), labels
 
 
-# Random gamma of images.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gamma:
-    """Values, which go from -1 to 1, as if from 0 to 1, to a power of 1 - `spread` to 1 + `spread`."""
+    """Maps values from [-1, 1] to [0, 1], raises them to the power 1 - `spread` to 1 + `spread`, and back."""
 
     spread: float
 
@@ -60,9 +57,6 @@ class Gamma:
         power = draws[:, :, None, None].to(dtype)
         shares = images.to(dtype, copy=True).add_(1).mul_(0.5).clamp_(0, 1)
         return shares.pow_(power).mul_(2).sub_(1).to(torch.float32), labels
-
-
-# Random noise on images.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

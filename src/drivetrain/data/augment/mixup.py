@@ -11,9 +11,10 @@ from drivetrain.data.augment.technique import draw_per_sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixup:
-    """The own image keeps the larger part of a Beta(alpha, alpha) cut.
+    """The sample's own image keeps the larger share of a Beta(alpha, alpha) draw.
 
-    A partner is any training sample, not one of the same batch, so that no cut of the batch changes it.
+    A partner is any training sample, not just one of the same batch, so the result does not depend on the
+    layout (replicas, stages, accumulation).
     """
 
     alpha: float

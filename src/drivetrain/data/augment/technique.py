@@ -20,7 +20,8 @@ _BITS_PER_COLUMN = 24
 class Technique(Protocol):
     """A random change of images: chance is drawn on the host, a few numbers per sample; pixels move anywhere.
 
-    `apply` treats every image by its own numbers alone, so that no cut of a batch changes one.
+    `apply` changes every image by its own numbers alone, so the result does not depend on the layout
+    (replicas, stages, accumulation).
     """
 
     @property

@@ -74,7 +74,8 @@ def _pixel_warnings(folder: Path) -> list[str]:
         if (folder / file.name).is_file() and not is_whole_volume(folder / file.name, file.checksum)
     ]
     return [
-        f"{name} does not hold the pixels of the challenge; results will not compare." for name in changed
+        f"{name} does not contain the pixels of the challenge; results will not be comparable."
+        for name in changed
     ]
 
 
@@ -213,7 +214,9 @@ def _open(info: DatasetInfo, data_dir: str | None) -> DataSplits:
         splits = open_packed(data_dir, request=request)
         damaged = damaged_files(folder)
         if damaged:
-            raise RunFailedError(f"{folder} is damaged: {first_names(damaged)} changed since it was packed.")
+            raise RunFailedError(
+                f"{folder} is damaged: {first_names(damaged)} changed since it was packed; pack it again."
+            )
         return splits
     return open_images(find_images(folder), request=request)
 
@@ -230,6 +233,6 @@ def _size_warnings(info: DatasetInfo, *, train: int, validation: int) -> tuple[s
     if not info.is_sized or expected == (train, validation):
         return ()
     return (
-        f"There are {train} training and {validation} validation samples; the whole data set has "
+        f"There are {train} training and {validation} validation samples; the complete data set has "
         f"{expected[0]} and {expected[1]}.",
     )

@@ -64,7 +64,7 @@ def _unpack(archive: Path, staging: Path, *, limits: Limits) -> list[str]:
     for number, member in enumerate(_members(archive), start=1):
         refusal = member.refusal or _refused_name(member.name)
         if refusal is None and number > limits.most_members:
-            refusal = f"is one more than {limits.most_members} entries"
+            refusal = f"exceeds the limit of {limits.most_members} entries"
         if refusal is not None:
             raise RunFailedError(f"{archive} is not unpacked: its entry {member.name!r} {refusal}.")
         if member.content is None:
@@ -103,9 +103,9 @@ def _refused_name(name: str) -> str | None:
     path = PurePosixPath(name)
     windows = PureWindowsPath(name)
     if not name or "\0" in name or path.is_absolute() or windows.drive or windows.root:
-        return "has no relative path"
+        return "does not have a relative path"
     if ".." in path.parts or ".." in windows.parts:
-        return "leads out of the folder"
+        return "points outside the folder"
     return None
 
 
@@ -116,7 +116,7 @@ def _copy(content: IO[bytes], target: Path, *, most_bytes: int, archive: Path) -
         while block := content.read(_BLOCK_BYTES):
             copied += len(block)
             if copied > most_bytes:
-                raise RunFailedError(f"{archive} is not unpacked: it grows beyond the bytes allowed.")
+                raise RunFailedError(f"{archive} is not unpacked: its content exceeds the size limit.")
             file.write(block)
     return copied
 
@@ -125,7 +125,7 @@ def _move(source: Path, target: Path, *, inside: Path) -> None:
     """Into place; a link that already lies in the destination must not lead out of it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.resolve().is_relative_to(inside.resolve()):
-        raise RunFailedError(f"{target.parent} leads out of {inside}; remove that link.")
+        raise RunFailedError(f"{target.parent} is a link that points outside {inside}; remove the link.")
     source.replace(target)
 
 
@@ -161,11 +161,11 @@ def _bring(file: RemoteFile, folder: Path, *, remote: RemoteDataset, say: Say, o
     else:
         fetch = fetch_volume if is_volume else fetch_file
         fetch(file, folder, on_bytes=lambda there: on_bytes(file, there))
-        say(f"{target} is whole ({file.checksum.partition(':')[0]} checked).")
+        say(f"{target} is complete ({file.checksum.partition(':')[0]} verified).")
     if remote.is_archive:
         names = unpack_archive(target, folder)
         target.unlink()
-        say(f"{len(names)} files unpacked into {folder}; the archive is removed.")
+        say(f"{len(names)} files unpacked into {folder}; the archive was removed.")
 
 
 def _is_unpacked(name: str, folder: Path) -> bool:
@@ -180,5 +180,5 @@ def _with_mirror(file: RemoteFile, mirror: str | None) -> RemoteFile:
     if mirror is None:
         return file
     if not mirror.startswith(("http://", "https://")):
-        raise BadInputError(f"--mirror {mirror} must begin with http:// or https://.")
+        raise BadInputError(f"--mirror {mirror} must start with http:// or https://.")
     return replace(file, mirrors=(mirror.rstrip("/") + "/", *file.mirrors))

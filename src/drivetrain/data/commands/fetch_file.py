@@ -1,4 +1,4 @@
-"""One file from the first mirror that has it whole; an interrupted download goes on where it stopped."""
+"""Downloads a file from the first mirror that has it; an interrupted download resumes where it stopped."""
 
 import hashlib
 import http.client
@@ -41,8 +41,8 @@ def fetch_file(file: RemoteFile, folder: Path, *, on_bytes: OnBytes) -> Path:
         partial.replace(target)
         return target
     raise RunFailedError(
-        f"{file.name} could not be downloaded ({'; '.join(failures)}); run the command again to go on, or "
-        "name another place by --mirror URL."
+        f"{file.name} could not be downloaded ({'; '.join(failures)}); run the command again to resume, "
+        "or name another mirror with --mirror URL."
     )
 
 
@@ -66,10 +66,10 @@ def _fetch_from(mirror: str, file: RemoteFile, partial: Path, *, on_bytes: OnByt
         return
     partial.unlink()
     if had_beginning:
-        # The beginning may have come from elsewhere; this mirror alone gets its chance.
+        # The partial file may have come from another mirror; try again with this mirror alone.
         _fetch_from(mirror, file, partial, on_bytes=on_bytes)
         return
-    raise MirrorError(f"what it sent does not have the {file.checksum.partition(':')[0]} checksum expected")
+    raise MirrorError(f"the file does not have the expected {file.checksum.partition(':')[0]} checksum")
 
 
 def _download(url: str, file: RemoteFile, partial: Path, *, on_bytes: OnBytes) -> None:
@@ -94,15 +94,15 @@ def read_url(url: str, *, most_bytes: int) -> bytes:
         content = answer.read(most_bytes + 1)
         announced = answer.headers.get("Content-Length")
     if len(content) > most_bytes:
-        raise MirrorError(f"it is longer than {most_bytes} bytes")
+        raise MirrorError(f"the file is longer than {most_bytes} bytes")
     if announced is not None and len(content) < int(announced):
-        raise MirrorError(f"it ended after {len(content)} of {announced} bytes")
+        raise MirrorError(f"the download ended after {len(content)} of {announced} bytes")
     return content
 
 
 def _require_web(url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise MirrorError("only http and https are used")
+        raise MirrorError("only http and https are supported")
 
 
 def _opened(request: urllib.request.Request) -> Any:
@@ -132,4 +132,4 @@ def _copy(answer: IO[bytes], target: IO[bytes], *, start: int, file: RemoteFile,
         target.write(block)
         on_bytes(there)
     if there < file.bytes:
-        raise MirrorError(f"it ended after {there} of {file.bytes} bytes")
+        raise MirrorError(f"the download ended after {there} of {file.bytes} bytes")

@@ -119,7 +119,7 @@ REMOTE_DATASETS = {
     "isbi2012": RemoteDataset(
         name="isbi2012",
         is_archive=False,
-        by_hand="The TIFF files of https://downloads.imagej.net/ISBI-2012-challenge.zip do as well.",
+        by_hand="You can also use the TIFF files in https://downloads.imagej.net/ISBI-2012-challenge.zip.",
         groups=(
             (
                 _isbi(
@@ -148,6 +148,6 @@ def remote_dataset(name: str) -> RemoteDataset:
     if name in REMOTE_DATASETS:
         return REMOTE_DATASETS[name]
     raise BadInputError(
-        f"data fetch {name} is impossible: there is nothing to download for it."
-        f"{did_you_mean(name, REMOTE_DATASETS)} It works for {', '.join(REMOTE_DATASETS)}."
+        f"data fetch {name}: there is nothing to download for this data set."
+        f"{did_you_mean(name, REMOTE_DATASETS)} These can be downloaded: {', '.join(REMOTE_DATASETS)}."
     )

@@ -1,4 +1,4 @@
-"""A volume from the first mirror that has its pixels: as one TIFF, or page by page."""
+"""Downloads a volume from the first mirror that has it: as one TIFF file, or page by page."""
 
 import shutil
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def fetch_volume(file: RemoteFile, folder: Path, *, on_bytes: OnBytes) -> Path:
         return folder / file.name
     raise RunFailedError(
         f"{file.name} could not be downloaded ({'; '.join(dict.fromkeys(failures))}); run the command again "
-        "to go on, or name another place by --mirror URL."
+        "to resume, or name another mirror with --mirror URL."
     )
 
 
@@ -59,7 +59,7 @@ def _bring_whole(mirror: str, file: RemoteFile, folder: Path, on_bytes: OnBytes)
     try:
         return _require_pixels(read_volume(path), file)
     except BadInputError:
-        raise MirrorError("what it sent is no whole TIFF") from None
+        raise MirrorError("the file is not a complete TIFF") from None
     finally:
         path.unlink()
 
@@ -78,13 +78,13 @@ def _bring_pages(mirror: str, file: RemoteFile, folder: Path, on_bytes: OnBytes)
         shutil.rmtree(pages, ignore_errors=True)
         if not had_some:
             raise
-    # Some pages may have come from elsewhere; this mirror alone gets its chance.
+    # Some pages may have come from another mirror; try again with this mirror alone.
     return _bring_pages(mirror, file, folder, on_bytes)
 
 
 def _require_pixels(volume: NDArray[Any] | None, file: RemoteFile) -> NDArray[Any]:
     if volume is None or pixel_digest(volume) != _digest(file.checksum):
-        raise MirrorError("what it sent are not the pixels expected")
+        raise MirrorError("the pixels are not the expected ones")
     return volume
 
 
@@ -110,7 +110,7 @@ def _decoded(path: Path) -> NDArray[np.uint8]:
     # Decoders meet broken files with exceptions of every kind.
     except Exception as error:
         path.unlink()
-        raise MirrorError(f"page {path.stem} is no image") from error
+        raise MirrorError(f"page {path.stem} is not an image") from error
 
 
 def _store(volume: NDArray[Any], target: Path) -> None:

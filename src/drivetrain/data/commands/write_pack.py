@@ -65,9 +65,11 @@ def write_pack(source: str | Path, destination: str | Path, *, request: PackRequ
     """Packs an image folder. Nothing is left by a failure."""
     folder, target = Path(source), Path(destination)
     if not folder.is_dir():
-        raise BadInputError(f"SRC {source} is no folder; give one that holds a folder for each class.")
+        raise BadInputError(
+            f"SRC {source} is not an existing folder; give a folder with one sub-folder per class."
+        )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BadInputError(f"DEST {destination} is there already; name a new or an empty folder.")
+        raise BadInputError(f"DEST {destination} already exists; name a new or an empty folder.")
     images = find_images(folder)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Chooses where the training samples lie: on the device whole, or behind loader workers."""
+"""Chooses between resident data (all in device memory) and streaming through loader workers."""
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ __all__ = [
     "make_feed",
 ]
 
+# Data are resident by default only if they take at most a quarter of the free memory.
 _RESIDENT_SHARE = 4
 _PROBED_SAMPLES = 8
 
@@ -105,26 +106,26 @@ def fits_on_device(source: Source, *, preprocess: Preparation, memory_budget_byt
 def _require_one_decoding(source: Source, *, tile: int | None) -> None:
     if augments_at_decode(source) and tile is not None:
         raise BadInputError(
-            f"--data-placement resident decodes each image once, but training cuts tiles anew every time "
+            f"--data-placement resident decodes each image once, but training cuts new tiles in every epoch "
             f"(--tile-size {tile}); use --data-placement stream."
         )
     if augments_at_decode(source):
         raise BadInputError(
-            "--data-placement resident decodes each image once, but crops it anew every time; use "
-            "--data-placement stream, or --augment False without --random-resized-crop."
+            "--data-placement resident decodes each image once, but training crops it differently in every "
+            "epoch; use --data-placement stream, or --augment False without --random-resized-crop."
         )
 
 
 def _require_room(image_bytes: int, *, on_host: bool, memory_budget_bytes: int) -> None:
     if on_host:
         raise BadInputError(
-            "--accelerator-side-preprocess False cannot be had with --data-placement resident, whose samples "
-            "are preprocessed where they lie; use --data-placement stream."
+            "--accelerator-side-preprocess False cannot be combined with --data-placement resident, which "
+            "preprocesses samples on the device; use --data-placement stream."
         )
     if image_bytes > memory_budget_bytes:
         raise BadInputError(
             f"--data-placement resident needs {image_bytes} bytes for the images, but the device has "
-            f"{memory_budget_bytes}; use --data-placement stream."
+            f"{memory_budget_bytes} free; use --data-placement stream."
         )
 
 
@@ -135,7 +136,7 @@ def _require_eight_bits(preprocess: Preparation, *, accelerator_side_preprocess:
         )
     if preprocess.spec.image_dtype != "uint8":
         raise BadInputError(
-            f"--eight-bit-transfer needs images of 8 bits, but these are {preprocess.spec.image_dtype}; "
+            f"--eight-bit-transfer needs 8-bit images, but these are {preprocess.spec.image_dtype}; "
             "use --eight-bit-transfer False."
         )
 
@@ -151,13 +152,13 @@ def _resident_warnings(num_workers: int | None, *, repeatable: bool) -> list[str
     warnings = []
     if num_workers:
         warnings.append(
-            f"--num-workers {num_workers} has no effect on resident data; --data-placement stream uses "
-            "loader workers."
+            f"--num-workers {num_workers} has no effect: resident data need no loader workers; use "
+            "--data-placement stream to load with workers."
         )
     if not repeatable:
         warnings.append(
-            "The data set gives another sample each time it is asked (random transforms), but "
-            "--data-placement resident asks once; --data-placement stream asks every time."
+            "The data set returns a different sample each time (random transforms), but --data-placement "
+            "resident reads each sample only once; use --data-placement stream to read it in every epoch."
         )
     return warnings
 
@@ -169,8 +170,8 @@ def _idle_transfer(accelerator_side_preprocess: bool | None, *, eight_bit_transf
         "--eight-bit-transfer True": eight_bit_transfer,
     }
     return [
-        f"{option} has no effect on resident data of a CPU, which are moved nowhere; --data-placement stream "
-        "uses it."
+        f"{option} has no effect: resident data on a CPU are not transferred; --data-placement stream uses "
+        "it."
         for option, is_asked in asked.items()
         if is_asked
     ]
@@ -180,6 +181,6 @@ def _stream_warnings(*, repeatable: bool) -> list[str]:
     if repeatable:
         return []
     return [
-        "The data set gives another sample each time it is asked (random transforms), so that a continued or "
-        "repeated run differs from this one; transforms without randomness would not."
+        "The data set returns a different sample each time (random transforms), so a resumed or repeated run "
+        "will differ from this one; use transforms without randomness to make runs repeatable."
     ]

@@ -1,4 +1,4 @@
-"""Sources that lie in memory lie there once per host, however many ranks train from them."""
+"""Moves in-memory sources into shared memory, so that all ranks of a host use one copy."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Batches as the host prepares them, and the form in which they travel to the device."""
+"""Batches prepared on the host, and the form in which they are transferred to the device."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Batches prepared on the host, by loader workers or by the training process itself."""
+"""Prepares batches on the host, in loader workers or in the training process itself."""
 
 import atexit
 import os
@@ -19,6 +19,7 @@ from drivetrain.data.feeds.host_batch import HostBatch
 from drivetrain.ranks.parent_watch import die_with_parent_thread
 
 _BATCHES_AHEAD_PER_WORKER = 4
+# Each worker is a process with its own memory, so the default is modest; --num-workers raises it.
 _MOST_WORKERS_BY_DEFAULT = 4
 _MOST_WORKERS_PER_CORE = 16
 _HANDLED_BY_WORKERS = (signal.SIGINT, signal.SIGTERM)
@@ -30,7 +31,7 @@ class LoaderTracebackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoaderFailure:
-    """What travels instead of a batch when preparing it failed."""
+    """Sent from a loader worker in place of a batch that could not be prepared."""
 
     summary: str
     traceback_text: str
@@ -80,15 +81,15 @@ class BatchLoader:
             prefetch_factor=_BATCHES_AHEAD_PER_WORKER if num_workers else None,
             pin_memory=device.type != "cpu",
             worker_init_fn=partial(_begin_worker, parent_pid=os.getpid()),
-            # A rank was itself spawned, and its own default would start every worker with a fresh import.
+            # A rank is itself spawned, so by default its workers would be spawned and import all again.
             multiprocessing_context="fork" if num_workers and sys.platform == "linux" else None,
-            # Without one of its own the loader would draw from torch's generator, which belongs to the model.
+            # Without its own generator, the DataLoader draws from the global one, which is the model's.
             generator=torch.Generator(),
         )
         # torch's own handler would end a worker that SIGTERM reaches before its _begin_worker.
         with _signals_held_back():
             self._iterator: Iterator[Any] | None = iter(loader)
-        # Python ends child processes by SIGTERM when it exits, which these do not hear.
+        # Python ends child processes with SIGTERM when it exits, but loader workers ignore SIGTERM.
         atexit.register(self.close)
 
     def next(self) -> HostBatch:
@@ -97,14 +98,16 @@ class BatchLoader:
         try:
             item = next(self._iterator)
         except RuntimeError as error:
-            raise RunFailedError(f"A loader worker ended ({error}); --num-workers 0 does without.") from error
+            raise RunFailedError(
+                f"A loader worker died ({error}); --num-workers 0 loads without workers."
+            ) from error
         if isinstance(item, LoaderFailure):
             raise item.as_error()
         assert isinstance(item, HostBatch)
         return item
 
     def close(self) -> None:
-        """Ends the loader workers, whose iterator must have no other owner."""
+        """Ends the loader workers; nothing else may hold a reference to the iterator."""
         self._iterator = None
         atexit.unregister(self.close)
 
@@ -119,8 +122,8 @@ def check_num_workers(num_workers: int) -> None:
     most = _MOST_WORKERS_PER_CORE * _cores()
     if num_workers > most:
         raise BadInputError(
-            f"--num-workers {num_workers} is more than {most}, {_MOST_WORKERS_PER_CORE} processes for each "
-            f"core; --num-workers {default_num_workers()} works."
+            f"--num-workers {num_workers} is more than the limit of {most} ({_MOST_WORKERS_PER_CORE} per CPU "
+            f"core); --num-workers {default_num_workers()} works."
         )
 
 

@@ -1,4 +1,4 @@
-"""A data set that lies on the device whole: an update is one gather, without a word from the host."""
+"""Feeds training from a data set in device memory: an update is one gather, without a host transfer."""
 
 from collections.abc import Iterator
 from math import ceil
@@ -18,6 +18,7 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import Source
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
+# Indices and draws move to the device in blocks: large ones copy seldom, small ones save device memory.
 _MOST_INDICES_PER_BLOCK = 2**22
 _FEWEST_UPDATES_PER_BLOCK = 64
 

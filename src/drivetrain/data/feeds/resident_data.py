@@ -1,4 +1,4 @@
-"""The samples of a source in device memory whole, for whoever feeds them."""
+"""All samples of a source in device memory, for the training and evaluation feeds."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A data set that streams: loader workers prepare the updates to come while the device computes."""
+"""Streams a data set: loader workers prepare the next updates while the device computes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

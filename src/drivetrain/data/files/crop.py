@@ -1,4 +1,4 @@
-"""Which part of an image becomes a sample: the middle for measuring, a random part for training."""
+"""Crop boxes of image files: the centre for evaluation, a random box for training."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,8 @@ _NARROWEST, _WIDEST = 3 / 4, 4 / 3
 class Fit:
     """How an image of any size becomes one of `height` x `width`.
 
-    Its short side is scaled to `short_side` and the middle is cut out; without one it is stretched.
+    The short side is scaled to `short_side` and the centre is cropped. If `short_side` is None, the image is
+    stretched instead.
     """
 
     height: int
@@ -31,7 +32,7 @@ class Fit:
         short = min(width, height)
         box_width = self.width * short / self.short_side
         box_height = self.height * short / self.short_side
-        # Whole pixels: an image that is only cropped keeps its values.
+        # Whole pixels, so that an image that is cropped but not scaled keeps its exact values.
         left, top = int(width - box_width) // 2, int(height - box_height) // 2
         return (left, top, left + box_width, top + box_height)
 

@@ -1,4 +1,4 @@
-"""The folder that `--data-dir` names, or the one that was meant where its level is wrong."""
+"""Checks --data-dir, and suggests a folder above or below it if the user named the wrong level."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -8,43 +8,43 @@ from drivetrain.core.errors import BadInputError
 
 __all__ = ["existing_folder", "folder_above", "folder_that_works", "named", "way_out"]
 
+# Bounds the search for the right folder: --data-dir may be a huge tree, such as a home folder.
 _LEVELS_BELOW = 2
 _MOST_FOLDERS_OF_A_LEVEL = 50
 
 
 def existing_folder(data_dir: str | None, *, dataset: str, holding: str) -> Path:
-    """--data-dir as a folder that is there; `holding` says what it should hold."""
+    """Returns --data-dir as a path; refuses a missing one. `holding` says in words what it should contain."""
     if data_dir is None:
         raise BadInputError(f"--dataset {dataset} needs --data-dir DIR, a folder that holds {holding}.")
     folder = Path(data_dir)
     if not folder.is_dir():
-        raise BadInputError(f"--data-dir {data_dir} is no folder; give one that holds {holding}.")
+        raise BadInputError(
+            f"--data-dir {data_dir} is not an existing folder; give a folder that holds {holding}."
+        )
     return folder
 
 
-# The folder that was meant where --data-dir names one of the wrong level.
-
-
 def folder_that_works(folder: Path, works: Callable[[Path], bool]) -> Path | None:
-    """The nearest folder below one that holds what is looked for; None if none does."""
+    """The nearest folder below `folder` for which `works` is true; None if there is none."""
     return next((path for path in _below(folder) if _does_work(path, works)), None)
 
 
 def folder_above(folder: Path, works: Callable[[Path], bool]) -> Path | None:
-    """The folder above one, if it can be read and holds what is looked for."""
+    """The parent of `folder`, if it can be read and `works` is true for it."""
     above = named(folder).parent
     return above if _does_work(above, works) else None
 
 
 def named(folder: Path) -> Path:
-    """The folder under a path that ends with its name, unlike `.` and `..`."""
+    """The folder as a path that ends with its name, which `.` and `..` do not."""
     return folder.resolve() if folder.name in ("", "..") else folder
 
 
 def way_out(folder: Path, works: Callable[[Path], bool], *, otherwise: str) -> str:
-    """The end of a sentence about a --data-dir that does not hold what it should."""
+    """The remedy at the end of an error about --data-dir: a folder nearby that works, or `otherwise`."""
     found = folder_that_works(folder, works)
-    return otherwise if found is None else f"--data-dir {found} does"
+    return otherwise if found is None else f"use --data-dir {found} instead"
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -1,7 +1,7 @@
-"""Image files of any kind as 8-bit pixels, the way a viewer would show them.
+"""Decodes image files of any kind to 8-bit pixels, as an image viewer would show them.
 
-Grey, palette, CMYK and 16-bit images become what they look like, transparency shows white, the camera's
-orientation is applied, and of an animation the first frame counts.
+Grey, palette, CMYK and 16-bit images are converted, transparency becomes white, the EXIF orientation is
+applied, and only the first frame of an animation is used.
 """
 
 import os
@@ -33,35 +33,40 @@ __all__ = [
 Box = tuple[float, float, float, float]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-# Pillow knows formats that start other programs; only these are ever opened.
+# Some Pillow formats start external programs (EPS runs Ghostscript), so only these formats are opened.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 _ANIMATED_FORMATS = ("GIF", "PNG", "WEBP")
+# EXIF orientations that swap width and height.
 _SIDEWAYS = (5, 6, 7, 8)
+# Twice Pillow's MAX_IMAGE_PIXELS, where Pillow itself raises DecompressionBombError.
 _MOST_PIXELS = 178_956_970
 _BRIGHTEST_OF_16_BITS = 65535
 
 
 class BadSampleError(RunFailedError):
-    """A sample that cannot be read, by name, and why."""
+    """A sample cannot be read: its name and the reason."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name} cannot be read: {reason}; --on-bad-sample skip leaves such samples out.")
+        super().__init__(
+            f"{name} cannot be read: {reason}; repair or remove it, or use --on-bad-sample skip to leave out "
+            "unreadable samples."
+        )
         self.name = name
         self.reason = reason
 
 
 @contextmanager
 def naming_bad_sample(name: str) -> Iterator[None]:
-    """Turns whatever goes wrong inside into an error that names the sample."""
+    """Turns any exception raised inside into a BadSampleError that names the sample."""
     try:
         yield
     except BadSampleError:
         raise
     except UnidentifiedImageError:
-        raise BadSampleError(name, "it is no image of a known format") from None
+        raise BadSampleError(name, "it is not an image in a supported format") from None
     except FileNotFoundError as error:
         raise BadSampleError(name, _why_missing(error)) from error
-    # Decoders meet broken files with exceptions of every kind.
+    # Pillow's decoders raise exceptions of many types on broken files (SyntaxError, struct.error and others).
     except Exception as error:
         text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
         raise BadSampleError(name, text) from error
@@ -78,12 +83,12 @@ def open_image(file: IO[bytes]) -> Image.Image:
     """An image whose pixels are not decoded yet."""
     image = Image.open(file, formats=_FORMATS)
     if image.width * image.height > _MOST_PIXELS:
-        raise ValueError(f"its {image.width}x{image.height} pixels are more than {_MOST_PIXELS}")
+        raise ValueError(f"it has {image.width}x{image.height} pixels, more than the limit of {_MOST_PIXELS}")
     return image
 
 
 def open_nonempty(file: IO[bytes]) -> Image.Image:
-    """The same of a file that may have nothing in it."""
+    """`open_image` for a file that may be empty."""
     if os.fstat(file.fileno()).st_size == 0:
         raise ValueError("the file is empty")
     return open_image(file)
@@ -102,7 +107,7 @@ def is_animation(image: Image.Image) -> bool:
 
 
 def displayed_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height as shown, from the header alone; of TIFF files Pillow gives them turned already."""
+    """Width and height as displayed, from the header; Pillow already swaps them for rotated TIFF files."""
     if image.format == "TIFF":
         return image.size
     return (image.height, image.width) if _orientation(image) in _SIDEWAYS else image.size
@@ -116,9 +121,9 @@ def decode_image(
     choose_box: Callable[[int, int], Box],
     white_level: int | None = None,
 ) -> NDArray[np.uint8]:
-    """The part of an image that `choose_box(width, height)` picks, brought to `size` (width, height).
+    """Crops an image to `choose_box(width, height)` and resizes the crop to `size` (width, height).
 
-    `white_level` is what is white in grey of 16 bits, where that is not the whole range.
+    `white_level` is the value of white in 16-bit grey images; None means 65535.
     """
     upright = _in_colour_or_grey(_turned(image), white_level or _BRIGHTEST_OF_16_BITS)
     part = upright.resize(size, Image.Resampling.BILINEAR, box=choose_box(*upright.size))
@@ -128,7 +133,7 @@ def decode_image(
 
 
 def _orientation(image: Image.Image) -> int:
-    # Asked for what it has not read yet, a PNG would decode all its pixels.
+    # A PNG may store EXIF data after its pixels, so getexif() would decode the whole image to look for it.
     if image.format == "PNG" and not any("exif" in str(key) for key in image.info):
         return 1
     return int(image.getexif().get(ExifTags.Base.Orientation, 1))
@@ -142,12 +147,12 @@ def _turned(image: Image.Image) -> Image.Image:
 
 
 def has_16_bit_grey(image: Image.Image) -> bool:
-    """Whether `white_level` means something for an image."""
+    """Whether an image is 16-bit grey, so that `white_level` applies to it."""
     return image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
 
 
 def _in_colour_or_grey(image: Image.Image, white_level: int) -> Image.Image:
-    """In mode RGB or L, which are the ones that can be resized without a doubt."""
+    """Converts to RGB or L; Pillow ignores the resampling filter in modes such as P and 1."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         return _eight_bits(image, white_level)
     if image.has_transparency_data:
@@ -159,11 +164,11 @@ def _in_colour_or_grey(image: Image.Image, white_level: int) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image, white_level: int) -> Image.Image:
-    """Grey of 16 bits from 0 to `white_level`; wider pixels do not say where white is."""
+    """Scales 16-bit grey from 0..`white_level` to 0..255; refuses wider pixels, whose white is unknown."""
     values: NDArray[Any] = np.asarray(image)
     if not has_16_bit_grey(image):
-        kind = "32-bit whole-number" if image.mode == "I" else "floating-point"
-        raise ValueError(f"its {kind} pixels have no known range")
+        kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
+        raise ValueError(f"its pixels are {kind}, and the file does not say which value is white")
     shown = np.minimum(values.astype(np.uint32), white_level)
     scaled = (shown * 255 + white_level // 2) // white_level
     return Image.fromarray(scaled.astype(np.uint8))

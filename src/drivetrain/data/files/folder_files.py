@@ -1,4 +1,4 @@
-"""Finds the images of class folders, in an order that depends on nothing but their names."""
+"""Lists the image files of class folders in an order that depends only on their names, with warnings."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,9 @@ from drivetrain.data.files.side_by_side import mapped
 
 _MOST_NAMES_IN_A_WARNING = 5
 _MAY_BE_ANIMATED = (".gif", ".webp", ".png")
+# Bounds the time spent on a mere warning: reading headers is slow on network disks.
 _MOST_HEADERS = 1000
+# Reading headers waits for the disk, not for the CPU, so the number does not depend on the cores.
 _THREADS = 8
 
 
@@ -69,7 +71,7 @@ class FolderStore:
 
 @dataclass(slots=True)
 class ClassFiles:
-    """The files of one split, class by class, and what is odd about the folder."""
+    """The files and labels of one split, sorted by class, and warnings about the folder."""
 
     store: FolderStore
     labels: NDArray[np.int64]
@@ -82,7 +84,7 @@ def class_folders(folder: Path) -> tuple[str, ...]:
 
 
 def holds_images(folder: Path) -> bool:
-    """Whether images lie in a folder itself, by their names."""
+    """Whether a folder directly contains files with an image extension."""
     return any(entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in _entries(folder))
 
 
@@ -107,7 +109,7 @@ def list_classes(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
 
 
 def _files_below(folder: Path, *, prefix: str, above: tuple[tuple[int, int], ...] = ()) -> list[str]:
-    """Paths of all files in a folder and the folders in it; a link back to a folder above is not followed."""
+    """Paths of all files below a folder; a symbolic link to a parent folder is not followed."""
     status = folder.stat()
     here = (status.st_dev, status.st_ino)
     if here in above:
@@ -128,16 +130,18 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        raise BadInputError(f"--data-dir: {folder} cannot be listed ({error.strerror}).") from error
+        raise BadInputError(
+            f"--data-dir: the folder {folder} cannot be read ({error.strerror}); check its permissions."
+        ) from error
 
 
 def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]:
     warnings = []
     if empty:
-        warnings.append(f"{folder} has no images of class {first_names(empty)}.")
+        warnings.append(f"{folder} contains no images of class {first_names(empty)}.")
     if others:
         warnings.append(
-            f"{folder} holds {len(others)} files that are no images by their names, and are left out: "
+            f"Files in {folder} without an image extension are skipped ({len(others)} in all): "
             f"{first_names(others)}."
         )
     return warnings
@@ -145,14 +149,14 @@ def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]
 
 def _animation_warnings(folder: Path, names: list[str]) -> list[str]:
     likely = [str(folder / name) for name in names if name.lower().endswith(_MAY_BE_ANIMATED)]
-    # Few PNGs are animations, so of too many files the others are looked at first.
+    # Animated PNGs are rare, so GIF and WebP files come first when there are more than _MOST_HEADERS.
     likely.sort(key=lambda path: path.lower().endswith(".png"))
     animated = _animated_of(folder, likely[:_MOST_HEADERS])
     return [describe_animations(animated)] if animated else []
 
 
 def _animated_of(folder: Path, paths: list[str]) -> list[str]:
-    """The animations among files, by a look at their headers now or at an earlier start."""
+    """The animations among files, from their headers or from the cached result of an earlier run."""
     if not paths:
         return []
     kept = KeptScan("animations", folder, paths, settings={})
@@ -167,7 +171,7 @@ def _animated_of(folder: Path, paths: list[str]) -> list[str]:
 
 
 def is_animated_file(path: Path) -> bool:
-    """Whether a file is an animation, by its header; one that cannot be read is none."""
+    """Whether a file is an animation, by its header; False if it cannot be read."""
     if path.suffix.lower() not in _MAY_BE_ANIMATED:
         return False
     try:
@@ -180,7 +184,7 @@ def is_animated_file(path: Path) -> bool:
 def describe_animations(names: list[str]) -> str:
     """A warning about files of which only the first frame is used."""
     holds = "is an animation" if len(names) == 1 else f"are animations ({len(names)} files)"
-    return f"{first_names(names)} {holds}, of which only the first frame is used."
+    return f"{first_names(names)} {holds}; only the first frame is used."
 
 
 def first_names(names: list[str], *, most: int = _MOST_NAMES_IN_A_WARNING) -> str:

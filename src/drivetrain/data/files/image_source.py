@@ -1,4 +1,4 @@
-"""Image files as a source: decoded when they are asked for, in one size."""
+"""A source of image files, decoded to one size when they are fetched."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,20 +17,20 @@ def _no_indices() -> NDArray[np.int64]:
 
 
 class ImageStore(Protocol):
-    """Where images lie: a folder of files, or a pack. It must survive being sent to another process."""
+    """Where images are stored: a folder of files, or a pack. It must be picklable for loader workers."""
 
     def __len__(self) -> int: ...
 
     def name(self, index: int) -> str:
-        """What the user calls an image."""
+        """The name of an image in messages."""
         ...
 
     def short_name(self, index: int) -> str:
-        """The same in a folder, in a copy of it elsewhere and in a pack of it."""
+        """A name that is the same in the folder, in a copy of it and in a pack made from it."""
         ...
 
     def stored_bytes(self, index: int) -> int:
-        """How many bytes an image takes; 0 where there is nothing to decode."""
+        """The stored size of an image in bytes; 0 if there is nothing to decode."""
         ...
 
     def size(self, index: int) -> tuple[int, int]:
@@ -44,7 +44,7 @@ class ImageStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSource:
-    """Samples that are decoded, cut out and resized at every fetch; those in `bad` are black instead."""
+    """Samples that are decoded, cropped and resized at every fetch; samples in `bad` are black."""
 
     store: ImageStore
     labels: NDArray[np.int64]
@@ -58,17 +58,17 @@ class ImageSource:
 
     @property
     def augments_at_decode(self) -> bool:
-        """Whether training takes random parts of the images, by `fetch_augmented`."""
+        """Whether training uses random crops, through `fetch_augmented`."""
         return self.crop is not None
 
     def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The middle of each image."""
+        """The centre crop of each image."""
         return self._decode(indices, [self.fit.centre_box] * len(indices)), self.labels[indices]
 
     def fetch_augmented(
         self, indices: NDArray[np.int64], passes: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The part of each image that belongs to its pass over the samples."""
+        """The random crop of each image, which depends on the pass over the data."""
         assert self.crop is not None, "augmentation at decode is off"
         choosers = [_chooser(self.crop, draws) for draws in self.crop.draws(indices, passes)]
         return self._decode(indices, choosers), self.labels[indices]

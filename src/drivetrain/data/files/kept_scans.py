@@ -1,4 +1,4 @@
-"""What a look at a folder of files found, kept in the user's cache folder for the next start."""
+"""Caches the results of scanning a folder of files in the user's cache folder, for the next run."""
 
 import hashlib
 import os
@@ -18,16 +18,16 @@ __all__ = ["KeptScan"]
 
 Answer = dict[str, Any]
 
-# To be raised whenever scans find more, or find something else, in the same files.
+# Increase whenever a scan returns more, or something else, for the same files.
 _VERSION = 1
-# A file may change again within one tick of its file system's clock, which is up to two seconds long.
+# A file may change twice within one tick of the file system's clock, which on FAT is two seconds.
 _SETTLED_S = 2.0
 
 
 class KeptScan:
-    """The answer to a look at the same files under the same settings, where one was kept.
+    """The cached result of a scan, valid for the same files and the same settings.
 
-    A file is the same by path, length and both times of its last change.
+    A file counts as unchanged if its path, size, mtime and ctime are the same.
     """
 
     def __init__(self, kind: str, folder: Path, files: Sequence[str], *, settings: Mapping[str, Any]) -> None:
@@ -43,16 +43,16 @@ class KeptScan:
         self._path = None if digest is None else _path(f"{kind} {place}")
 
     def recall(self) -> Answer:
-        """What was kept; empty where nothing was."""
+        """The cached result; empty if there is none."""
         return read_answer(self._path, "scan", marks=self._marks)
 
     def keep(self, answer: Answer) -> None:
-        """In the place of what an earlier look at the folder found."""
+        """Caches a result; replaces that of an earlier scan of the folder."""
         keep_answer(self._path, "scan", marks=self._marks, answer=answer)
 
 
 def _digest(files: Sequence[str]) -> str | None:
-    """None where a file is too new to be told from what it may be in a moment, or cannot be looked at."""
+    """A digest of all files; None if one is unreadable or so new that a change could go unnoticed."""
     digest = hashlib.sha256()
     newest_s = 0.0
     with closing(counted(files, total=len(files), what="looking for changed files")) as looks:

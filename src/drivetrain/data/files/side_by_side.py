@@ -1,4 +1,4 @@
-"""Work on many items in threads, a bounded number of them at a time."""
+"""A thread-pool map with a bounded number of items in flight."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -10,6 +10,7 @@ __all__ = ["mapped"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# Enough to keep all threads busy while the consumer handles one result, at a bounded memory.
 _MOST_AHEAD = 256
 
 
@@ -20,7 +21,7 @@ def mapped(
     *,
     most_ahead: int | None = None,
 ) -> Generator[Result]:
-    """Results in the order of the items; whoever stops asking for them ends the work.
+    """Results in the order of the items; closing the generator cancels the remaining work.
 
     `ThreadPoolExecutor.map` makes a future of every item at once, about 2 kB each (Python 3.11).
     """

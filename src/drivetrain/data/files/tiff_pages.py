@@ -1,4 +1,4 @@
-"""TIFF files of several pages: volumes of images, read and written whole."""
+"""Reads and writes multi-page TIFF files (volumes) as arrays."""
 
 import hashlib
 import logging
@@ -17,18 +17,18 @@ from drivetrain.core.errors import BadInputError
 
 __all__ = ["pixel_digest", "read_pages", "read_volume", "write_pages"]
 
-_REMEDY = "copy or fetch the file again"
+_REMEDY = "copy or download the file again"
 
 
 def read_volume(path: Path) -> NDArray[Any]:
-    """All pages of a file as one array (pages, height, width), or with colours behind."""
+    """All pages of a file as one array (pages, height, width), plus an axis for colours if it has them."""
     pages = read_pages(path)
     for number, page in enumerate(pages, start=1):
         if page.shape != pages[0].shape:
             raise BadInputError(
-                f"{path} has pages of differing sizes: page 1 is {_shape(pages[0])}, page {number} "
-                f"{_shape(page)}; bring all pages to one size, or keep them as single files for --dataset "
-                "mask-folder."
+                f"{path} has pages of differing sizes: page 1 is {_shape(pages[0])}, page {number} is "
+                f"{_shape(page)}; resize all pages to one size, or save them as separate files and use "
+                "--dataset mask-folder."
             )
     return np.stack(pages)
 
@@ -64,7 +64,7 @@ def pixel_digest(volume: NDArray[Any]) -> str:
 def _decoded(page: Any, path: Path, number: int) -> NDArray[Any]:
     try:
         pixels: NDArray[Any] = _pixels(page, path, number)
-    # Decompressors meet broken data with exceptions of every kind.
+    # Decompressors raise exceptions of many types on broken data.
     except Exception as error:
         raise BadInputError(
             f"{path} is truncated or damaged at page {number + 1} ({error}); {_REMEDY}."
@@ -82,7 +82,7 @@ def _pixels(page: Any, path: Path, number: int) -> NDArray[Any]:
 
 
 def _announces_more(tiff: tifffile.TiffFile) -> bool:
-    """Whether the last page found names a next one, which then lies behind the end of the file."""
+    """Whether the last page found points to a next one, which then lies beyond the end of the file."""
     layout, file = tiff.tiff, tiff.filehandle
     file.seek(tiff.pages[-1].offset)
     (entries,) = struct.unpack(layout.tagnoformat, file.read(layout.tagnosize))
@@ -92,7 +92,7 @@ def _announces_more(tiff: tifffile.TiffFile) -> bool:
 
 @contextmanager
 def _silent_library() -> Iterator[None]:
-    """The library logs what it finds odd; here that is an error of our own or nothing."""
+    """Silences tifffile, which logs what it finds odd; problems that matter are raised as our own errors."""
     logger = logging.getLogger("tifffile")
     was_disabled, logger.disabled = logger.disabled, True
     try:
@@ -103,5 +103,5 @@ def _silent_library() -> Iterator[None]:
 
 def _shape(page: NDArray[Any]) -> str:
     height, width = page.shape[:2]
-    channels = f" in {page.shape[2]} channels" if page.ndim > 2 else ""
+    channels = f" with {page.shape[2]} channels" if page.ndim > 2 else ""
     return f"{height}x{width}{channels}"

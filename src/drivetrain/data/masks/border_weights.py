@@ -1,4 +1,4 @@
-"""The border weight map of the U-Net paper: pixels between near objects count more."""
+"""The border weight map of the U-Net paper: pixels between close objects get a larger loss weight."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -15,6 +15,7 @@ from drivetrain.data.masks.masked_images import MaskedImages, ObjectImages, Obje
 from drivetrain.data.masks.masked_images import find_objects as number_objects
 
 _TOP_CODE = 255
+# Codes are expensive (a distance transform per object), so they are cached, up to this much memory.
 _MOST_KEPT_BYTES = 256 * 2**20
 
 
@@ -47,7 +48,7 @@ def codes_between(
 
 
 def reach_of(sigma: float) -> int:
-    """From this distance in pixels on a code is rounded to 0."""
+    """The distance in pixels from which every code rounds to 0."""
     return ceil(sigma * sqrt(2 * log(2 * _TOP_CODE)))
 
 
@@ -56,7 +57,7 @@ def _two_distances(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Distances to the two nearest objects, infinite where they are out of reach.
 
-    Every object is looked at in its own surroundings only, however large the image.
+    Distances are computed only in a window around each object, so the cost does not grow with the image.
     """
     from scipy.ndimage import distance_transform_edt
 
@@ -79,8 +80,8 @@ def _two_distances(
 class WithBorderWeights:
     """Masked images with the codes of their border weights as a second label channel.
 
-    Where the images know their objects apart, the codes do, too. The codes of an image are computed when it
-    is first asked for, and kept while there are not too many.
+    If the images have one mask per object, touching objects stay separate. The codes of an image are computed
+    on first use and cached up to a memory limit.
     """
 
     masked: MaskedImages
@@ -110,7 +111,7 @@ class WithBorderWeights:
         return image, np.stack([mask[..., 0], codes], axis=-1)
 
     def is_idle(self) -> bool:
-        """Whether all codes of all images that can be read are 0; mostly the first image tells."""
+        """Whether all codes of all readable images are 0; stops at the first image with a code above 0."""
         places = range(len(self))
         looks = counted(
             map(self._has_codes, places),
@@ -129,5 +130,5 @@ class WithBorderWeights:
     def _has_codes(self, index: int) -> bool:
         try:
             return bool(self.whole(index)[1][..., 1].any())
-        except BadSampleError:  # The rules for bad samples say what becomes of it.
+        except BadSampleError:  # --on-bad-sample decides later what happens to it.
             return False

@@ -1,4 +1,4 @@
-"""How mask files write classes: named in classes.txt or classes.json, or found from all masks."""
+"""Maps values or colours in mask files to classes: from classes.txt or classes.json, or from all masks."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,16 +28,15 @@ _BRIGHTEST = 255
 MaskValue = tuple[int, ...]
 Found = Mapping[str, FoundValues]
 _BINARY = (0, 255)
+# More distinct values than this are taken for blurred edges or numbered objects, not for classes.
 _MOST_VALUES = 64
+# Masks are stored as uint8.
 _MOST_CLASSES = 256
-
-
-# `classes.txt` or `classes.json` beside masks: what the classes are called, and how they are written.
 
 
 @dataclass(frozen=True, slots=True)
 class NamedClasses:
-    """The classes of a file in its order; `values` are the grey value or colour of each, where it says so."""
+    """The classes listed in a file, in order; `values` are their grey values or colours, if it gives them."""
 
     path: Path
     names: tuple[str, ...]
@@ -48,9 +47,7 @@ def read_class_file(folder: Path) -> NamedClasses | None:
     """The classes that a file in the folder names, if there is one."""
     text_file, json_file = folder / "classes.txt", folder / "classes.json"
     if text_file.is_file() and json_file.is_file():
-        raise BadInputError(
-            f"--data-dir {folder} holds both classes.txt and classes.json; keep one of the two."
-        )
+        raise BadInputError(f"--data-dir {folder} contains both classes.txt and classes.json; keep only one.")
     if json_file.is_file():
         return _checked(_from_json(json_file))
     if text_file.is_file():
@@ -63,11 +60,11 @@ def _from_json(path: Path) -> NamedClasses:
     try:
         content = json.loads(_text(path))
     except ValueError as error:
-        raise BadInputError(f"{path} is no JSON ({error}); write it like {_EXAMPLE}.") from None
+        raise BadInputError(f"{path} is not valid JSON ({error}); write it like {_EXAMPLE}.") from None
     if isinstance(content, list) and all(isinstance(name, str) for name in content):
         return NamedClasses(path, tuple(content), None)
     if not isinstance(content, dict):
-        raise BadInputError(f"{path} must give each class's value or colour, like {_EXAMPLE}.")
+        raise BadInputError(f"{path} must give the value or colour of each class, like {_EXAMPLE}.")
     values = tuple(_value(path, name, value) for name, value in content.items())
     return NamedClasses(path, tuple(content), values)
 
@@ -79,8 +76,8 @@ def _value(path: Path, name: str, value: Any) -> tuple[int, ...]:
     is_grey = not isinstance(value, list) and is_whole and value >= 0
     if not is_colour and not is_grey:
         raise BadInputError(
-            f"{path} gives {name} the value {json.dumps(value)}, which is no value of 0 or more and no "
-            f"colour [red, green, blue]; write it like {_EXAMPLE}."
+            f"{path} gives class {name} the value {json.dumps(value)}, which is neither a whole number of 0 "
+            f"or more nor a colour [red, green, blue] of 0 to {_BRIGHTEST} each; write it like {_EXAMPLE}."
         )
     return tuple(numbers)
 
@@ -88,16 +85,19 @@ def _value(path: Path, name: str, value: Any) -> tuple[int, ...]:
 def _checked(classes: NamedClasses) -> NamedClasses:
     if not 2 <= len(classes.names) <= _MOST_CLASSES:
         raise BadInputError(
-            f"{classes.path} names {len(classes.names)} classes; name at least 2 and at most "
-            f"{_MOST_CLASSES}, the background too."
+            f"{classes.path} names {len(classes.names)} classes; name 2 to {_MOST_CLASSES} classes, "
+            "including the background."
         )
     if len(set(classes.names)) < len(classes.names):
         raise BadInputError(f"{classes.path} names a class twice; give each class its own name.")
     if classes.values is not None:
         if len({len(value) for value in classes.values}) > 1:
-            raise BadInputError(f"{classes.path} mixes values and colours; write it like {_EXAMPLE}.")
+            raise BadInputError(
+                f"{classes.path} mixes grey values and colours; use one kind for all classes, like "
+                f"{_EXAMPLE}."
+            )
         if len(set(classes.values)) < len(classes.values):
-            raise BadInputError(f"{classes.path} gives two classes one value; give each its own.")
+            raise BadInputError(f"{classes.path} gives two classes the same value; give each class its own.")
     return classes
 
 
@@ -109,7 +109,7 @@ def _text(path: Path) -> str:
 
 
 class OutsideClassesError(ValueError):
-    """A mask holds a value, `code`, that stands for no class."""
+    """A mask contains a value, `code`, that is not a class."""
 
     def __init__(self, sentence: str, *, code: int) -> None:
         super().__init__(sentence)
@@ -135,18 +135,16 @@ class MaskCoding:
         is_outside = classes < 0
         if is_outside.any():
             outside = int(values[is_outside][0])
-            raise OutsideClassesError(
-                f"{self.shown(outside)}, which stands for none of the classes", code=outside
-            )
+            raise OutsideClassesError(f"{self.shown(outside)}, which is none of the classes", code=outside)
         return classes.astype(np.uint8)
 
     def outside(self, found: FoundValues) -> int | None:
-        """The first value of a mask that stands for no class."""
+        """The first value of a mask that is not a class."""
         known = {self._code(value) for value in self.mask_values}
         return next((code for code in self._codes_of(found) if code not in known), None)
 
     def absent(self, found: Iterable[FoundValues]) -> list[str]:
-        """The classes that no pixel of the masks is of."""
+        """The classes that do not occur in any mask."""
         seen = {code for mask in found for code in self._codes_of(mask)}
         pairs = zip(self.class_names, self.mask_values, strict=True)
         return [name for name, value in pairs if self._code(value) not in seen]
@@ -159,7 +157,7 @@ class MaskCoding:
         return found.colours if self.by_colour else found.values
 
     def _code(self, value: MaskValue) -> int:
-        """A class's value as masks are read: where they are read as colours, grey is one too."""
+        """The code of a class; a grey value counts as a colour where masks are read as colours."""
         if not self.by_colour:
             return value[0]
         red, green, blue = value if len(value) == 3 else value * 3
@@ -167,14 +165,14 @@ class MaskCoding:
 
 
 def _places_of(values: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which of the codes each value is, -1 where it is none."""
+    """The index of each value in `codes`; -1 if it is not there."""
     order = codes.argsort()
 
     def look_up(wanted: NDArray[Any]) -> NDArray[np.int64]:
         places = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
         return np.where(codes[order][places] == wanted, order[places], -1)
 
-    # A search for each of the 256 values is much less work than one for each pixel.
+    # For uint8, a table of 256 look-ups is much cheaper than a search per pixel.
     return look_up(np.arange(256))[values] if values.dtype == np.uint8 else look_up(values)
 
 
@@ -184,13 +182,13 @@ OBJECT_CODING = MaskCoding(
 
 
 def object_coding(named: NamedClasses | None, *, num_classes: int | None) -> MaskCoding:
-    """The coding of masks of single objects: what is in none of them, and what is in any."""
+    """The coding for one mask per object: background is in no mask, foreground in at least one."""
     asked = len(named.names) if named is not None else num_classes
     if asked not in (None, 2):
         origin = str(named.path) if named is not None else f"--num-classes {num_classes}"
         raise BadInputError(
-            f"{origin} asks for {asked} classes, but the masks show single objects, which makes two: "
-            "background and objects; --num-classes 2 works."
+            f"{origin} asks for {asked} classes, but each mask shows one object, which gives 2 classes "
+            "(background and object); --num-classes 2 works."
         )
     names = named.names if named is not None else OBJECT_CODING.class_names
     return MaskCoding(
@@ -201,11 +199,14 @@ def object_coding(named: NamedClasses | None, *, num_classes: int | None) -> Mas
 def find_coding(found: Found, *, named: NamedClasses | None, num_classes: int | None) -> MaskCoding:
     """The coding that all masks of a data set share; `found` is what each file holds."""
     if num_classes is not None and not 2 <= num_classes <= _MOST_CLASSES:
-        raise BadInputError(f"--num-classes {num_classes} is impossible for masks; --num-classes 2 works.")
+        raise BadInputError(
+            f"--num-classes {num_classes} is out of range: masks have 2 to {_MOST_CLASSES} classes; "
+            "--num-classes 2 works."
+        )
     if named is not None and num_classes is not None and num_classes != len(named.names):
         raise BadInputError(
-            f"--num-classes {num_classes} does not fit the {len(named.names)} classes of {named.path}; leave "
-            "it out."
+            f"--num-classes {num_classes} does not match the {len(named.names)} classes in {named.path}; "
+            "leave it out."
         )
     by_colour = _is_read_by_colour(found, named=named)
     if named is not None and named.values is not None:
@@ -217,7 +218,7 @@ def find_coding(found: Found, *, named: NamedClasses | None, num_classes: int | 
 
 
 def _is_read_by_colour(found: Found, *, named: NamedClasses | None) -> bool:
-    """Palette indices count as they are only where every file means the same colours by them."""
+    """Palette indices are used as values only if all files assign them the same colours."""
     kinds = {mask.kind for mask in found.values()}
     is_named_by_value = named is not None and named.values is not None and len(named.values[0]) == 1
     if named is not None and named.values is not None and not is_named_by_value:
@@ -241,8 +242,8 @@ def _require_colours(found: Found) -> None:
     for path, mask in found.items():
         if mask.values and not mask.colours:
             raise BadInputError(
-                f"{path} holds the value {mask.values[-1]}, but other masks hold colours; write all masks in "
-                "one way."
+                f"{path} contains the grey value {mask.values[-1]}, but other masks contain colours; save "
+                "all masks as colours or all as grey values."
             )
 
 
@@ -258,20 +259,20 @@ def _values_of_classes(
         return _grey_classes(found, {red for red, _, _ in triples}, count=count)
     if named is not None:
         raise BadInputError(
-            f"{named.path} does not say which colour each class has; write it as classes.json, like "
+            f"{named.path} does not say which colour each class has; replace it by a classes.json like "
             '{"background": [0, 0, 0], "cell": [255, 0, 0]}.'
         )
     _require_few(found, len(colours), kind="colours")
     if count is not None and count != len(colours):
         raise BadInputError(
-            f"--num-classes {count} does not fit the {len(colours)} colours of the masks "
+            f"--num-classes {count} does not match the {len(colours)} colours in the masks "
             f"({_listed(triples)}); leave it out, or name the classes in classes.json."
         )
     return tuple(triples)
 
 
 def _grey_classes(found: Found, seen: set[int], *, count: int | None) -> tuple[MaskValue, ...]:
-    """The values of the classes: those there are, or as many from 0 up as were asked for."""
+    """The values of the classes: those found, or 0 to `count` - 1."""
     if count is None:
         values = _values_seen(found, seen)
     elif count == 2 and seen <= set(_BINARY) and seen != {0}:
@@ -288,8 +289,8 @@ def _values_seen(found: Found, seen: set[int]) -> list[int]:
         return list(_BINARY)
     if len(seen) == 1 and seen != {1}:
         raise BadInputError(
-            f"Every pixel of all masks has the value {seen.pop()}, so there is nothing to tell apart; "
-            "--num-classes N reads the values 0 to N-1 as classes."
+            f"Every pixel of all masks has the value {seen.pop()}, so there is only one class; use "
+            "--num-classes N to read the values 0 to N-1 as classes."
         )
     _require_few(found, len(seen), kind="values")
     return [0, 1] if seen == {1} else sorted(seen)
@@ -300,9 +301,9 @@ def _require_few(found: Found, count: int, *, kind: str) -> None:
         return
     path = max(found, key=lambda name: len(found[name].colours or found[name].values))
     raise BadInputError(
-        f"The masks hold {count} different {kind}, most of them in {path}: blurred edges or numbered "
-        "objects, not classes; write each class as one value, or name the classes in classes.json, or use "
-        "--num-classes N for the values 0 to N-1."
+        f"The masks contain {count} different {kind}, most of them in {path}, which suggests blurred edges "
+        "or numbered objects rather than classes; save each class as one value, or name the classes in "
+        "classes.json, or use --num-classes N to read the values 0 to N-1 as classes."
     )
 
 

@@ -1,4 +1,4 @@
-"""Finds images with masks: in twin folders, beside each other, or in a folder for each image."""
+"""Pairs images with masks: in images/ and masks/, side by side in one folder, or in one folder per image."""
 
 import hashlib
 import os
@@ -39,9 +39,6 @@ _FEW = 3
 _SPLITS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
 
 
-# Which mask belongs to which image, by their names.
-
-
 @dataclass(frozen=True, slots=True)
 class MaskOwner:
     """The image a mask belongs to; `is_one_of_many` where the mask shows one object of the image."""
@@ -57,7 +54,7 @@ def is_mask_name(stem: str) -> bool:
 
 
 def owners_by_name(images: Iterable[str]) -> dict[str, str]:
-    """Images by what masks may call them: their own names, and those without the word `image`."""
+    """Maps the names by which masks may refer to images (with or without the word `image`) to the images."""
     names = list(images)
     owners = {name: name for name in names}
     for name in names:
@@ -69,7 +66,7 @@ def owners_by_name(images: Iterable[str]) -> dict[str, str]:
 
 
 def find_owner(mask: str, owners: Mapping[str, str]) -> MaskOwner | None:
-    """The image of a mask called as the image, x_mask, x_mask_3 or mask_x, or in a folder called as it."""
+    """The image of a mask named like it, x_mask, x_mask_3 or mask_x, or lying in a folder of its name."""
     if mask in owners:
         return MaskOwner(owners[mask], False)
     name = PurePosixPath(mask).name
@@ -84,9 +81,6 @@ def find_owner(mask: str, owners: Mapping[str, str]) -> MaskOwner | None:
 
 def _beside(name: str, other: str) -> str:
     return PurePosixPath(name).with_name(other).as_posix()
-
-
-# The image files below a folder, by their names without suffix: the names pair images with masks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ class ImageFiles:
 
 
 def list_images(root: Path, warnings: list[str]) -> ImageFiles:
-    """The image files of a folder and those in it; `warnings` hears of files that are none."""
+    """All image files below a folder; appends a warning about other files to `warnings`."""
     by_stem: dict[str, str] = {}
     others: list[str] = []
     for name in _files_below(root):
@@ -122,13 +116,13 @@ def list_images(root: Path, warnings: list[str]) -> ImageFiles:
         stem = PurePosixPath(name).with_suffix("").as_posix()
         if stem in by_stem:
             raise BadInputError(
-                f"--data-dir: {root} holds both {by_stem[stem]} and {name}; rename or remove one, their "
-                "names tell which mask belongs to which image."
+                f"--data-dir: {root} contains both {by_stem[stem]} and {name}; rename or remove one of "
+                "them, because masks are matched to images by file name without extension."
             )
         by_stem[stem] = name
     if others:
         warnings.append(
-            f"{root} holds {len(others)} files that are no images by their names, and are left out: "
+            f"Files in {root} without an image extension are skipped ({len(others)} in all): "
             f"{first_names(others)}."
         )
     return ImageFiles(root, by_stem)
@@ -168,14 +162,14 @@ class MaskedFile:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """The images of each split, sorted by name, and what is odd about the folder."""
+    """The images of each split, sorted by name, and warnings about the folder."""
 
     splits: dict[str, tuple[MaskedFile, ...]]
     warnings: list[str] = field(default_factory=list)
 
     @property
     def layout(self) -> str:
-        """Tells apart which masks belong to which images, where all files are the same."""
+        """A digest of which masks belong to which images; the same files may be paired in several ways."""
         parts = [
             (split, [(len(file.masks), file.is_by_object) for file in part])
             for split, part in self.splits.items()
@@ -189,7 +183,8 @@ def find_masked_files(folder: Path) -> FoundFiles:
         return _found_or_refused(folder)
     except OSError as error:
         raise BadInputError(
-            f"--data-dir: {error.filename} cannot be read ({error.strerror}); name a folder that can be."
+            f"--data-dir: {error.filename} cannot be read ({error.strerror}); check its permissions, or name "
+            "another folder."
         ) from error
 
 
@@ -202,22 +197,22 @@ def _found_or_refused(folder: Path) -> FoundFiles:
     if not found.splits.get("train"):
         _refuse_wrong_level(folder)
         raise BadInputError(
-            f"--data-dir {folder} holds no images with masks; it must be like {folder}/images/1.png and "
-            f"{folder}/masks/1.png, or {folder}/1.png and {folder}/1_mask.png."
+            f"--data-dir {folder} contains no images with masks; arrange the files like "
+            f"{folder}/images/1.png and {folder}/masks/1.png, or like {folder}/1.png and {folder}/1_mask.png."
         )
     return found
 
 
 def _refuse_wrong_level(folder: Path) -> None:
-    """Names the folder that was meant, where this one has not the form of a data set and another has."""
+    """Raises an error that names the right folder, if this one is not a data set but one nearby is."""
     if _has_form(folder):
         return
     above = folder_above(folder, _has_form) if _is_called_like_a_part(folder) else None
     meant = above or folder_that_works(folder, _has_form)
     if meant is not None:
         raise BadInputError(
-            f"--data-dir {folder} does not hold images with masks in any known form, but --data-dir {meant} "
-            "does."
+            f"--data-dir {folder} does not contain images with masks in a known layout, but --data-dir "
+            f"{meant} does; use that folder."
         )
 
 
@@ -228,7 +223,7 @@ def _is_called_like_a_part(folder: Path) -> bool:
 
 
 def _has_form(folder: Path) -> bool:
-    """Whether images and masks seem to lie in a folder, by the names of a few files and folders."""
+    """Whether a folder seems to contain images and masks, judged by the names of a few entries."""
     place = _split_places(folder)["train"]
     if place.is_twin:
         return place.masks is not None
@@ -244,7 +239,7 @@ def _holds_one_file(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where images lie and where their masks do; without a twin folder the two lie beside each other."""
+    """The folders of images and masks; unless `is_twin`, both lie side by side in `images`."""
 
     images: Path
     masks: Path | None
@@ -256,7 +251,7 @@ def _find(folder: Path) -> FoundFiles:
     for split, place in _split_places(folder).items():
         if split == "test" and place.masks is None and place.is_twin:
             found.warnings.append(
-                f"{place.images} has no masks and is left out; `drivetrain predict` takes such images."
+                f"{place.images} has no masks and is not used; run `drivetrain predict` on such images."
             )
             continue
         found.splits[split] = tuple(_pairs(place, found.warnings))
@@ -280,7 +275,7 @@ def _by_split(folder: Path) -> dict[str, Path]:
         for split, names in _SPLITS.items()
     }
     if len(found["validation"]) > 1:
-        raise BadInputError(f"--data-dir: {folder} holds both val and validation; keep one of the two.")
+        raise BadInputError(f"--data-dir: {folder} contains both val and validation; keep only one.")
     return {split: paths[0] for split, paths in found.items() if paths}
 
 
@@ -294,9 +289,7 @@ def _place(folder: Path) -> _Place:
 def _folder_called(folder: Path, names: tuple[str, ...]) -> Path | None:
     found = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name.lower() in names)
     if len(found) > 1:
-        raise BadInputError(
-            f"--data-dir: {folder} holds both {found[0]} and {found[1]}; keep one of the two."
-        )
+        raise BadInputError(f"--data-dir: {folder} contains both {found[0]} and {found[1]}; keep only one.")
     return folder / found[0] if found else None
 
 
@@ -304,7 +297,8 @@ def _pairs(place: _Place, warnings: list[str]) -> Iterator[MaskedFile]:
     if place.is_twin:
         if place.masks is None:
             raise BadInputError(
-                f"--data-dir: {place.images} has no masks; put them into {place.images.parent}/masks."
+                f"--data-dir: there are no masks for {place.images}; put them into "
+                f"{place.images.parent}/masks."
             )
         yield from _matched(list_images(place.images, warnings), list_images(place.masks, warnings))
         return
@@ -317,7 +311,7 @@ def _pairs(place: _Place, warnings: list[str]) -> Iterator[MaskedFile]:
     others = [path.name for path in folders if path not in own_folders]
     if others:
         warnings.append(
-            f"{place.images} also holds {first_names(others)}, without images and masks; left out."
+            f"Folders in {place.images} without images and masks are skipped: {first_names(others)}."
         )
     for path in own_folders:
         yield _of_one_image(_place(path), warnings)
@@ -334,8 +328,8 @@ def _of_one_image(place: _Place, warnings: list[str]) -> MaskedFile:
     images, masks = (list_images(path, warnings).paths() for path in (place.images, place.masks))
     if len(images) != 1:
         raise BadInputError(
-            f"--data-dir: {place.images} holds {len(images)} images; where each image has its own folder, "
-            "keep one there."
+            f"--data-dir: {place.images} contains {len(images)} images, but each image must have its own "
+            "folder; keep exactly one image there."
         )
     return MaskedFile(images[0], tuple(masks), True)
 
@@ -359,9 +353,9 @@ def _matched(images: ImageFiles, masks: ImageFiles) -> Iterator[MaskedFile]:
     for stem, own in own_masks.items():
         if len(own) > 1 and stem not in by_object:
             raise BadInputError(
-                f"--data-dir: {images.path(stem)} has the masks {masks.path(own[0])} and "
-                f"{masks.path(own[1])}; keep one, or number them as x_mask_1 and x_mask_2 where each shows "
-                "one object."
+                f"--data-dir: {images.path(stem)} has two masks, {masks.path(own[0])} and "
+                f"{masks.path(own[1])}; keep one, or name them x_mask_1 and x_mask_2 if each shows one "
+                "object."
             )
         yield MaskedFile(images.path(stem), tuple(map(masks.path, own)), stem in by_object)
 
@@ -372,11 +366,11 @@ def _require_partners(
     missing = [images.path(stem) for stem in maskless if stem not in by_object]
     if missing:
         raise BadInputError(
-            f"--data-dir: no mask is there for {first_names(missing)}; name masks as their images, or "
-            "x_mask.png for x.png, and remove images without one."
+            f"--data-dir: no mask was found for {first_names(missing)}; name each mask like its image "
+            "(x.png, or x_mask.png for x.png), or remove images without a mask."
         )
     if ownerless:
         raise BadInputError(
-            f"--data-dir: no image is there for the mask {first_names(ownerless)}; add the image or remove "
+            f"--data-dir: no image was found for the mask {first_names(ownerless)}; add the image or remove "
             "the mask."
         )

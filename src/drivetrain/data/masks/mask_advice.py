@@ -1,5 +1,5 @@
-"""What a user should know about masks that can be read but may not mean what was meant, such as numbered
-objects.
+"""Warnings about masks that can be read but may not mean what the user intended, such as numbered objects,
+and remedies for values that are not classes.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ _NEARLY_ALL = 0.9
 _MOST_OF_ONE_COUNT, _MOST_OF_TWO_COUNTS = 0.5, 0.8
 _MOST_MASKS_READ = 16
 _MOST_PIXELS_READ = 32_000_000
-# Not an object but what some formats draw around objects.
+# Some formats draw outlines around objects with this value; it is not an object.
 _OUTLINE = 255
 
 
@@ -41,13 +41,13 @@ def advise(seen: Sequence[Look], coding: MaskCoding, *, num_classes: int | None)
     lossy = sum(values.kind == "jpeg" for values in found)
     if lossy:
         yield (
-            f"{lossy} masks are JPEG files, which blur what they store; pixels of 128 or more count as "
-            "white. PNG keeps masks as they are."
+            f"{lossy} masks are JPEG files, and JPEG compression changes pixel values; pixels of 128 or more "
+            "are read as white. Save masks as PNG to keep them exact."
         )
     if not coding.by_object:
         absent = coding.absent(found)
         if absent:
-            yield f"No pixel of the masks is of class {first_names(absent)}."
+            yield f"The masks contain no pixel of class {first_names(absent)}."
         if num_classes is None:
             yield from _guessed_values(coding)
 
@@ -60,7 +60,7 @@ def advise_on_animations(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def advise_on_dark_images(seen: Sequence[Look]) -> Iterator[str]:
-    """A sentence where nothing is bright; cameras often fill 12 of 16 bits."""
+    """A warning if no image has bright pixels; many cameras use only 12 of the 16 bits."""
     brightest = max((look.brightest for look in seen), default=0)
     if not 0 < brightest < _DARK:
         return
@@ -68,7 +68,8 @@ def advise_on_dark_images(seen: Sequence[Look]) -> Iterator[str]:
     if all(look.has_16_bits for look in seen if look.brightest):
         level = 2 ** int((brightest - 0.5) * 257).bit_length() - 1
         sentence += (
-            f", as 16 bits are read by their whole range; --white-level {level} takes {level} for white"
+            f", because 16-bit images are read over their whole range; use --white-level {level} to read "
+            f"{level} as white"
         )
     yield f"{sentence}."
 
@@ -78,12 +79,9 @@ def _guessed_values(coding: MaskCoding) -> Iterator[str]:
     is_named = coding.class_names != tuple(map(str, values))
     if not is_named and len(values) > 1 and values != list(range(len(values))):
         yield (
-            f"The masks hold the values {first_names([*map(str, values)])}, and each is a class; "
-            "--num-classes N reads the values 0 to N-1 as classes instead."
+            f"The masks contain the values {first_names([*map(str, values)])}, and each is read as a class; "
+            "use --num-classes N to read the values 0 to N-1 as classes instead."
         )
-
-
-# What to do about a mask that holds a value which stands for no class.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +93,9 @@ class ClassesAsked:
 
 
 def describe_outside(code: int, *, coding: MaskCoding, asked: ClassesAsked) -> str:
-    """What a mask holds, and what to do, to stand behind `The mask X` or `it`."""
+    """The problem and the remedy, to be put after `The mask X` or `it`."""
     return (
-        f"holds {coding.shown(code)}, which stands for none of the {len(coding.class_names)} classes; "
+        f"contains {coding.shown(code)}, which is none of the {len(coding.class_names)} classes; "
         f"correct the mask, or {_remedy(code, coding=coding, asked=asked)}"
     )
 
@@ -111,7 +109,7 @@ def _remedy(code: int, *, coding: MaskCoding, asked: ClassesAsked) -> str:
         return f"use --num-classes {code + 1}"
     if asked.num_classes is not None:
         return f"leave out --num-classes {asked.num_classes}"
-    return "say which value each class has in classes.json"
+    return "give the value of each class in classes.json"
 
 
 # Tells masks that number objects, 1 for the first of each image and so on, from masks of classes.
@@ -133,11 +131,11 @@ def advise_numbered(samples: Sequence[Sample], coding: MaskCoding) -> Iterator[s
     highest = _highest_number([_numbers(found) for _, found in numbered])
     if highest and _are_objects([sample for sample, _ in numbered], highest=highest):
         yield (
-            f"The masks look like numbered objects (1 to {highest}, each in one piece, and not as many in "
-            f"each mask), but each number was taken as a class, which makes {len(coding.class_names)}; to "
-            "tell objects from background, write one file for each object (masks/7/1.png, masks/7/2.png and "
-            "so on for images/7.png), which makes all objects one class, or masks of 0 and 255; if they are "
-            "classes, name them in classes.txt."
+            f"The masks look like numbered objects (values 1 to {highest}, each in one piece, in varying "
+            f"numbers per mask), but each value is read as a class, which gives {len(coding.class_names)} "
+            "classes; to separate objects from background, save one mask per object (masks/7/1.png, "
+            "masks/7/2.png and so on for images/7.png), which makes all objects one class, or masks of 0 "
+            "and 255; if the values are classes, name them in classes.txt."
         )
 
 

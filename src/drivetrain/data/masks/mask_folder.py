@@ -38,10 +38,11 @@ def open_mask_folder(
     on_bad_sample: str = "error",
     white_level: int | None = None,
 ) -> MaskedSplits:
-    """The images of a folder, found, looked at and ready to be decoded."""
+    """Finds and scans the images and masks of a folder; they are decoded when they are used."""
     if channels not in (None, 1, 3):
         raise BadInputError(
-            f"--channels {channels} is impossible: image files are read as --channels 3 or --channels 1."
+            f"--channels {channels} is not supported: image files are read in colour (--channels 3) or grey "
+            "(--channels 1)."
         )
     folder = existing_folder(data_dir, dataset="mask-folder", holding="images and masks")
     found = find_masked_files(folder)
@@ -92,7 +93,7 @@ def _advice(
 
 
 def _scanned(folder: Path, found: FoundFiles, scan: MaskScan) -> dict[str, list[Sample]]:
-    """The pages of each split with what was seen of them, now or at an earlier start."""
+    """The pages of each split with their scan results, new or cached from an earlier run."""
     files = [file for part in found.splits.values() for file in part]
     paths = [path for file in files for path in (file.image, *file.masks)]
     settings = {**scan.settings, "layout": found.layout}
@@ -110,7 +111,7 @@ def _scanned(folder: Path, found: FoundFiles, scan: MaskScan) -> dict[str, list[
 def _require_16_bits(seen: Sequence[Look], white_level: int | None) -> None:
     if white_level is not None and not any(look.has_16_bits for look in seen):
         raise BadInputError(
-            f"--white-level {white_level} has no effect: none of the images is grey of 16 bits; leave it out."
+            f"--white-level {white_level} has no effect: no image is 16-bit grey; leave it out."
         )
 
 
@@ -119,15 +120,15 @@ def _refuse_unreadable(seen: Sequence[Look]) -> None:
     if not bad:
         return
     error, lacks_range = bad[0]
-    if len(bad) == len(seen):  # To leave out all samples is no way out.
+    if len(bad) == len(seen):  # --on-bad-sample skip would leave no sample at all.
         raise BadInputError(
-            f"{error.name} cannot be read: {error.reason}; save images and masks as whole PNG or TIFF files "
-            "of 8 or 16 bits a channel."
+            f"{error.name} cannot be read: {error.reason}; save images and masks as PNG or TIFF files with "
+            "8 or 16 bits per channel."
         )
     if lacks_range:
         raise BadInputError(
-            f"{error.name} cannot be read: {error.reason}; save it with 8 or 16 bits a channel, or leave "
-            "such samples out by --on-bad-sample skip."
+            f"{error.name} cannot be read: {error.reason}; save it with 8 or 16 bits per channel, or use "
+            "--on-bad-sample skip to leave out unreadable samples."
         )
     raise BadInputError(str(error))
 
@@ -146,7 +147,10 @@ def _find_coding(
         return object_coding(named, num_classes=num_classes)
     if not masks:
         first = next(look.error for look in seen if look.error is not None)
-        raise BadInputError(f"No mask of --data-dir {folder} can be read, the first because: {first.reason}.")
+        raise BadInputError(
+            f"No mask in --data-dir {folder} can be read (first error: {first.reason}); save the masks as "
+            "PNG or TIFF files."
+        )
     return find_coding(masks, named=named, num_classes=num_classes)
 
 
@@ -157,8 +161,8 @@ def _refuse_grey_jpeg(masks: Mapping[str, FoundValues]) -> None:
         grey = list(lossy)
     if grey:
         raise BadInputError(
-            f"The mask {grey[0]} is a JPEG that is not black and white, and JPEG changes the values of "
-            "pixels; save such masks as PNG from what they were made of."
+            f"The mask {grey[0]} is a JPEG file that is not just black and white, and JPEG compression "
+            "changes pixel values; export such masks again as PNG from the original annotations."
         )
 
 
@@ -174,7 +178,7 @@ def _refuse_outside(seen: Sequence[Look], coding: MaskCoding, *, asked: ClassesA
 
 
 def _sizes(samples: Sequence[Sample], seen: Sequence[Look]) -> list[tuple[int, int]]:
-    """Every image's size; one without a readable header takes a size that others have."""
+    """The size of every image; an image without a readable header gets the size of another one."""
     another = next((look.size for look in seen if look.size is not None), (1, 1))
     return [look.size or another for _, look in samples]
 

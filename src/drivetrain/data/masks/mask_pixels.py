@@ -1,6 +1,4 @@
-"""The pixels of mask files as they are written, and those that a scan has decoded and holds until they are
-read.
-"""
+"""Decodes mask files to their stored values, and caches what a scan has decoded until it is used."""
 
 import threading
 from dataclasses import dataclass
@@ -23,14 +21,15 @@ __all__ = [
 ]
 
 MaskKind = Literal["grey", "palette", "colour", "jpeg"]
-# JPEG blurs what it stores; what lies between is neither black nor white.
+# JPEG blurs edges: values from 64 to 191 are neither clearly black nor clearly white.
 _THRESHOLD, _DARKEST_GREY, _LIGHTEST_GREY = 128, 64, 192
+# Above this share of such pixels, a mask is not a blurred black-and-white one.
 _MOST_GREY = 0.1
 _LOSSY = ("JPEG", "MPO")
 _WIDEST_GREY = 255
 Value = TypeVar("Value")
 HELD_BYTES = 256 * 2**20
-# Masks come first: an image with a mask for each object has many files of them.
+# Masks get the larger share: an image with one mask per object has many mask files to decode again.
 _SHARE_OF_IMAGES = 0.5
 
 
@@ -58,7 +57,7 @@ class DecodedMask:
     def values(self) -> NDArray[Any]:
         """A grey value or palette index for each pixel."""
         if self.kind == "colour":
-            raise ValueError(f"its {self.mode} pixels are colours where the other masks hold single values")
+            raise ValueError(f"it has colour pixels ({self.mode}), but the other masks have grey values")
         return self.pixels
 
     def colours(self) -> NDArray[np.int32]:
@@ -68,7 +67,7 @@ class DecodedMask:
         if self.palette is not None:
             return np.asarray(self.palette[self.pixels])
         if self.pixels.dtype != np.uint8:
-            raise ValueError("its pixels of more than 8 bits are no colours, which the other masks hold")
+            raise ValueError("it has grey values of more than 8 bits, but the other masks have colours")
         return self.pixels.astype(np.int32) * np.int32(0x010101)
 
     def is_object(self) -> NDArray[np.bool_]:
@@ -124,7 +123,7 @@ def _whole_numbers(values: NDArray[Any]) -> NDArray[Any]:
         if not np.isfinite(values).all():
             raise ValueError("some of its floating-point pixels are not finite (NaN or infinity)")
         if not (values == np.floor(values)).all():
-            raise ValueError("its floating-point pixels are no whole numbers, which classes are")
+            raise ValueError("its floating-point pixels are not whole numbers, as classes must be")
         values = values.astype(np.int64)
     is_wide = values.dtype != np.uint8
     # Masks are kept in memory, and most that are written wide hold few classes.
@@ -151,13 +150,10 @@ def _distinct(values: NDArray[Any]) -> tuple[int, ...]:
     return tuple(np.unique(values).tolist())
 
 
-# Pixels that the look at a folder has decoded, held until they are read: each file is decoded once.
-
-
 class HeldPixels:
-    """Images and masks by name, as many as fit; what is taken is no longer held. Threads may share it.
+    """A bounded, thread-safe cache of decoded images and masks by name; taking an entry removes it.
 
-    Sent to another process it is empty, which then decodes for itself.
+    A pickled copy is empty: the other process decodes for itself.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:

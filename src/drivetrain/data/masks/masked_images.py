@@ -1,4 +1,4 @@
-"""Images that come with a mask each: what segmentation sources are made of."""
+"""Images with a mask each, the basis of segmentation sources: protocols, images in memory, objects."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -14,7 +14,7 @@ from drivetrain.data.source import DataSpec
 class MaskedImages(Protocol):
     """Whole images of any sizes, each with its mask; the same index always gives the same pair.
 
-    Loader workers ask too, so it must survive being sent to another process.
+    Loader workers use it too, so it must be picklable.
     """
 
     def __len__(self) -> int: ...
@@ -46,7 +46,7 @@ class ObjectPixels:
 
 @runtime_checkable
 class ObjectImages(Protocol):
-    """Masked images that know objects apart though they touch or lie over each other."""
+    """Masked images that keep objects separate even if they touch or overlap."""
 
     def objects(self, index: int) -> list[ObjectPixels] | None:
         """The objects of an image; None where nothing but the class of each pixel is known."""
@@ -107,12 +107,9 @@ def find_objects(classes: NDArray[np.uint8], *, background: int = 0) -> NDArray[
     return objects.astype(np.int64)
 
 
-# What a segmentation data set opens as: masked images of each split, before any are held out.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedSplits:
-    """Masked images, and what the user should know about them.
+    """The masked images of each split before any are held out, with warnings for the user.
 
     Where images differ in size, the height and width of `spec` are those of the largest.
     """

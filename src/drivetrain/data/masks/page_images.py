@@ -1,4 +1,4 @@
-"""Pages of image files with masks as masked images: decoded when they are asked for."""
+"""Image files with masks as masked images, one per page, decoded on demand and cached."""
 
 import threading
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ _HELD_BYTES = HELD_BYTES
 class MaskFolderImages:
     """Pages of image files and their masks, decoded when asked for; a process keeps as many as fit.
 
-    What `whole` gives may be kept for the next who asks, so nobody writes into it. `decoded` is what was
-    decoded before anybody asked.
+    The arrays that `whole` returns may be cached, so callers must not write to them. `decoded` contains what
+    the scan has already decoded.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Pages of image and mask files: every page of a TIFF is an image of its own."""
+"""Opens pages of image and mask files: every page of a TIFF file is an image of its own."""
 
 import os
 import threading
@@ -71,9 +71,9 @@ def count_pages(image: Image.Image) -> int:
         return 1
     try:
         return int(getattr(image, "n_frames", 1))
-    # The library meets the end of a file that names another page with errors of every kind.
+    # Pillow raises errors of many types if a file ends although it announces another page.
     except Exception as error:
-        raise ValueError("the file is cut off or damaged between its pages") from error
+        raise ValueError("the file is truncated or damaged between its pages") from error
 
 
 def stored_size(image: Image.Image) -> Size:
@@ -104,7 +104,7 @@ def require_one_size(file: str, sizes: Sequence[Size | None]) -> None:
         if size != first_size:
             raise BadInputError(
                 f"{file} has pages of differing sizes: page {first_page} is {_shown(first_size)}, page "
-                f"{page} is {_shown(size)} (height x width); save the pages as files of their own, or remove "
+                f"{page} is {_shown(size)} (height x width); save each page as a separate file, or remove "
                 "the smaller pages."
             )
 
@@ -145,7 +145,7 @@ def _shown(size: Size) -> str:
 def _only_page(image: Image.Image) -> Image.Image:
     count = count_pages(image)
     if count != 1:
-        raise ValueError(f"it has {count} pages instead of the one that was found at first")
+        raise ValueError(f"it now has {count} pages, but had one when the folder was scanned")
     return image
 
 
@@ -162,9 +162,9 @@ class _OpenVolume:
 
 
 class OpenVolumes(threading.local):
-    """Gives pages of TIFF files; each thread keeps a few files open, for a page is found through all before.
+    """Reads pages of TIFF files; each thread keeps a few open, as a page is found by walking all before it.
 
-    What it gives is to be used before the next page of the same file is asked for.
+    Use a returned page before you ask for the next page of the same file: both are the same object.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class OpenVolumes(threading.local):
         """A page, or where it is None the only image of a file of any kind."""
         if page is None:
             return _only_page(image_of(Path(path).read_bytes()))
-        if self._process != os.getpid():  # A forked process shares the places in files with its parent.
+        if self._process != os.getpid():  # A forked process shares file positions with its parent.
             self._volumes, self._process = {}, os.getpid()
         volume = self._volumes.pop(path, None) or _OpenVolume(path)
         self._volumes[path] = volume

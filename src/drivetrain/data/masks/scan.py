@@ -1,4 +1,4 @@
-"""Looks at image and mask files before training: sizes of all, pixels of as many as is worth the wait."""
+"""Scans image and mask files before training: headers of all, pixels of as many as the time allows."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from drivetrain.data.masks.pages import (
 __all__ = ["Look", "MaskScan", "Sample", "as_record", "from_record"]
 
 _MOST_DECODED = 2000
-# About 20 seconds on two cores; a small mask takes as long as one of so many pixels.
+# About 20 seconds on two cores. A mask below _FEWEST_PIXELS takes as long as one of that size.
 _MOST_PIXELS_OF_MASKS = 1_600_000_000
 _FEWEST_PIXELS = 16_384
 _GREY_MODES = ("1", "L", "LA", "La", "I", "F")
@@ -68,7 +68,7 @@ Sample = tuple[MaskedFile, Look]
 
 
 class MaskScan:
-    """A look at files, which holds the pixels it had to decode for those who ask for them next."""
+    """Scans files; decoded pixels go into `held`, so that they are not decoded twice."""
 
     def __init__(self, *, white_level: int | None, held: HeldPixels) -> None:
         self._white_level = white_level
@@ -96,7 +96,7 @@ class MaskScan:
         def look(place: int) -> list[Sample]:
             return self._look(files[place], most_pages=0 if place % every else most_pages)
 
-        # Pillow warns of what it then refuses; the answer is to be one sentence.
+        # Pillow warns about images that it then refuses; the user should see one message, not two.
         with catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as threads:
             looks = counted(
                 mapped(threads, look, range(len(files))),
@@ -220,14 +220,14 @@ def _require_alike(mask: str, sizes: Sequence[Size | None], samples: Sequence[Sa
         require_one_size(f"The mask {mask}", sizes)
         raise BadInputError(
             f"The mask {mask} has {_pages(len(sizes))}, but its image {samples[0][0].image} has "
-            f"{_pages(len(samples))}; each page of an image needs a page of its mask, so write both with as "
-            "many."
+            f"{_pages(len(samples))}; each page of an image needs a page of its mask, so save both with the "
+            "same number of pages."
         )
     for size, (file, look) in zip(sizes, samples, strict=False):
         if size is not None and look.size is not None and size != look.size:
             raise BadInputError(
                 f"The mask {file.mask_name(mask)} is {size[0]}x{size[1]}, but its image {file.name} is "
-                f"{look.size[0]}x{look.size[1]} (height x width); bring the two to one size."
+                f"{look.size[0]}x{look.size[1]} (height x width); give both the same size."
             )
 
 

@@ -84,7 +84,7 @@ class DatasetSource:
             return self._dataset[index]
         except Exception as error:
             raise BadInputError(
-                f"The data set cannot give sample {index}: {describe_failure(error)}"
+                f"The data set failed to return sample {index}: {describe_failure(error)}"
             ) from error
 
     def _matching_sample(self, index: int) -> tuple[NDArray[Any], int]:
@@ -92,7 +92,7 @@ class DatasetSource:
         if (image.shape, image.dtype) != (self._first.shape, self._first.dtype):
             raise BadInputError(
                 f"Sample {index} is an image {_shape(image)}, but sample 0 is {_shape(self._first)}; "
-                "all images of a data set must have one size and type."
+                "all images of a data set must have the same size and type."
             )
         return image, label
 
@@ -119,7 +119,9 @@ def _read_image(image: Any) -> NDArray[Any]:
     if isinstance(image, Image.Image):
         image = np.asarray(image.convert(_READABLE_MODE.get(image.mode, image.mode)))
     if not isinstance(image, np.ndarray | torch.Tensor):
-        raise BadInputError(f"A {type(image).__name__} is no image; give a PIL image, an array or a tensor.")
+        raise BadInputError(
+            f"A {type(image).__name__} is not an image; give a PIL image, an array or a tensor."
+        )
     pixels: NDArray[Any] = read_images(image[None])[0]
     return pixels
 
@@ -128,7 +130,9 @@ def _read_label(label: Any) -> int:
     try:
         number = as_whole_number(label)
     except TypeError:
-        raise BadInputError(f"The label {label!r} is no whole number.") from None
+        raise BadInputError(
+            f"The label {label!r} is not a whole number; labels are whole numbers from 0."
+        ) from None
     if number < 0:
         raise BadInputError(f"The label {number} is negative; labels are whole numbers from 0.")
     return number
@@ -196,7 +200,7 @@ def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = N
     if _image_form(validation_spec) != _image_form(spec):
         raise BadInputError(
             f"The validation images are {_image_form(validation_spec)}, but the training images are "
-            f"{_image_form(spec)}; both must have one size and type."
+            f"{_image_form(spec)}; both must have the same size and type."
         )
     most_classes = max(spec.num_classes, validation_spec.num_classes)
     return DataSplits(
@@ -248,8 +252,8 @@ def _wrapped(data: Any) -> Source:
         _require_samples(data)
         return DatasetSource(data)
     raise BadInputError(
-        f"A {type(data).__name__} is no data set; give {_what_to_give(data)}(images, labels) as numpy arrays "
-        "or tensors, or a torch Dataset of (image, label)."
+        f"A {type(data).__name__} is not a data set; give {_what_to_give(data)}(images, labels) as numpy "
+        "arrays or tensors, or a torch Dataset of (image, label)."
     )
 
 
@@ -292,7 +296,7 @@ def open_external(reference: str, *, data_dir: str | None, seed: int, as_splits:
     splits = _opened(_call(factory, reference, accepted), as_splits)
     if data_dir is None or "data_dir" in accepted:
         return splits
-    ignored = f"--data-dir {data_dir} has no effect: {reference} takes no argument data_dir."
+    ignored = f"--data-dir {data_dir} has no effect: {reference} has no argument data_dir."
     return replace(splits, warnings=[*splits.warnings, ignored])
 
 

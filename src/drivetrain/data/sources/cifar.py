@@ -29,7 +29,7 @@ class _Bytes:
 
     def __init__(self, code: Any, *_flags: Any) -> None:
         if code not in ("u1", b"u1"):
-            raise pickle.UnpicklingError(f"it holds an array of {code!r} instead of bytes")
+            raise pickle.UnpicklingError(f"it contains an array of {code!r} instead of bytes")
 
     def __setstate__(self, _state: Any) -> None:
         """Bytes have no order or alignment to be told."""
@@ -46,7 +46,7 @@ class _Array:
     def __setstate__(self, state: Any) -> None:
         _version, shape, kind, is_fortran, content = state
         if not isinstance(kind, _Bytes) or not isinstance(content, bytes) or is_fortran:
-            raise pickle.UnpicklingError("it holds an array that is no plain array of bytes")
+            raise pickle.UnpicklingError("it contains an array that is not a plain array of bytes")
         self.pixels = np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
@@ -63,7 +63,7 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a CIFAR file never needs")
         return _ADMITTED[module, name]
 
 
@@ -71,15 +71,15 @@ def read_cifar_pickle(path: Path) -> dict[str, Any]:
     """The dictionary in a file, its keys as text and its arrays as bytes."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise pickle.UnpicklingError(f"it has more than {_MOST_BYTES} bytes")
+            raise pickle.UnpicklingError(f"it is larger than {_MOST_BYTES} bytes")
         content = _ArraysOnly(BytesIO(path.read_bytes()), encoding="bytes").load()
         if not isinstance(content, dict):
-            raise pickle.UnpicklingError(f"it holds a {type(content).__name__} instead of a dictionary")
+            raise pickle.UnpicklingError(f"it contains a {type(content).__name__} instead of a dictionary")
     # A broken pickle ends in exceptions of every kind.
     except Exception as error:
         state = "truncated" if isinstance(error, EOFError) or "truncated" in str(error) else "corrupt"
         raise BadInputError(
-            f"{path} is {state} ({error}); fetch it again, or name another folder by --data-dir DIR."
+            f"{path} is {state} ({error}); download it again, or name another folder with --data-dir DIR."
         ) from error
     return {_as_text(key): _as_plain(value) for key, value in content.items()}
 
@@ -180,7 +180,7 @@ def _find_form(folder: Path, info: DatasetInfo) -> tuple[_Form, Path]:
             if len(missing) < len(form.files):
                 if missing:
                     raise BadInputError(
-                        f"--data-dir: {place} holds no {', '.join(missing)}; {_remedy(info.name, folder)}."
+                        f"--data-dir: {place} lacks {', '.join(missing)}; {_remedy(info.name, folder)}."
                     )
                 return form, place
     files = [name for form in _FORMS[info.name] for name in form.train]
@@ -189,7 +189,7 @@ def _find_form(folder: Path, info: DatasetInfo) -> tuple[_Form, Path]:
         lambda path: any((path / name).is_file() for name in files),
         otherwise=_remedy(info.name, folder),
     )
-    raise BadInputError(f"--data-dir {folder} does not hold {_holding(info.name)}; {remedy}.")
+    raise BadInputError(f"--data-dir {folder} does not contain {_holding(info.name)}; {remedy}.")
 
 
 def _read(place: Path, names: Sequence[str], *, form: _Form, info: DatasetInfo) -> ArraySource:
@@ -199,12 +199,12 @@ def _read(place: Path, names: Sequence[str], *, form: _Form, info: DatasetInfo) 
     for name, (_, labels) in zip(names, parts, strict=True):
         if len(labels) and int(labels.max()) >= info.num_classes:
             raise BadInputError(
-                f"{place / name} is corrupt: it holds the label {int(labels.max())} instead of 0 to "
+                f"{place / name} is corrupt: it contains the label {int(labels.max())} instead of 0 to "
                 f"{info.num_classes - 1}; {_remedy(info.name, place)}."
             )
     source = ArraySource(images=images, labels=np.concatenate([labels for _, labels in parts]))
     if len(source) == 0:
-        raise BadInputError(f"{place / names[0]} holds no samples; {_remedy(info.name, place)}.")
+        raise BadInputError(f"{place / names[0]} contains no samples; {_remedy(info.name, place)}.")
     return source
 
 
@@ -213,11 +213,11 @@ def _read_binary(path: Path, form: _Form) -> tuple[NDArray[np.uint8], NDArray[np
     try:
         content = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
-        raise BadInputError(f"{path} cannot be read ({error.strerror}).") from error
+        raise BadInputError(f"{path} cannot be read ({error.strerror}); check its permissions.") from error
     if len(content) % record_bytes:
         raise BadInputError(
-            f"{path} is truncated: its {len(content)} bytes are no multiple of the {record_bytes} bytes of a "
-            "sample; fetch it again, or name another folder by --data-dir DIR."
+            f"{path} is truncated: its {len(content)} bytes are not a multiple of the {record_bytes} bytes "
+            "per sample; download it again, or name another folder with --data-dir DIR."
         )
     records = content.reshape(-1, record_bytes)
     return records[:, form.label_bytes :], records[:, form.label_bytes - 1].astype(np.int64)
@@ -228,12 +228,13 @@ def _read_python(path: Path, form: _Form) -> tuple[NDArray[np.uint8], NDArray[np
     pixels, labels = content.get("data"), content.get(form.label_key)
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or not _are_labels(labels):
         raise BadInputError(
-            f"{path} is corrupt: it lacks bytes under data or whole numbers under {form.label_key}."
+            f"{path} is corrupt: it lacks a byte array `data` or a list of whole numbers `{form.label_key}`; "
+            "download it again."
         )
     if pixels.shape != (len(labels), _PIXELS):
         raise BadInputError(
-            f"{path} is corrupt: its data have the shape {pixels.shape} where {len(labels)} labels need "
-            f"({len(labels)}, {_PIXELS})."
+            f"{path} is corrupt: its data have the shape {pixels.shape}, but {len(labels)} labels need the "
+            f"shape ({len(labels)}, {_PIXELS}); download it again."
         )
     return pixels, np.array(labels, dtype=np.int64)
 
@@ -263,8 +264,8 @@ def _size_warnings(place: Path, info: DatasetInfo, *, train: int, test: int) -> 
     if (train, test) == (info.train_samples, info.validation_samples):
         return []
     return [
-        f"--data-dir: {place} holds {train} training and {test} validation samples; the whole data set has "
-        f"{info.train_samples} and {info.validation_samples}."
+        f"--data-dir: {place} contains {train} training and {test} validation samples; the complete data set "
+        f"has {info.train_samples} and {info.validation_samples}."
     ]
 
 
@@ -274,4 +275,4 @@ def _holding(name: str) -> str:
 
 
 def _remedy(name: str, folder: Path) -> str:
-    return f"`drivetrain data fetch {name} --data-dir {folder}` brings them"
+    return f"run `drivetrain data fetch {name} --data-dir {folder}` to download the files"

@@ -1,4 +1,4 @@
-"""The rules by which a user's images and labels are read."""
+"""Reads and checks images and labels that a user gives as arrays or tensors."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ LOOKED_AT = 8
 """How many images tell whether their range is a usual one."""
 
 _MOST_LIKELY_CHANNELS = 4
-# Standardised images stay far below it, bytes go far beyond it.
+# Standardised images stay far below this value; unscaled bytes go far beyond it.
 _LARGEST_USUAL = 30.0
 
 
@@ -30,7 +30,7 @@ def read_labels(labels: Any) -> NDArray[np.int64]:
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:
-        one_hot = "; of one-hot labels, give labels.argmax(1)" if numbers.ndim == 2 else ""
+        one_hot = "; for one-hot labels, give labels.argmax(1)" if numbers.ndim == 2 else ""
         raise BadInputError(
             f"The labels have the shape {numbers.shape}; they must be one whole number per image{one_hot}."
         )
@@ -59,7 +59,7 @@ def _kind_of(labels: NDArray[Any]) -> str:
 
 def _way_to(labels: NDArray[Any]) -> str:
     if labels.dtype.kind in "USO":
-        return "; np.unique(labels, return_inverse=True)[1] numbers them"
+        return "; number them with np.unique(labels, return_inverse=True)[1]"
     return ", for example labels.astype('int64')"
 
 
@@ -101,15 +101,18 @@ def _read_tensor(images: torch.Tensor) -> NDArray[Any]:
 def _as_pixels(images: NDArray[Any]) -> NDArray[Any]:
     """uint8 stays uint8 and floating values become float32; other types do not say what they mean."""
     if 0 in images.shape[1:]:
-        raise BadInputError(f"The images have the shape {images.shape[1:]}, which is empty.")
+        raise BadInputError(
+            f"The images have the shape {images.shape[1:]}, which has no pixels; give images of at least one "
+            "pixel."
+        )
     if images.dtype == np.uint8:
         return images
     if np.issubdtype(images.dtype, np.floating):
         with np.errstate(over="ignore"):  # What float32 cannot hold becomes infinite, and is refused as that.
             return images.astype(np.float32, copy=False)
     raise BadInputError(
-        f"Images of type {images.dtype} are not understood; give uint8 (0 to 255) or floating values, which "
-        "are used as they are."
+        f"Images of type {images.dtype} are not supported; give uint8 (0 to 255) or floating-point values, "
+        "which are not rescaled."
     )
 
 
@@ -119,6 +122,6 @@ def range_warning(images: NDArray[Any]) -> str | None:
     if images.dtype == np.uint8 or largest <= _LARGEST_USUAL:
         return None
     return (
-        f"The images are floating values up to {largest:.6g}, which are used as they are; images of 0 to 255 "
-        "are given as uint8, or divided by 255."
+        f"The images are floating-point values up to {largest:.6g} and are not rescaled; if they range from "
+        "0 to 255, give them as uint8 or divide them by 255."
     )

@@ -25,7 +25,7 @@ _RECIPE_OF_A_RUN = "recipe.yaml"
 
 def open_image_folder(data_dir: str | None, *, request: ImageRequest) -> DataSplits:
     """Class folders, or the pack that lies in --data-dir instead of them."""
-    folder = existing_folder(data_dir, dataset=request.dataset, holding="a folder for each class")
+    folder = existing_folder(data_dir, dataset=request.dataset, holding="one folder per class")
     return open_images(read_pack(folder) if is_pack(folder) else find_images(folder), request=request)
 
 
@@ -35,22 +35,23 @@ def find_images(folder: Path) -> StoredImages:
     class_names = class_folders(split_folders[_TRAIN])
     if set(class_names) == _PAIRS:
         raise BadInputError(
-            f"--data-dir {folder} holds images and their masks, which are no classes; --dataset mask-folder "
-            "reads them."
+            f"--data-dir {folder} contains folders of images and masks instead of classes; use --dataset "
+            "mask-folder."
         )
     if split_folders[_TRAIN] == folder:
         if len(class_names) < 2:
-            _refuse_wrong_level(folder, holding="fewer than two classes")
+            _refuse_wrong_level(folder, holding="fewer than two class folders")
         _refuse_level_above(folder, class_names)
     if not class_names:
         raise BadInputError(
-            f"--data-dir {folder} holds no class folders; it must be like {folder}/cat/1.jpg and "
-            f"{folder}/dog/2.jpg, or {folder}/train/cat/1.jpg and {folder}/val/cat/2.jpg."
+            f"--data-dir {folder} contains no class folders; arrange the files like {folder}/cat/1.jpg and "
+            f"{folder}/dog/2.jpg, or like {folder}/train/cat/1.jpg and {folder}/val/cat/2.jpg."
         )
     found = {split: _list_split(path, class_names) for split, path in split_folders.items()}
     if len(found[_TRAIN].store) == 0:
         raise BadInputError(
-            f"--data-dir {folder} holds no images in its class folders ({first_names(list(class_names))})."
+            f"--data-dir {folder} contains no images in its class folders "
+            f"({first_names(list(class_names))}); put files such as .png or .jpg there."
         )
     kept = {split: files for split, files in found.items() if len(files.store)}
     return StoredImages(
@@ -67,7 +68,8 @@ def _refuse_wrong_level(folder: Path, *, holding: str) -> None:
     if meant is not None:
         classes = class_folders(_split_folders(meant)[0][_TRAIN])
         raise BadInputError(
-            f"--data-dir {folder} holds {holding}, but --data-dir {meant} holds {first_names(list(classes))}."
+            f"--data-dir {folder} contains {holding}, but --data-dir {meant} contains the classes "
+            f"{first_names(list(classes))}; use that folder."
         )
 
 
@@ -77,14 +79,14 @@ def _refuse_level_above(folder: Path, names: tuple[str, ...]) -> None:
         return
     below = {name: class_folders(folder / name) for name in names}
     if any(set(inner) == _PAIRS or _has_run(folder / name, inner) for name, inner in below.items()):
-        _refuse_wrong_level(folder, holding="other things than classes")
+        _refuse_wrong_level(folder, holding="something other than class folders")
     for name, inner in below.items():
         alike = [other for other in names if below[other] == inner]
         if len(inner) > 1 and len(alike) > 1 and _holds_classes(folder / name):
             raise BadInputError(
-                f"--data-dir {folder} holds the same folders ({first_names(list(inner))}) in each of "
-                f"{first_names(alike)}; use --data-dir {folder / name} if they are the classes, or move "
-                f"{first_names(alike)} into {folder / _TRAIN} if these are."
+                f"--data-dir {folder} contains the same folders ({first_names(list(inner))}) in each of "
+                f"{first_names(alike)}; if these folders are the classes, use --data-dir {folder / name}; "
+                f"if {first_names(alike)} are the classes, move them into {folder / _TRAIN}."
             )
 
 
@@ -105,8 +107,8 @@ def _list_split(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
     unknown = sorted(set(class_folders(folder)) - set(class_names))
     if unknown:
         raise BadInputError(
-            f"--data-dir: {folder} has the class {first_names(unknown)}, which the training images do not "
-            "have; add it there or remove it here."
+            f"--data-dir: {folder} has the class {first_names(unknown)}, which the training images lack; "
+            "add training images of it or remove the folder."
         )
     return list_classes(folder, class_names)
 
@@ -119,7 +121,7 @@ def _split_folders(folder: Path) -> tuple[dict[str, Path], list[str]]:
     found = {_TRAIN: train}
     validation = [folder / name for name in _VALIDATION if (folder / name).is_dir()]
     if len(validation) > 1:
-        raise BadInputError(f"--data-dir {folder} holds both val and validation; keep one of the two.")
+        raise BadInputError(f"--data-dir {folder} contains both val and validation; keep only one.")
     has_test = (folder / _TEST).is_dir()
     if validation:
         found["validation"] = validation[0]
@@ -128,5 +130,5 @@ def _split_folders(folder: Path) -> tuple[dict[str, Path], list[str]]:
     elif has_test:
         found["validation"] = folder / _TEST
     others = sorted(set(class_folders(folder)) - {path.name for path in found.values()})
-    warning = f"{folder} also holds {first_names(others)}, which is none of train, val and test and left out."
+    warning = f"{folder} also contains {first_names(others)}; only train, val and test are used."
     return found, [warning] if others else []

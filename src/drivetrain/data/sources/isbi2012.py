@@ -46,15 +46,15 @@ def _read(path: Path) -> NDArray[np.uint8]:
         remedy = way_out(
             path.parent,
             lambda folder: all((folder / name).is_file() for name in (_IMAGES, _LABELS)),
-            otherwise=f"`drivetrain data fetch isbi2012 --data-dir {path.parent}` brings it",
+            otherwise=f"run `drivetrain data fetch isbi2012 --data-dir {path.parent}` to download it",
         )
         raise BadInputError(f"--data-dir {path.parent} lacks {path.name}; {remedy}.")
     volume = read_volume(path)
     if volume.dtype != np.uint8 or volume.ndim != 3:
         depth = "colour" if volume.ndim > 3 else f"{volume.dtype} grey"
         raise BadInputError(
-            f"{path} holds {depth} pixels instead of 8-bit grey; save it as an 8-bit grey TIFF, or fetch it "
-            "again."
+            f"{path} contains {depth} pixels instead of 8-bit grey; save it as an 8-bit grey TIFF, or "
+            "download it again."
         )
     return volume
 
@@ -63,12 +63,12 @@ def _require_pairs(folder: Path, *, images: NDArray[np.uint8], labels: NDArray[n
     if len(images) != len(labels):
         raise BadInputError(
             f"{folder / _IMAGES} has {len(images)} pages, but {_LABELS} has {len(labels)}; each image needs "
-            "its labels, so fetch or export the two files again."
+            "its labels, so download or export the two files again."
         )
     if images.shape != labels.shape:
         raise BadInputError(
             f"{folder / _IMAGES} has pages of {images.shape[1]}x{images.shape[2]}, but {_LABELS} of "
-            f"{labels.shape[1]}x{labels.shape[2]}; bring both to one size."
+            f"{labels.shape[1]}x{labels.shape[2]}; give both the same size."
         )
 
 
@@ -78,8 +78,8 @@ def _require_binary(path: Path, labels: NDArray[np.uint8]) -> None:
         return
     page, row, column = np.argwhere(is_wrong)[0]
     raise BadInputError(
-        f"{path} page {page + 1} holds the label {labels[page, row, column]} instead of {_MEMBRANE} "
-        f"(membrane) or {_CELL} (cell); set such pixels to one of the two, or use "
+        f"{path} page {page + 1} contains the label {labels[page, row, column]} instead of {_MEMBRANE} "
+        f"(membrane) or {_CELL} (cell); set such pixels to one of these values, or use "
         "--dataset mask-folder for other classes."
     )
 
@@ -105,6 +105,6 @@ def _warnings(folder: Path, images: NDArray[np.uint8]) -> list[str]:
     if images.shape == whole:
         return []
     return [
-        f"--data-dir {folder} holds {len(images)} images of {images.shape[1]}x{images.shape[2]}; the whole "
-        f"data set has {whole[0]} of {whole[1]}x{whole[2]}."
+        f"--data-dir {folder} contains {len(images)} images of {images.shape[1]}x{images.shape[2]}; the "
+        f"complete data set has {whole[0]} of {whole[1]}x{whole[2]}."
     ]

@@ -41,7 +41,7 @@ def masked_splits_of(train: Any, validation: Any = None) -> MaskedSplits:
     if (other.channels, other.image_dtype) != (spec.channels, spec.image_dtype):
         raise BadInputError(
             f"The validation images have {other.channels} channels in {other.image_dtype}, but the training "
-            f"images {spec.channels} in {spec.image_dtype}; both must be of one kind."
+            f"images {spec.channels} in {spec.image_dtype}; both must have the same channels and type."
         )
     spec = spec.with_num_classes(max(spec.num_classes, other.num_classes))
     return MaskedSplits(train=held, validation=held_validation, test=None, spec=spec, warnings=warnings)
@@ -51,7 +51,9 @@ def _class_warnings(held: HeldMaskedImages) -> list[str]:
     value = int(held.masks.flat[0])
     if (held.masks != value).any():
         return []
-    return [f"Every pixel of the training masks is of class {value}, so the model cannot learn the others."]
+    return [
+        f"Every pixel of the training masks is of class {value}, so the model cannot learn the other classes."
+    ]
 
 
 def _pair_of(data: Any) -> tuple[Any, Any] | None:
@@ -76,8 +78,8 @@ def _held(data: Any) -> HeldMaskedImages:
         raise BadInputError("The data set has no samples; give at least one.")
     if images.shape[1:3] != masks.shape[1:3]:
         raise BadInputError(
-            f"The masks are {_size(masks)}, but their images are {_size(images)} (height x width); bring the "
-            "two to one size."
+            f"The masks are {_size(masks)}, but their images are {_size(images)} (height x width); give "
+            "both the same size."
         )
     require_finite(images)
     names = tuple(f"image {index}" for index in range(len(images)))
@@ -93,7 +95,7 @@ def _read_masks(masks: Any) -> NDArray[np.uint8]:
     if values.ndim != 3:
         raise BadInputError(
             f"The masks have the shape {values.shape}; they must be (samples, height, width), a class for "
-            "each pixel (of one plane per class, give the argmax over them)."
+            "each pixel (for one plane per class, give the argmax over the planes)."
         )
     if values.dtype != np.bool_ and not np.issubdtype(values.dtype, np.integer):
         raise BadInputError(f"The masks are {values.dtype}; they must be whole numbers, for example uint8.")
@@ -106,7 +108,7 @@ def _require_classes(values: NDArray[Any]) -> None:
         if not 0 <= value < _MOST_CLASSES:
             index = int(np.flatnonzero((values == value).any(axis=(1, 2)))[0])
             raise BadInputError(
-                f"The mask of image {index} holds the value {value}; classes are whole numbers from 0 to "
+                f"The mask of image {index} contains the value {value}; classes are whole numbers from 0 to "
                 f"{_MOST_CLASSES - 1}."
             )
 

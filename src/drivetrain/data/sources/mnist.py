@@ -27,7 +27,9 @@ def open_mnist(data_dir: str | None) -> DataSplits:
         raise BadInputError(f"--dataset mnist needs --data-dir DIR, a folder with {_file_list()}.")
     folder = Path(data_dir)
     if not folder.is_dir():
-        raise BadInputError(f"--data-dir {data_dir} is no folder; give the one with {_file_list()}.")
+        raise BadInputError(
+            f"--data-dir {data_dir} is not an existing folder; give a folder with {_file_list()}."
+        )
     train, validation = _read_pair(folder, "train"), _read_pair(folder, "t10k")
     return DataSplits(
         train=train,
@@ -50,18 +52,18 @@ def _read_pair(folder: Path, part: str) -> ArraySource:
     images, labels = _read_idx(image_file, dimensions=3), _read_idx(label_file, dimensions=1)
     if images.shape[1:] != (_INFO.height, _INFO.width):
         raise BadInputError(
-            f"{image_file} holds images of {images.shape[1]}x{images.shape[2]} pixels instead of "
+            f"{image_file} contains images of {images.shape[1]}x{images.shape[2]} pixels instead of "
             f"{_INFO.height}x{_INFO.width}; {_remedy()}."
         )
     if len(images) != len(labels):
         raise BadInputError(
-            f"{image_file} holds {len(images)} images, but {label_file.name} holds {len(labels)} labels; "
-            f"{_remedy()}."
+            f"{image_file} contains {len(images)} images, but {label_file.name} contains {len(labels)} "
+            f"labels; {_remedy()}."
         )
     if len(labels) == 0:
-        raise BadInputError(f"{label_file} holds no samples; {_remedy()}.")
+        raise BadInputError(f"{label_file} contains no samples; {_remedy()}.")
     if int(labels.max()) >= _INFO.num_classes:
-        raise BadInputError(f"{label_file} holds the label {labels.max()} instead of 0 to 9; {_remedy()}.")
+        raise BadInputError(f"{label_file} contains the label {labels.max()} instead of 0 to 9; {_remedy()}.")
     return ArraySource(images=images[..., np.newaxis], labels=labels.astype(np.int64))
 
 
@@ -70,9 +72,9 @@ def _find(folder: Path, name: str) -> Path:
     if candidates:
         return candidates[0]
     remedy = way_out(
-        folder, lambda path: bool(_candidates(path, name)), otherwise=f"it must hold {_file_list()}"
+        folder, lambda path: bool(_candidates(path, name)), otherwise=f"give a folder with {_file_list()}"
     )
-    raise BadInputError(f"--data-dir {folder} holds no {name}.gz (nor {name}); {remedy}.")
+    raise BadInputError(f"--data-dir {folder} contains neither {name}.gz nor {name}; {remedy}.")
 
 
 def _candidates(folder: Path, name: str) -> list[Path]:
@@ -111,7 +113,7 @@ def _require_length(path: Path, *, found: int, expected: int) -> None:
     if found != expected:
         state = "truncated" if found < expected else "corrupt"
         raise BadInputError(
-            f"{path} is {state}: it holds {found} bytes of data where its header announces {expected}; "
+            f"{path} is {state}: it contains {found} bytes of data, but its header says {expected}; "
             f"{_remedy()}."
         )
 
@@ -120,8 +122,8 @@ def _size_warnings(folder: Path, *, train: int, validation: int) -> list[str]:
     if (train, validation) == (_INFO.train_samples, _INFO.validation_samples):
         return []
     return [
-        f"--data-dir {folder} holds {train} training and {validation} validation samples; the whole data set "
-        f"has {_INFO.train_samples} and {_INFO.validation_samples}."
+        f"--data-dir {folder} contains {train} training and {validation} validation samples; the complete "
+        f"data set has {_INFO.train_samples} and {_INFO.validation_samples}."
     ]
 
 
@@ -131,4 +133,4 @@ def _file_list() -> str:
 
 
 def _remedy() -> str:
-    return "fetch the file again, or name a folder with whole files by --data-dir DIR"
+    return "download the file again, or name a folder with complete files with --data-dir DIR"

@@ -96,7 +96,7 @@ class PackIndex:
         """What `to_json` wrote; ValueError, KeyError or TypeError if it is something else."""
         values = json.loads(content)
         if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
-            raise ValueError(f"it is no {FORMAT} of version {VERSION}")
+            raise ValueError(f"it is not a {FORMAT} of version {VERSION}")
         return cls(
             class_names=tuple(values["class_names"]),
             image_size=values["image_size"],
@@ -206,8 +206,8 @@ def open_packed(data_dir: str | None, *, request: ImageRequest) -> DataSplits:
     """`--dataset packed`."""
     folder = existing_folder(data_dir, dataset="packed", holding="what `drivetrain data pack` wrote")
     if not is_pack(folder):
-        remedy = way_out(folder, is_pack, otherwise=f"`drivetrain data pack SRC {folder}` makes a pack")
-        raise BadInputError(f"--data-dir {folder} holds no {INDEX}; {remedy}.")
+        remedy = way_out(folder, is_pack, otherwise=f"create a pack with `drivetrain data pack SRC {folder}`")
+        raise BadInputError(f"--data-dir {folder} does not contain {INDEX}; {remedy}.")
     return open_images(read_pack(folder), request=request)
 
 
@@ -265,9 +265,11 @@ def _read_table(folder: Path, file: PackedFile) -> PackTable:
             f"--data-dir: {folder / file.file} cannot be read ({error.strerror}); {_remedy()}."
         ) from error
     if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise BadInputError(f"{folder / file.file} is damaged: its sha256 is another; {_remedy()}.")
+        raise BadInputError(
+            f"{folder / file.file} is damaged: its sha256 does not match {INDEX}; {_remedy()}."
+        )
     return PackTable.from_bytes(content)
 
 
 def _remedy() -> str:
-    return "pack the folder again, or name another pack by --data-dir DIR"
+    return "pack the folder again, or name another pack with --data-dir DIR"

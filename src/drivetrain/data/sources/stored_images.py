@@ -73,7 +73,8 @@ def open_images(images: StoredImages, *, request: ImageRequest) -> DataSplits:
     channels = 3 if request.channels is None else request.channels
     if channels not in (1, 3):
         raise BadInputError(
-            f"--channels {channels} is impossible: image files are read as --channels 3 or --channels 1."
+            f"--channels {channels} is not supported: image files are read in colour (--channels 3) or grey "
+            "(--channels 1)."
         )
     fit, size_warnings = choose_fit(
         images.stores[_TRAIN],
@@ -122,7 +123,7 @@ def _spec(class_names: tuple[str, ...], *, fit: Fit, channels: int, request: Ima
 def _class_warnings(images: StoredImages) -> list[str]:
     if len(images.class_names) != 1:
         return []
-    return [f"All images are of a single class, {images.class_names[0]}, which leaves nothing to learn."]
+    return [f"All images belong to one class, {images.class_names[0]}, so there is nothing to learn."]
 
 
 def _count_warnings(images: StoredImages, *, request: ImageRequest) -> list[str]:
@@ -137,15 +138,15 @@ def _count_warnings(images: StoredImages, *, request: ImageRequest) -> list[str]
     if found == whole:
         return []
     return [
-        f"--data-dir holds {found[0]} training and {found[1]} validation images of {found[2]} classes; the "
-        f"whole data set has {whole[0]} and {whole[1]} of {whole[2]}."
+        f"--data-dir contains {found[0]} training and {found[1]} validation images of {found[2]} classes; "
+        f"the complete data set has {whole[0]} and {whole[1]} of {whole[2]}."
     ]
 
 
 def choose_fit(
     store: ImageStore, *, image_size: int | None, is_imagenet: bool, refuse_bad: bool
 ) -> tuple[Fit, list[str]]:
-    """How images become samples, and what should be said about a size nobody asked for."""
+    """How images become samples, and a warning if the size was chosen by default."""
     if is_imagenet:
         size = image_size or DEFAULT_SIZE
         return Fit(height=size, width=size, short_side=round(size * _IMAGENET_SHORT_SIDE)), []
@@ -154,8 +155,8 @@ def choose_fit(
     common = common_size(store, refuse_bad=refuse_bad)
     if common is None:
         return _square(DEFAULT_SIZE), [
-            f"The images have many sizes and are brought to {DEFAULT_SIZE}x{DEFAULT_SIZE}; --image-size N "
-            "chooses another size."
+            f"The images differ in size and are resized and cropped to {DEFAULT_SIZE}x{DEFAULT_SIZE}; use "
+            "--image-size N for another size."
         ]
     width, height = common
     return _square(width) if width == height else Fit(height=height, width=width, short_side=None), []
@@ -168,7 +169,7 @@ def common_size(store: ImageStore, *, refuse_bad: bool) -> tuple[int, int] | Non
     """
     if not isinstance(store, FolderStore) or not refuse_bad:
         return _look_for_size(store, refuse_bad=refuse_bad)
-    # To find out whether all files are the same as before takes longer than a look at the first few.
+    # Checking all files for changes takes longer than reading the first few headers.
     found = _look_for_size(store, refuse_bad=refuse_bad, most=_HEADERS_AT_A_TIME)
     if found is None or len(store) <= _HEADERS_AT_A_TIME:
         return found
@@ -186,7 +187,7 @@ def _look_for_size(store: ImageStore, *, refuse_bad: bool, most: int | None = No
     found: tuple[int, int] | None = None
     indices = range(len(store))[:most]
     sizes = _sizes(store, indices, refuse_bad=refuse_bad)
-    looks = counted(sizes, total=len(indices), what="scanning sizes of images")
+    looks = counted(sizes, total=len(indices), what="reading image sizes")
     with closing(looks):
         for size in looks:
             if found is not None and size is not None and size != found:

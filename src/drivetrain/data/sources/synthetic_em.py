@@ -211,6 +211,6 @@ def _require_shape(*, size: int, channels: int | None, num_classes: int | None) 
     ):
         if asked is not None and asked != there:
             raise BadInputError(
-                f"{option} {asked} does not fit --dataset synthetic-em, which has {there}; leave it out or "
+                f"{option} {asked} does not match --dataset synthetic-em, which has {there}; leave it out or "
                 f"use {option} {there}."
             )
