@@ -112,7 +112,7 @@ def test_a_script_that_ctrl_c_stops_ends_by_sigint_after_its_checkpoint(tmp_path
         check=False,
     )
     assert ended.returncode == -signal.SIGINT, ended.stderr
-    assert "stopped after update 2: a checkpoint is written" in ended.stdout
+    assert "stopped after update 2: a checkpoint was written" in ended.stdout
     assert "went on" not in ended.stdout
     assert [int(kept.name) for kept in (path / "checkpoints").iterdir()] == [2]
 

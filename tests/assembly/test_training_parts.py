@@ -58,7 +58,7 @@ def test_statistics_of_a_users_own_that_depend_on_the_cut_are_said(
 ) -> None:
     said = _said(capsys, tmp_path / "run", model=_OwnStatistics(), gradient_accumulation_count=2)
     assert (
-        "--model changes its buffer mean and 1 more by itself, at every micro-batch, so that they depend on "
+        "--model updates its buffer mean and 1 more itself, at every micro-batch, so they depend on "
         "--gradient-accumulation-count 2; statistics of torch's batch norms do not."
     ) in said
 
@@ -86,7 +86,7 @@ def test_offloading_on_a_cpu_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_the_first_line_counts_the_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = _said(capsys, tmp_path / "run", model=_OwnStatistics())
-    assert "16 training samples of 2 classes, " in said
+    assert "16 training samples in 2 classes, " in said
 
 
 def test_labels_that_start_at_1_are_refused_with_what_they_are(tmp_path: Path) -> None:

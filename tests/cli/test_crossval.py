@@ -35,9 +35,9 @@ def test_a_table_at_the_end_and_the_same_command_says_it_is_finished(
     (job,) = (tmp_path / "runs").iterdir()
     assert job.name.startswith("crossval-digits-cifar_resnet8-")
     assert main(["crossval", *SMALL, "--folds", "2"]) == 0
-    assert f"{job.relative_to(tmp_path)} is finished" in capsys.readouterr().out
+    assert f"{job.relative_to(tmp_path)} is already finished" in capsys.readouterr().out
     assert main(["crossval", "--output-dir", str(job)]) == 0
-    assert "is finished" in capsys.readouterr().out
+    assert "is already finished" in capsys.readouterr().out
 
 
 def test_the_time_counts_from_the_start_of_the_process(

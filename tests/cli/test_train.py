@@ -42,7 +42,7 @@ def test_a_bare_output_dir_continues_that_run(tmp_path: Path, capsys: pytest.Cap
     path = str(tmp_path / "run")
     assert main(["train", *SMALL, "--output-dir", path, "--num-epochs", "2", "--lr-schedule", "const"]) == 0
     assert main(["train", "--output-dir", path]) == 0
-    assert "is finished: 8 updates" in capsys.readouterr().out
+    assert "is already finished: 8 updates" in capsys.readouterr().out
     assert main(["train", "--output-dir", path, "--num-epochs", "3"]) == 0
     assert "continuing after update 8" in capsys.readouterr().out
 
@@ -62,7 +62,7 @@ def test_the_default_directory_is_found_again(
     monkeypatch.chdir(tmp_path)
     assert main(["train", *SMALL, "--max-updates", "2"]) == 0
     assert main(["train", *SMALL, "--max-updates", "2"]) == 0
-    assert "is finished" in capsys.readouterr().out
+    assert "is already finished" in capsys.readouterr().out
     assert main(["train", *SMALL, "--max-updates", "2", "--seed", "9"]) == 0
     names = [path.name for path in (tmp_path / "runs").iterdir()]
     assert len(names) == 2

@@ -60,7 +60,7 @@ def test_classes_have_a_table_of_their_own_and_means_are_called_so(tmp_path: Pat
     assert "are means over classes, background included" in page
     assert "| cell | 0.1250 ± 0.0000 | 0.2500 ± 0.0000 |" in page
     assert page.index("| cell |") < page.index("| back |") < page.index("| mean over classes |")
-    assert "chosen by soft Dice (mean over classes), higher is better" in page
+    assert "chosen by soft Dice (mean over classes) (higher is better" in page
     assert class_lines(statistics)[1].split() == ["class", "soft", "Dice", "IoU"]
     assert "validation soft Dice (mean over classes) over 2 folds: 0.7500" in result_line(statistics, folds=2)
     assert "last_soft_dice_cell" in directory.table.read_text()

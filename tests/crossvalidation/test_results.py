@@ -30,7 +30,7 @@ def test_means_and_deviations_at_the_last_at_the_best_and_at_every_point() -> No
     assert found.best_point == 1
     plain = found.to_json()
     assert plain["best_point"]["accuracy"]["mean"] == pytest.approx(0.85)
-    assert "last evaluation" in plain["last"]["what"]
+    assert "last validation" in plain["last"]["what"]
     assert plain["points"]["accuracy"]["mean"] == pytest.approx([0.6, 0.85, 0.8])
 
 

@@ -143,7 +143,7 @@ def test_a_single_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     folder = write_images(tmp_path / "photos", {"cat": 6})
     options = _options(dataset="image-folder", data_dir=folder, output_dir=tmp_path / "run")
     assert main(["train", *options]) == 2
-    assert "has a single class, cat, so there is nothing to tell apart" in capsys.readouterr().err
+    assert "has a single class, cat, so there is nothing to distinguish" in capsys.readouterr().err
     assert main(["data", "check", "image-folder", f"--data-dir={folder}"]) == 0
     assert "All images belong to one class, cat" in capsys.readouterr().err
     assert main(["data", "pack", str(folder), str(tmp_path / "pack")]) == 0

@@ -154,7 +154,7 @@ def test_a_run_keeps_its_metric(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["train", *begin, "--max-updates=4", f"--output-dir={run}", "--best-by=accuracy"]) == 2
     assert f"--best-by is accuracy but the run in {run} was started with loss" in capsys.readouterr().err
     assert main(["train", *begin, "--max-updates=4", f"--output-dir={run}"]) == 0
-    assert capsys.readouterr().out.count("by validation loss, lower is better") == 1
+    assert capsys.readouterr().out.count("by validation loss (lower is better)") == 1
     assert read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["best"]["metric"] == "loss"
 
 
@@ -178,4 +178,4 @@ def test_folds_are_judged_by_the_same_metric(tmp_path: Path) -> None:
         assert fold["best"]["update"] == 2
         assert (run / "checkpoints" / str(fold["best"]["update"])).is_dir()
     assert "loss (loss, lower is better)" in record["statistics"]["best"]["what"]
-    assert "chosen by loss, lower is better" in (tmp_path / "README.md").read_text()
+    assert "chosen by loss (lower is better" in (tmp_path / "README.md").read_text()

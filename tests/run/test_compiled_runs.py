@@ -101,7 +101,9 @@ def test_measuring_before_the_first_update_changes_no_bit(
     assert measured == ["plain", "compiled"]
     assert {function.__name__ for function in compiled} == {"_run", "run", "_move_weights"}
     assert final_files(tmp_path / "auto") == final_files(tmp_path / "off")
-    assert result.metrics["compile"].startswith("compile on: an update takes 0.5 s compiled and 1 s without")
+    assert result.metrics["compile"].startswith(
+        "compile on: an update takes 0.5 s compiled and 1 s uncompiled"
+    )
     assert result.metrics["compile_seconds"] > 2
     assert result.metrics["seconds"]["compilation"] > 2
     losses = [
@@ -123,7 +125,10 @@ def test_a_stopped_run_keeps_its_choice(
     compile_gains.remember_gain(plan["compile"]["marks"], compile_gains.Gain(plain_s=1.0, compiled_s=9.0))
     compiled.clear()
     result = train_small(tmp_path / "run", **OPTIONS)
-    assert result.metrics["compile"] == f"compile on, as the run began: {plan['compile']['reason']}"
+    assert (
+        result.metrics["compile"]
+        == f"compile on, as chosen when the run started: {plan['compile']['reason']}"
+    )
     assert len(compiled) == 3
     assert measured == ["plain", "compiled"]
     train_small(tmp_path / "off", **{**OPTIONS, "compile": "off"})
@@ -213,12 +218,12 @@ def test_short_runs_and_stages_are_left_alone(
 
     monkeypatch.setattr(TrainingProgram, "run_update", counted)
     short = train_small(tmp_path / "short", max_updates=2)
-    assert short.metrics["compile"] == "compile off: 2 updates are too few to pay for it"
+    assert short.metrics["compile"] == "compile off: 2 updates are too few to gain from it"
     assert updates == [0, 1]
     monkeypatch.setattr(compile_choice, "FEWEST_UPDATES", 1)
     staged = train_small(tmp_path / "staged", max_updates=2, recomputation=True)
     assert staged.metrics["compile"] == (
-        "compile off: the model runs in stages, which --compile on alone compiles"
+        "compile off: the model runs in stages, which is compiled only with --compile on"
     )
     assert compiled == []
 

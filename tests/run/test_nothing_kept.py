@@ -43,7 +43,7 @@ def test_after_a_stop_another_command_starts_as_if_nothing_had_been(
     with monkeypatch.context() as patch:
         _stop_at_once(patch)
         assert _train(tmp_path / "run", "--seed=1", "--learning-rate=0.5", "--label-smoothing=0.1") == 143
-    assert "stopped before the first update: nothing was kept" in capsys.readouterr().out
+    assert "stopped before the first update: nothing was saved" in capsys.readouterr().out
     assert _train(tmp_path / "run", "--seed=2") == 0
     assert _train(tmp_path / "afresh", "--seed=2") == 0
     newest = [checkpoint_paths(tmp_path / name / "checkpoints")[-1] for name in ("run", "afresh")]

@@ -92,7 +92,7 @@ def test_four_stages_of_two_replicas_as_eight_processes(alone: Path, tmp_path: P
     path = tmp_path / "run"
     finished = _train(path, *TYPED, "--max-updates=3", "--stages=4", "--replicas=2")
     assert finished.returncode == 0, finished.stderr
-    assert "4 stages on 4 devices of each replica" in finished.stdout
+    assert "4 pipeline stages on 4 devices per replica" in finished.stdout
     assert first_losses_differ(alone, path) < 1e-5
     assert _told(path) == _told(alone)
     assert len(set(_told(path))) == len(_told(path))

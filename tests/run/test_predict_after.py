@@ -115,7 +115,7 @@ def test_a_prediction_that_was_corrected_is_refused_before_anything_is_trained(
     mask = tmp_path / "run" / "predictions" / "test-volume-mask.tif"
     predicted = mask.read_bytes()
     mask.write_bytes(b"by hand")
-    with pytest.raises(BadInputError, match=r"mask\.tif has been changed .*leave out --predict-after"):
+    with pytest.raises(BadInputError, match=r"mask\.tif was changed after .*leave out --predict-after"):
         segment(tmp_path / "run", max_updates=2, predict_after=str(stack))
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["1"]
     segment(tmp_path / "run", max_updates=2)

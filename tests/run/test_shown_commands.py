@@ -70,7 +70,7 @@ def test_folds_side_by_side(tmp_path: Path) -> None:
     options |= {"folds": 2, "parallel_folds": 2, "num_threads": 1, "output_dir": str(tmp_path / "job")}
     shown = ShownFolds()
     crossval_resolved(resolve_recipe(overrides=options), reporter=shown)
-    assert shown.names == ["training folds", "drawing pictures"]
+    assert shown.names == ["training folds", "drawing figures"]
     assert any(detail.startswith("fold ") and "update" in detail for detail in shown.details)
 
 

@@ -147,6 +147,6 @@ def test_wishes_without_an_effect_are_said(
         output_dir=str(tmp_path / "run"),
     )
     said = capsys.readouterr()
-    assert "--half-partials True has no effect on products in float32." in said.out + said.err
+    assert "--half-partials True has no effect on float32 computation." in said.out + said.err
     assert "--precision-list has no effect: --precision auto is float32" in said.out + said.err
     assert "--half-type float16 has no effect: --precision auto is float32" in said.out + said.err

@@ -121,7 +121,7 @@ def test_a_training_that_is_stopped_is_not_called_done(
     monkeypatch.setattr("drivetrain.console.reporter._LINE_PERIOD_S", 0.0)
     train_small(tmp_path / "run", max_time=331, evaluate_every=10**6, lr_schedule="const")
     log = (tmp_path / "run" / "rank-0.log").read_text()
-    assert "the time of --max-time is up: stopped after update" in log
+    assert "the time limit of --max-time is reached: stopped after update" in log
     assert re.search(r"^training \d", log, re.MULTILINE)
     assert "training: done" not in log
     train_small(tmp_path / "whole", evaluate_every=10**6, lr_schedule="const")

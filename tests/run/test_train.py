@@ -288,7 +288,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, train_small: TrainSmall) ->
     train_small(tmp_path / "run", max_updates=2, lr_schedule="const")
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
-        with pytest.raises(RunFailedError, match=r"checkpoint (of update 2 )?stays"):
+        with pytest.raises(RunFailedError, match=r"checkpoint (of update 2 )?is intact"):
             train_small(tmp_path / "run", lr_schedule="const")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -368,7 +368,7 @@ def test_balanced_class_weights_change_the_training_alone(tmp_path: Path, train_
 def test_training_false_without_a_checkpoint_warns(tmp_path: Path, train_small: TrainSmall) -> None:
     fresh = train_small(tmp_path / "run", training=False)
     assert fresh.status == "validated"
-    assert "fresh, untrained weights" in (tmp_path / "run" / "rank-0.log").read_text()
+    assert "untrained initial weights" in (tmp_path / "run" / "rank-0.log").read_text()
 
 
 def test_a_scale_that_is_too_large_is_what_the_advice_names(tmp_path: Path, train_small: TrainSmall) -> None:

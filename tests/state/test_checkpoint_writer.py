@@ -130,7 +130,7 @@ def test_a_write_that_failed_once_is_made_up_for_at_the_next_event(
     assert names[0] in (5, 6, 7, 8)
     assert names[-4:] == [8, 12, 16, 20]
     told = capsys.readouterr()
-    assert "the disk is full. Since then, that of update" in told.out + told.err
+    assert "the disk is full. The checkpoint of update" in told.out + told.err
 
 
 def test_a_stop_keeps_its_weights_though_an_earlier_write_failed(
@@ -185,7 +185,7 @@ def test_a_training_that_fails_tells_of_a_lost_checkpoint_too(tmp_path: Path) ->
 
     with pytest.raises(RuntimeError, match="an update failed") as caught:
         fail()
-    assert "a checkpoint was lost: the checkpoint of update 1" in caught.value.__notes__[0]
+    assert "a checkpoint could not be written: the checkpoint of update 1" in caught.value.__notes__[0]
 
 
 def test_one_checkpoint_is_whole_before_the_next_begins(

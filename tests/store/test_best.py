@@ -32,7 +32,7 @@ def test_it_says_what_chose_it() -> None:
     assert Best("loss", 0.25, 7).sentence() == "update 7, chosen by loss: 0.2500 (lower is better)"
     best = Best("dice", 0.5, 7)
     assert best.sentence() == "update 7, chosen by soft Dice (mean over classes): 0.5000 (higher is better)"
-    assert Best("iou_x").sentence() == "none, as no validation gave a number for IoU of x (higher is better)"
+    assert Best("iou_x").sentence() == "none, as no validation gave a finite IoU of x (higher is better)"
     assert Best("loss").as_json()["direction"] == "lower is better"
 
 

@@ -98,7 +98,9 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     large = {"a": torch.zeros(100_000)}
     try:
-        with pytest.raises(RunFailedError, match=r"disk is full.* needs about 400000 bytes.*update 1 stays"):
+        with pytest.raises(
+            RunFailedError, match=r"disk is full.* needs about 400000 bytes.*update 1 is intact"
+        ):
             save_checkpoint(tmp_path, update=2, model=large, optimiser={}, state={})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -112,7 +112,7 @@ def test_a_step_that_fails_puts_the_old_checkpoint_back(tmp_path: Path) -> None:
     for step in range(1, _all_steps(tmp_path) + 1):
         parent = tmp_path / str(step)
         _save(parent, OLD)
-        with pytest.raises(RunFailedError, match="update 3 stays"):
+        with pytest.raises(RunFailedError, match="update 3 is intact"):
             _save_until(parent, step, OSError(5, "Input/output error"))
         _found(parent)
         assert "3" in [path.name for path in parent.iterdir()]

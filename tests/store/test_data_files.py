@@ -141,14 +141,14 @@ def test_equal_names_in_another_folder_are_only_said(folder: Path, tmp_path: Pat
     assert _evaluate(tmp_path / "run", data_dir=str(other)) == []
     _remove(other, "im0.png")
     (warning,) = _evaluate(tmp_path / "run", data_dir=str(other))
-    assert "have names of images that RUN was trained on" in warning
+    assert "have the names of images that RUN was trained on" in warning
 
 
 def test_other_validation_images_are_said(folder: Path, tmp_path: Path) -> None:
     _train(folder, tmp_path / "run")
     new = _copied(folder, tmp_path / "new", images=6)
     (warning,) = _evaluate(tmp_path / "run", data_dir=str(new))
-    assert "--split all measures every image" in warning
+    assert "--split all evaluates every image" in warning
 
 
 def test_every_image_of_another_folder_can_be_measured(folder: Path, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_every_image_of_another_folder_can_be_measured(folder: Path, tmp_path: P
     assert record["evaluations"][0]["samples"] == 3
     assert record["settings"] == {"data_dir": str(new), "flips": True, "tile_overlap": None}
     (warning,) = _evaluate(tmp_path / "run", split="all")
-    assert "5 of 6 images of --split all have names of images that RUN was trained on" in warning
+    assert "5 of 6 images of --split all have the names of images that RUN was trained on" in warning
 
 
 def test_one_image_is_enough_to_be_measured(folder: Path, tmp_path: Path) -> None:

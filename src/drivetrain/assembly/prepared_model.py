@@ -1,4 +1,4 @@
-"""A model made ready for training: the first steps from a recipe and a model to a program."""
+"""Prepares a model for training: dropout, device, batch norms and flat parameters, in this order."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ __all__ = ["PreparedModel", "ProgramInputs", "place_model", "prepare_for_trainin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramInputs:
-    """What one rank's program is built for: its plan, samples and device, and its place among the ranks."""
+    """What the program of one rank is built from: plan, feed, device and its groups of ranks."""
 
     plan: TrainingPlan
     feed: Feed
@@ -64,7 +64,7 @@ class ProgramInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedModel:
-    """A model whose layers and weights are those of a training; of one that is cut, this rank's `stages`."""
+    """A model ready for training; with pipeline stages, `stages` are those of this rank."""
 
     model: nn.Module
     stages: PlacedStages | None
@@ -75,13 +75,13 @@ class PreparedModel:
 
 
 def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs) -> PreparedModel:
-    """The first steps, which change the model itself."""
+    """Runs the steps that change the model itself; their order matters (see `program.py`)."""
     precision = choose_precision(recipe, inputs.device)
     context = UpdateContext(inputs.device.torch_device)
     install_counter_dropout(model, seed=recipe.seed, context=context)
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)
-    # The layers of its stages are other ones since.
+    # Installing batch norms replaced layers of the model, so the stages must be cut from the new ones.
     stages = None if stages is None else stages.cut_again()
     return PreparedModel(
         model=model,
@@ -96,7 +96,7 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
 def place_on_device(
     model: nn.Module, precision: Precision, inputs: ProgramInputs
 ) -> tuple[nn.Module, PlacedStages | None]:
-    """The model, or this rank's stages of it, goes to the device; 16-bit weights become so here."""
+    """Moves the model, or the stages of this rank, to the device; converts weights to 16 bits if asked."""
     if is_half(precision.weight_dtype):
         halve_weights(model, precision.weight_dtype)
     if inputs.stage_plan is None:
@@ -105,14 +105,14 @@ def place_on_device(
 
 
 def place_model(model: nn.Module, device: Device) -> nn.Module:
-    """A model on its device, with channels_last weights."""
+    """Moves a model to its device, with weights in channels_last memory format."""
     return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def install_norms(
     recipe: Recipe, model: nn.Module, stages: PlacedStages | None, inputs: ProgramInputs
 ) -> BatchNormOwner:
-    """Batch norms get their owner, and layers of a precision of their own that precision; a collective."""
+    """Installs the owner of all batch norms, and --precision-list; a collective."""
     batch_norms = install_batch_norm_owner(
         model,
         kept_share=recipe.bn_momentum,
@@ -127,6 +127,6 @@ def install_norms(
 
 
 def flatten_parameters(model: nn.Module, stages: PlacedStages | None, device: Device) -> FlatParameters:
-    """The parameters that are trained here become one flat vector, their gradients another."""
+    """Packs the parameters trained on this rank into one flat vector, and their gradients into another."""
     only = None if stages is None else stages.parameter_names
     return FlatParameters(model, only=only, device=device.torch_device)

@@ -1,4 +1,4 @@
-"""From a recipe, a model and a feed to a program on a device, by steps in one fixed order.
+"""Builds the training program of a rank from recipe, model and feed, by steps in a fixed order.
 
 `prepare_for_training` takes the first four: 1. `install_counter_dropout`; 2. `place_on_device`;
 3. `install_norms`; 4. `flatten_parameters`. `build_program` goes on: 5. `build_mover`;
@@ -44,13 +44,10 @@ from drivetrain.tasks.task import Task
 __all__ = ["build_program", "compilable_parts", "probe_output"]
 
 
-# What of a training program can be compiled.
-
-
 def compilable_parts(
     program: TrainingProgram, runners: Mapping[int, StageRunner] | None = None
 ) -> CompiledParts:
-    """Model with loss, augmentation and optimiser; of a model that is cut, its stages alone."""
+    """The parts that torch.compile can compile: model with loss, augmentation, optimiser; or only stages."""
     return CompiledParts(_stages(runners) if runners else _whole(program))
 
 
@@ -63,13 +60,13 @@ def _whole(program: TrainingProgram) -> Iterator[Compilable[..., Any]]:
         yield program.passes.step.compilable
     if isinstance(program.feed, ResidentFeed | StreamFeed):
         yield program.feed.prepare
-    # Its copies go beside the computation, on streams of their own.
+    # Not an offloaded optimiser: it copies on CUDA streams of its own, beside the computation.
     if not isinstance(program.mover.optimiser, OffloadedOptimiser):
         yield program.mover.move_weights
 
 
 def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) -> TrainingProgram:
-    """The training program of one rank: of the whole model, or of the stages that it holds."""
+    """Builds the training program of one rank, for the whole model or for its stages."""
     prepared = prepare_for_training(recipe, model, inputs)
     mover = build_mover(recipe, prepared, inputs)
     task, batches = inputs.task(recipe), inputs.batches(recipe)
@@ -106,7 +103,7 @@ def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) ->
 
 
 def build_mover(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) -> WeightMover:
-    """What moves the flat vector, and the average that follows it."""
+    """Builds what updates the weights: optimiser, learning rate, gradient rules, loss scale and average."""
     static_scale, loss_scale = _loss_scaling(recipe, inputs.device)
     prepared.batch_norms.can_undo = loss_scale is not None
     return WeightMover(
@@ -127,7 +124,7 @@ def build_mover(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) 
 
 
 def _loss_scaling(recipe: Recipe, device: Device) -> tuple[float, DynamicLossScale | None]:
-    """The fixed factor on the loss, and the one that is found in the training."""
+    """The static loss scale, and the dynamic one if --loss-scaling dynamic is given."""
     if recipe.loss_scaling == "dynamic":
         return 0.0, DynamicLossScale(device.torch_device)
     return recipe.loss_scaling, None
@@ -169,14 +166,17 @@ def _records(mover: WeightMover, *, task: Task, plan: TrainingPlan) -> UpdateRec
 
 
 def compile_parts(program: TrainingProgram, recipe: Recipe, runners: Mapping[int, StageRunner]) -> None:
-    """Notes what can be compiled, and compiles it where the recipe says so."""
+    """Collects the parts that can be compiled, and switches compilation on with --compile on."""
     program.compiled = compilable_parts(program, runners)
     if recipe.compile == "on" and program.stages is None:
         program.compiled.switch(True)
 
 
 def watch_floats(program: TrainingProgram, recipe: Recipe) -> None:
-    """Where asked, looks at all modules, and at what stages give: their own steps are of no module."""
+    """--fp-exceptions: checks the outputs of all modules, and of stages.
+
+    Stages are checked too because operations between modules, such as a residual addition, belong to none.
+    """
     if not recipe.fp_exceptions:
         return
     modules = {
@@ -197,7 +197,7 @@ def watch_floats(program: TrainingProgram, recipe: Recipe) -> None:
 def probe_output(
     model: nn.Module, forward: Forward, *, shape: tuple[int, int, int], device: Device
 ) -> torch.Size:
-    """The shape of the output for two images; eval mode, so that no statistic moves."""
+    """The output shape for two images; in eval mode, so that batch-norm statistics do not change."""
     was_training = model.training
     model.eval()
     images = torch.zeros(2, *shape, device=device.torch_device).contiguous(memory_format=torch.channels_last)

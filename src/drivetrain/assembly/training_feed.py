@@ -1,4 +1,4 @@
-"""The samples of a training on their way: their order, what chance does to them, and the feed."""
+"""Builds the training data path: order of samples, augmentation, and the feed of a rank."""
 
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.augment.from_recipe import build_augmentation, build_dense_augmentation
@@ -18,7 +18,7 @@ __all__ = ["augmentation_of", "sample_order", "training_feed"]
 
 
 def sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> SampleOrder:
-    """Which sample is where."""
+    """The order of samples over all updates."""
     return SampleOrder(
         seed=recipe.seed,
         samples=len(data.train),
@@ -31,7 +31,7 @@ def sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> Sam
 
 
 def augmentation_of(recipe: Recipe, data: DataSplits, preprocess: Preparation) -> AnyAugmentation | None:
-    """What chance does to the training samples, if anything."""
+    """The random augmentation of training samples; None without one."""
     if isinstance(preprocess, DensePreprocess):
         return build_dense_augmentation(recipe, data.spec, preprocess=preprocess)
     return build_augmentation(recipe, data.spec, source=data.train)
@@ -49,9 +49,9 @@ def training_feed(
     groups: RankGroups = ALL_ALONE,
     stage_plan: StagePlan | None = None,
 ) -> tuple[Feed, list[str]]:
-    """The feed of one rank, and what should be said about it; a collective."""
+    """The feed of one rank, and warnings about it; a collective."""
     replicas = groups.replicas
-    # The same everywhere, so that all ranks choose alike.
+    # The smallest free memory of all ranks: all must choose alike between resident and streamed data.
     memory_budget_bytes = min(groups.world.gather(device.free_memory_bytes))
     if stage_plan is not None and groups.devices.size > 1 and not stage_plan.reads_data(groups.devices.rank):
         slots = SlotFeed(

@@ -1,4 +1,4 @@
-"""Puts the parts of a run together: data, model, feed, program."""
+"""Assembles a run from data, model, feed, program and evaluator, and collects warnings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from drivetrain.tasks.from_recipe import training_class_weights
 
 @dataclass(slots=True, kw_only=True)
 class Assembly:
-    """A program, how to validate it, and what was said while building it."""
+    """A program, its evaluator, and the warnings collected while building them."""
 
     program: TrainingProgram
     evaluate: Evaluator | None
@@ -57,8 +57,11 @@ def assemble(
     continues: bool = False,
     measured_cut: tuple[str, ...] | None = None,
 ) -> Assembly:
-    """Builds what a recipe describes; nothing is written. A run that continues has weights already, and may
-    have measured where to cut."""
+    """Builds all parts of a training; writes nothing.
+
+    `continues`: weights come from a checkpoint, so none are initialised from elsewhere. `measured_cut`: where
+    --split-by time has cut the model in an earlier part of the run.
+    """
     setting = _Setting(
         recipe=recipe,
         data=data,
@@ -90,7 +93,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """What is to be put together, for one rank of `group`."""
+    """The inputs of an assembly on one rank of `group`."""
 
     recipe: Recipe
     data: DataSplits
@@ -102,12 +105,12 @@ class _Setting:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Of the images that the model takes."""
+        """Channels, height and width of the model's input."""
         return (self.preprocess.channels, self.preprocess.height, self.preprocess.width)
 
 
 def _check_model(setting: _Setting, model: nn.Module) -> ModelTotals:
-    """Refuses what cannot be trained; counts what can."""
+    """Refuses models that cannot be trained; counts parameters and FLOPs."""
     require_plain_state(model, ranks=rank_count(setting.recipe))
     channels, height, width = setting.image_shape
     totals = summarise_model(model, channels=channels, image_size=height, width=width)
@@ -126,13 +129,13 @@ def _plan_stages(
         micro=setting.plan.batch.micro,
         accumulation=setting.plan.batch.accumulation,
         device=setting.device.torch_device,
-        # What is measured differs from rank to rank, and all must cut alike.
+        # Measured times differ between ranks, but all must cut alike: rank 0 decides.
         choose=lambda measure: _from_first(setting.group, measure, known=measured_cut),
     )
 
 
 def _outline(setting: _Setting, model: nn.Module, stage_plan: StagePlan | None) -> RunOutline | None:
-    """For the plan, which the first rank writes."""
+    """The memory and schedule outline in plan.json; None except on rank 0, which writes it."""
     if not setting.group.is_first:
         return None
     images = (setting.plan.batch.micro, *setting.image_shape)
@@ -140,7 +143,7 @@ def _outline(setting: _Setting, model: nn.Module, stage_plan: StagePlan | None) 
 
 
 def _program_inputs(setting: _Setting, stage_plan: StagePlan | None) -> tuple[ProgramInputs, list[str]]:
-    """The samples on their way to this rank's program, and what should be said about them; a collective."""
+    """Feed and other inputs of this rank's program, and warnings about them; a collective."""
     recipe, data = setting.recipe, setting.data
     order = sample_order(recipe, data=data, plan=setting.plan)
     feed, warnings = training_feed(
@@ -184,7 +187,10 @@ def _unused_marks(recipe: Recipe, model: nn.Module) -> list[str]:
     stages = marked_stages(model)
     if stages < 2 or recipe.stages is not None or stage_count(recipe) > 1:
         return []
-    return [f"the modules of --model are marked for {stages} stages; --stages {stages} would cut it so."]
+    return [
+        f"the modules of --model are marked for {stages} stages, but train in one piece; --stages {stages} "
+        "uses the marks."
+    ]
 
 
 def _from_first(
@@ -198,7 +204,7 @@ def _from_first(
 def _norm_warnings(
     recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, image_shape: tuple[int, int, int]
 ) -> list[str]:
-    """Says what about batch norm has no effect, and which statistics of the user's own depend on the cut."""
+    """Warnings about norm options without effect, and about buffers that depend on the layout."""
     batch = plan.batch
     idle = idle_norm_options(recipe, model)
     if batch.replicas == batch.accumulation == 1:
@@ -217,13 +223,13 @@ def _moving_warnings(buffers: Sequence[str], *, plan: TrainingPlan) -> list[str]
     counts = {"--replicas": plan.batch.replicas, "--gradient-accumulation-count": plan.batch.accumulation}
     cuts = " and ".join(f"{option} {count}" for option, count in counts.items() if count > 1)
     return [
-        f"--model changes its buffer {buffers[0]}{more} by itself, at every micro-batch{apart}, so that "
+        f"--model updates its buffer {buffers[0]}{more} itself, at every micro-batch{apart}, so "
         f"{'they depend' if more else 'it depends'} on {cuts}; statistics of torch's batch norms do not."
     ]
 
 
 def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
-    apart = ", and on each replica by its own samples alone" if program.groups.replicas.size > 1 else ""
+    apart = ", and on each replica from its own samples only" if program.groups.replicas.size > 1 else ""
     options = norm_options(recipe)
     idle = (
         f"; {' and '.join(options)} {'have' if len(options) > 1 else 'has'} no effect on it"
@@ -231,19 +237,19 @@ def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
         else ""
     )
     return [
-        f"--model's norm {name} is of a kind of its own, so its statistics move at every micro-batch{apart}"
-        f"{idle}."
+        f"--model's norm {name} is not a batch norm of torch, so it updates its statistics at every "
+        f"micro-batch{apart}{idle}."
         for name in program.batch_norms.unowned
     ]
 
 
 def _precision_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
-    """Says which wishes for half precision have no effect on this device."""
+    """Warnings about options for half precision that have no effect on this device."""
     is_half = program.precision.compute_dtype != torch.float32
     device = program.device
     warnings = []
     if recipe.half_partials and not (is_half and device.has_half_partials):
-        why = f"a {device.torch_device.type} device" if is_half else "products in float32"
+        why = f"a {device.torch_device.type} device" if is_half else "float32 computation"
         warnings.append(f"--half-partials True has no effect on {why}.")
     if recipe.half_type != default_values()["half_type"] and not is_half:
         warnings.append(
@@ -266,7 +272,7 @@ def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
     if options is None:
         return [
             "there are no validation samples, and none can be held out of a single training sample; "
-            "--validation False asks for none.",
+            "--validation False trains without.",
             *idle,
         ]
     return [f"there are no validation samples; {options} holds some out.", *idle]
@@ -285,13 +291,11 @@ def _offloading_warnings(recipe: Recipe, device: Device) -> list[str]:
     asked = recipe.optimizer_state_offloading and recipe.optimise_for is None
     if not (asked and device.is_cpu):
         return []
-    return [
-        "--optimizer-state-offloading True has no effect on a CPU: the optimiser's state is in its memory."
-    ]
+    return ["--optimizer-state-offloading True has no effect on a CPU: the state is in host memory anyway."]
 
 
 def _size_warnings(recipe: Recipe, preprocess: Preparation) -> list[str]:
-    """Says once that a model pads images whose sides it cannot halve often enough."""
+    """A warning if unet_same pads images whose sides are not divisible by 2^depth."""
     if recipe.model != "unet_same":
         return []
     depth = int(recipe.model_params.get("depth", UNET_SAME_DEPTH))

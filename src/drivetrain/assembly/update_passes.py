@@ -1,4 +1,4 @@
-"""The passes of an update: of a model in one piece, or of the stages that a rank holds."""
+"""Builds forward and backward passes of an update, for the whole model or for the stages of a rank."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ __all__ = ["BuiltPasses", "build_gradient_sum", "build_update_passes"]
 
 
 def build_gradient_sum(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) -> GradientSum:
-    """The sum of all replicas' gradients, beside the last backward pass where that pays."""
+    """The all-reduce of gradients; overlaps with the last backward pass if that saves time."""
     gradient_bytes = prepared.parameters.gradients.nbytes
     return GradientSum(
         prepared.parameters,
@@ -39,7 +39,7 @@ def build_gradient_sum(recipe: Recipe, prepared: PreparedModel, inputs: ProgramI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPasses:
-    """The passes of an update, the way of images without training, and the stages that run here."""
+    """The passes of an update, the forward pass for evaluation, and the stages of this rank."""
 
     passes: Passes
     forward: Forward
@@ -55,7 +55,7 @@ def build_update_passes(
     batches: UpdateBatches,
     gradient_sum: GradientSum,
 ) -> BuiltPasses:
-    """Micro-batches go through the model in one piece, or through its stages; a collective then."""
+    """Builds the passes for the whole model, or for its stages; a collective with stages."""
     forward = in_precision(prepared.model, prepared.precision)
     if prepared.stages is None:
         step = _model_step(prepared, forward=forward, head=head)
@@ -106,7 +106,8 @@ def _plain_passes(
         parameters=prepared.parameters,
         device=device,
         seed=seed,
-        # A CPU gains nothing by it. Sums beside the backward pass read what has been added so far.
+        # The first micro-batch writes its gradients instead of adding them to zeros. A CPU gains nothing; and
+        # overlapped all-reduces read what has been added to the gradients during the backward pass.
         writes_first=not device.is_cpu and not gradient_sum.buckets,
     )
 

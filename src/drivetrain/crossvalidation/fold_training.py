@@ -1,4 +1,4 @@
-"""Folds of a cross-validation, trained in this process or side by side in processes of their own."""
+"""Trains folds of a cross-validation in this process, or several in parallel in processes of their own."""
 
 import os
 import signal
@@ -26,16 +26,14 @@ from drivetrain.store.directory import RunDirectory
 
 __all__ = ["FoldOutcome", "FoldRequest", "OpenFold", "train_fold", "train_side_by_side"]
 
+# How long the parent waits for a fold to end before it looks for signals and updates the progress line.
 _LOOK_S = 0.2
 OpenFold = Callable[[Recipe], DataSplits]
 
 
-# Folds that train side by side, each in a process of its own.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldOutcome:
-    """How a fold's process ended; `error` is what stood in its way."""
+    """How the process of a fold ended; `error` is set if it failed."""
 
     status: str
     exit_status: int = 0
@@ -60,11 +58,11 @@ def train_side_by_side(
     on_look: Callable[[Sequence[int]], None] = lambda _: None,
     on_end: Callable[[int, FoldOutcome], None],
 ) -> dict[int, FoldOutcome]:
-    """Trains at most `at_once` folds at a time, each in a slot from 0 on; a failure starts no more.
+    """Trains at most `at_once` folds in parallel, each in a slot 0, 1, ...; starts no more after a failure.
 
-    train(fold, slot) gives what a process shall do, which travels by pickle. The first fold begins alone, and
-    others once `may_begin` says so: what is wrong with all of them is then found by one. `on_look` hears
-    a few times a second which folds are running.
+    train(fold, slot) returns the function that a process runs; it is pickled. The first fold starts alone and
+    the others once `may_begin` returns True, so that a mistake in the request is reported only once.
+    `on_look` is called a few times a second with the running folds.
     """
     waiting = list(folds)
     running: dict[int, _Fold] = {}
@@ -102,8 +100,8 @@ def _start(train: Callable[[], FoldOutcome], *, slot: int) -> _Fold:
         process.start()
     except (PicklingError, AttributeError, TypeError) as error:
         raise BadInputError(
-            f"--parallel-folds sends data and model to other processes, which is impossible here ({error}); "
-            "leave it out, or define them at the top of a module."
+            f"--parallel-folds sends data and model to other processes, but pickling them failed ({error}); "
+            "leave it out, or define them at the top level of a module."
         ) from error
     theirs.close()
     return _Fold(process=process, answers=answers, slot=slot)
@@ -112,7 +110,7 @@ def _start(train: Callable[[], FoldOutcome], *, slot: int) -> _Fold:
 def _run(
     train: Callable[[], FoldOutcome], answers: "Connection[FoldOutcome, FoldOutcome]", parent: int
 ) -> None:
-    # Of its own session: the terminal's signals reach the job, which passes them on once.
+    # A session of its own: Ctrl-C in the terminal reaches only the parent, which forwards it once.
     os.setsid()
     die_with_parent_thread(parent)
     watch_parent(parent)
@@ -141,7 +139,7 @@ def _pass_on(running: Mapping[int, _Fold], number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FoldRequest:
-    """What a fold's own process gets; it travels by pickle. Its time counts from `began_s` on."""
+    """What the process of a fold receives, pickled; its --max-time counts from `began_s` on."""
 
     resolved: ResolvedRecipe
     open_fold: OpenFold | None

@@ -1,4 +1,7 @@
-"""Cross-validation: one run per fold, as one job that can be stopped and continued."""
+"""Runs a cross-validation: trains all folds, one by one or in parallel, and summarises them.
+
+The job can be stopped and continued; finished folds are not trained again.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -47,11 +50,8 @@ from drivetrain.store.metrics_file import newest_update, read_metrics
 __all__ = ["CrossvalResult", "crossval_resolved", "device_names"]
 
 
-# The devices that `--device` leaves open, for processes that each take their own.
-
-
 def device_names(name: str) -> list[str]:
-    """Every accelerator where `auto` or only its kind is asked for, else the one device meant."""
+    """All accelerators if --device is `auto` or only a kind such as `cuda`; else the one device named."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None or name not in ("auto", accelerator.type):
         return [name]
@@ -60,7 +60,7 @@ def device_names(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossvalResult:
-    """What a cross-validation came to: "finished", or "stopped" with the folds done so far."""
+    """The result of a cross-validation; `status` is "finished", or "stopped" with the folds done so far."""
 
     directory: Path
     status: str
@@ -77,10 +77,10 @@ def crossval_resolved(
     make_model: MakeModel | None = None,
     began_s: float | None = None,
 ) -> CrossvalResult:
-    """Trains every fold of a recipe, or those that are not finished; for data and models given in Python,
-    `open_fold` gives the splits of a fold's recipe and `make_model` a fresh model.
+    """Trains all folds of a recipe that are not finished yet.
 
-    The time of --max-time counts from `began_s` on, in seconds since 1970, or from now.
+    For data and models given in Python, `open_fold` returns the splits of a fold, `make_model` a new model.
+    --max-time counts from `began_s` on (seconds since 1970; default: now).
     """
     began_s = time.time() if began_s is None else began_s
     recipe = resolved.recipe
@@ -99,7 +99,7 @@ def crossval_resolved(
 
 
 class _CrossvalSession:
-    """One process's share of a cross-validation."""
+    """A cross-validation in its main process, from the lock on the directory to the result."""
 
     def __init__(
         self,
@@ -140,12 +140,12 @@ class _CrossvalSession:
         return self._finished()
 
     def _carry_out_side_by_side(self, *, is_fresh: bool) -> CrossvalResult:
-        """Several folds at a time, each in a process that says nothing but keeps its log."""
+        """Trains several folds in parallel; each process writes its log file and prints nothing."""
         left = [fold for fold in range(self.folds) if not self._is_finished(fold)]
         at_once = min(self.recipe.parallel_folds, max(1, len(left)))
-        self.reporter.hold_back(f"{len(left)} of {self.folds} folds to train, {at_once} at a time")
+        self.reporter.hold_back(f"{len(left)} of {self.folds} folds to train, {at_once} in parallel")
         if len(left) == 1:
-            # Nobody waits for it to begin.
+            # `may_begin` is asked only before a second fold, so nothing else would print the held-back line.
             self.reporter.say_held_back()
         try:
             with self.reporter.showing("training folds", total=len(left), is_done=lambda: not self.stop.made):
@@ -167,14 +167,14 @@ class _CrossvalSession:
         return self._finished() if len(done) == self.folds else self._stopped()
 
     def _has_begun(self, fold: int) -> bool:
-        """A fold makes its directory once nothing can be wrong any more with what was asked for."""
+        """Whether a fold has created its directory, which it does once all its checks have passed."""
         has_begun = self.directory.fold(fold).path.exists()
         if has_begun:
             self.reporter.say_held_back()
         return has_begun
 
     def _show_folds(self, running: Sequence[int]) -> None:
-        """How far the folds have come that train now, once one of them has begun."""
+        """Shows the newest update of every running fold in the progress line."""
         begun = [fold for fold in running if self.directory.fold(fold).holds_run]
         if begun and self.reporter.progress_due():
             how_far = (
@@ -198,7 +198,7 @@ class _CrossvalSession:
                 raise RunFailedError(f"fold {fold} in {self.directory.path} failed: {outcome.error}")
 
     def _take_back(self, folds: list[int], *, is_fresh: bool) -> None:
-        """What was asked for cannot be done: everything is as it was, unless a fold has begun."""
+        """After a refused request: restores the previous job, unless a fold has already started."""
         if is_fresh and not any(self.directory.fold(fold).path.exists() for fold in folds):
             self.start.undo()
 
@@ -206,7 +206,7 @@ class _CrossvalSession:
         return outcome is not None and outcome.status == "finished"
 
     def _fold_in_slot(self, fold: int, slot: int, *, at_once: int) -> Callable[[], FoldOutcome]:
-        """Folds side by side share the cores, and take an accelerator each where there are several."""
+        """A fold for parallel training: folds share the CPU cores, and take turns on the accelerators."""
         devices = device_names(self.recipe.device)
         own = {
             "num_threads": self.recipe.num_threads or max(1, cores() // at_once),
@@ -216,7 +216,7 @@ class _CrossvalSession:
         return partial(train_fold, self._request(recipe))
 
     def _request(self, recipe: Recipe) -> FoldRequest:
-        """A fold, with another one whose files it must share."""
+        """The request of a fold; `sibling` is a fold that has started and whose files it must share."""
         begun = (self.directory.fold(fold) for fold in range(self.folds))
         sibling = next((run for run in begun if run.data_files.is_file()), None)
         resolved = replace(self.resolved, recipe=recipe)
@@ -242,13 +242,13 @@ class _CrossvalSession:
         self.trained += 1
         self.start.commit()
         if result.status == "stopped":
-            # Ranks of their own hear signals instead of this process.
+            # With several ranks, the launcher handles the signal and this process never sees it.
             self.stop.make(result.exit_status)
         return result.status == "stopped"
 
     def _run_fold(self, fold: int) -> RunResult:
         recipe = self.recipe.model_copy(update=self._changes(fold))
-        # Ranks of a fold speak for themselves.
+        # With several ranks, rank 0 prints, so this reporter must print its held-back lines before.
         is_silent_here = how_to_start(None, ranks=rank_count(recipe)) is Start.LAUNCHES_RANKS
         return self._request(recipe).train(
             reporter=self.reporter,
@@ -258,7 +258,7 @@ class _CrossvalSession:
         )
 
     def _changes(self, fold: int) -> dict[str, Any]:
-        """What makes the job's recipe that of one fold."""
+        """The options that turn the recipe of the job into that of one fold."""
         changes: dict[str, Any] = {
             "fold": fold,
             "output_dir": str(self.directory.fold(fold).path),
@@ -271,8 +271,10 @@ class _CrossvalSession:
         return changes
 
     def _is_finished(self, fold: int) -> bool:
-        """Whether a fold has its summary and its length is still what is asked for; what is given in Python
-        only the fold's own run can compare."""
+        """Whether a fold has a summary, and the requested length has not changed since.
+
+        Data and models given in Python are compared by the run of the fold itself, so those folds always run.
+        """
         if self.open_fold is not None or self.make_model is not None:
             return False
         run = self.directory.fold(fold)
@@ -288,7 +290,7 @@ class _CrossvalSession:
         return self.stop.made
 
     def _remaining_s(self) -> float:
-        """Seconds of --max-time, which counts for the whole job, that are left."""
+        """Seconds left of --max-time, which is the limit of the whole job."""
         assert self.recipe.max_time is not None
         return parse_duration_s(self.recipe.max_time) - self._spent_s()
 
@@ -307,14 +309,14 @@ class _CrossvalSession:
         statistics = summarise(self.results, best_by=self.recipe.best_by)
         write_json(self.directory.record, self._record("finished", statistics))
         self._write_recipe()
-        with self.reporter.showing("drawing pictures"):
+        with self.reporter.showing("drawing figures"):
             write_pages(self.directory, recipe=self.recipe, folds=self.results, statistics=statistics)
         if not self.trained:
-            self.reporter.say(f"{self.directory.path} is finished; --overwrite would start afresh.")
+            self.reporter.say(f"{self.directory.path} is already finished; --overwrite starts afresh.")
         for line in [*table_lines(self.results, statistics), *class_lines(statistics)]:
             self.reporter.say(line)
         self.reporter.result(result_line(statistics, folds=self.folds))
-        self.reporter.say(f"directory: {self.directory.path}")
+        self.reporter.say(f"cross-validation directory: {self.directory.path}")
         return self._result("finished", statistics)
 
     def _write_recipe(self) -> None:

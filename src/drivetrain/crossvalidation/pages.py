@@ -1,4 +1,4 @@
-"""What a person opens after a cross-validation: a table, the curves of all folds, a README."""
+"""The report of a cross-validation: crossval.csv, curves.png, README.md and the table on the terminal."""
 
 import math
 from collections.abc import Sequence
@@ -16,15 +16,16 @@ from drivetrain.store.crossval_directory import CrossvalDirectory
 
 __all__ = ["class_lines", "result_line", "table_lines", "write_pages"]
 
+# Layout of curves.png: more panels in a row, or one per class of many, would be too small to read.
 _MOST_PANELS_IN_A_ROW = 3
 _MOST_CLASS_PANELS = 6
-_BY_CLASS = "By class, mean and deviation over the folds at their last evaluations:"
-_MEANS_SENTENCE = " Soft Dice, hard Dice and IoU in this table are means over classes, background included."
+_BY_CLASS = "By class, mean ± standard deviation over the folds at their last validation:"
+_MEANS_SENTENCE = " Soft Dice, hard Dice and IoU in the table are means over classes, background included."
 
 _FILES = {
-    "crossval.json": "every fold's validations, means and standard deviations, each with a label",
-    "crossval.csv": "the table above, with every metric of a validation",
-    "curves.png": "the validation of every fold, and their mean",
+    "crossval.json": "all validations of every fold, with means and standard deviations over the folds",
+    "crossval.csv": "the table above, with all metrics",
+    "curves.png": "validation metrics of every fold over the updates, and their mean",
     "fold-0/ ...": "one ordinary run directory per fold",
 }
 
@@ -32,7 +33,7 @@ _FILES = {
 def write_pages(
     directory: CrossvalDirectory, *, recipe: Recipe, folds: Sequence[FoldResult], statistics: Statistics
 ) -> None:
-    """crossval.csv, curves.png and README.md of a finished job."""
+    """Writes crossval.csv, curves.png and README.md of a finished cross-validation."""
     write_atomically(directory.table, csv_text(folds, statistics).encode())
     _draw_curves(directory, folds, statistics)
     lines = [
@@ -55,7 +56,7 @@ def table_lines(folds: Sequence[FoldResult], statistics: Statistics) -> list[str
 
 
 def class_lines(statistics: Statistics) -> list[str]:
-    """Each class over the folds, foreground first, for the terminal; none of classifiers."""
+    """The table of scores by class for the terminal, foreground first; empty for classification."""
     rows = _class_rows(statistics)
     return [_BY_CLASS, *text_table(rows)] if rows else []
 
@@ -65,8 +66,8 @@ def result_line(statistics: Statistics, *, folds: int) -> str:
     name, words = statistics.metric, shown_metric(statistics.metric)
     shown = f"validation_{name}" if words == name else f"validation {words}"
     return (
-        f"{shown} over {folds} folds: {_shown(statistics.last[name])} at the last evaluation, "
-        f"{_shown(statistics.best[name])} at each fold's best"
+        f"{shown} over {folds} folds: {_shown(statistics.last[name])} at the last validation, "
+        f"{_shown(statistics.best[name])} at the best validation of each fold (mean ± standard deviation)"
     )
 
 
@@ -74,15 +75,15 @@ def _sentence(statistics: Statistics) -> str:
     point = statistics.best_point
     spread = _shown(statistics.points[point][statistics.metric])
     return (
-        f"The best evaluation of each fold is chosen by {shown_metric(statistics.metric)}, "
-        f"{direction(statistics.metric)} (see `--best-by`). The mean over the folds is best at evaluation "
-        f"point {point + 1} of {len(statistics.points)}: {spread}. Deviations are those of a sample (n - 1)."
+        f"The best validation of each fold is chosen by {shown_metric(statistics.metric)} "
+        f"({direction(statistics.metric)}; see `--best-by`). The mean over the folds is best at validation "
+        f"{point + 1} of {len(statistics.points)}: {spread}. Deviations are those of a sample (n - 1)."
         f"{_MEANS_SENTENCE if _class_rows(statistics) else ''}"
     )
 
 
 def _class_rows(statistics: Statistics) -> list[list[str]]:
-    """Scores of each class at the last evaluations: mean and deviation over the folds."""
+    """Scores of each class at the last validation: mean and standard deviation over the folds."""
     spreads = statistics.last.items()
     means, deviations = (
         score_table({name: getattr(spread, word) for name, spread in spreads})
@@ -104,7 +105,7 @@ def _shown_rows(folds: Sequence[FoldResult], statistics: Statistics) -> list[lis
 
 
 def _is_of_all_classes(metric: str, *, best_by: str) -> bool:
-    """What the table of folds has room for: no single classes, but what chose the best evaluations."""
+    """Whether the table of folds shows a metric: scores of single classes only if they choose the best."""
     return metric == best_by or not is_of_classes(metric)
 
 
@@ -150,7 +151,7 @@ def _draw_curves(directory: CrossvalDirectory, folds: Sequence[FoldResult], stat
 
 
 def _drawn(statistics: Statistics) -> list[str]:
-    """All metrics but the scores of classes, of which the IoU of the first, the foreground, is enough."""
+    """All metrics, but of the scores by class only the IoU of the first few classes, foreground first."""
     of_classes = [name for name in statistics.metrics if name.startswith("iou_")][:_MOST_CLASS_PANELS]
     shown = (*of_classes, statistics.metric)
     return [name for name in statistics.metrics if not is_of_classes(name) or name in shown]

@@ -1,4 +1,4 @@
-"""What a cross-validation says: nothing, not even which fold comes, before a fold is certain to begin."""
+"""The reporter of a cross-validation: prints nothing, not even the fold, before a fold passed its checks."""
 
 from drivetrain.console.reporter import Reporter, VerbosityName
 
@@ -6,18 +6,18 @@ __all__ = ["CrossvalReporter"]
 
 
 class CrossvalReporter(Reporter):
-    """Can hold messages back until another one follows: of a request that is refused, none does."""
+    """Holds messages back until another one follows, so that a refused request prints only its error."""
 
     def __init__(self, *, verbosity: VerbosityName, quiet: bool = False) -> None:
         super().__init__(verbosity=verbosity, quiet=quiet)
         self._held_back: list[str] = []
 
     def hold_back(self, text: str) -> None:
-        """A message that comes ahead of the next one."""
+        """Keeps a message until the next one is printed."""
         self._held_back.append(text)
 
     def say_held_back(self) -> None:
-        """For what speaks in another way, as the ranks of a fold do."""
+        """Prints all held-back messages; for output that does not go through here, such as that of ranks."""
         while self._held_back:
             super().say(self._held_back.pop(0))
 

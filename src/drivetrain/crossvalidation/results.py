@@ -1,4 +1,4 @@
-"""What the folds of a cross-validation came to: each one's validations, and their mean and deviation."""
+"""Results of a cross-validation: the validations of each fold, their mean and standard deviation."""
 
 import csv
 import io
@@ -16,15 +16,15 @@ from drivetrain.store.metrics_file import read_metrics
 
 __all__ = ["FoldResult", "Spread", "Statistics", "csv_text", "read_fold", "summarise"]
 
-# Where in the training a validation stands, rather than how good it is.
+# Numbers of a validation event that say where in the training it took place; all others are metrics.
 _POSITION = {"time", "elapsed_seconds", "epoch", "update", "samples", "validation_samples"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldResult:
-    """One fold's validations in the order of the updates, as metrics by name.
+    """The validations of one fold in order of updates, as metrics by name.
 
-    The last may have more than the others: what takes long to measure is measured once, at the end.
+    The last one may have more metrics than the others: slow metrics are computed only at the end.
     """
 
     fold: int
@@ -36,7 +36,7 @@ class FoldResult:
         return _best_index([evaluation[metric] for evaluation in self.evaluations], metric)
 
     def to_json(self, metric: str) -> dict[str, Any]:
-        """Plain values, with the last and the best evaluation picked out."""
+        """All validations for crossval.json, with the last and the best one repeated."""
         best = self.best_index(metric)
         points = [
             {"update": update, **values}
@@ -58,7 +58,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The folds together: at their last evaluations, at each one's best, and at every evaluation point."""
+    """Means and deviations over the folds: at the last, at each fold's best, and at every validation."""
 
     metric: str
     metrics: tuple[str, ...]
@@ -78,20 +78,20 @@ class Statistics:
     def to_json(self) -> dict[str, Any]:
         return {
             "metric": self.metric,
-            "last": {"what": "over the folds, each at its last evaluation", **_plain(self.last)},
+            "last": {"what": "over the folds, each at its last validation", **_plain(self.last)},
             "best": {
-                "what": f"over the folds, each at its own best evaluation by {self._metric_in_words} "
-                "(optimistic: the fold that is measured also chose it)",
+                "what": f"over the folds, each at its own best validation by {self._metric_in_words} "
+                "(optimistic: the same samples choose the best validation and measure it)",
                 **_plain(self.best),
             },
             "best_point": {
-                "what": "over the folds at the one evaluation point, counted from 0, whose mean "
+                "what": "over the folds at the one validation, counted from 0, whose mean "
                 f"{self._metric_in_words} is best",
                 "point": self.best_point,
                 **_plain(self.points[self.best_point]),
             },
             "points": {
-                "what": "over the folds at every evaluation point that all of them reached",
+                "what": "over the folds at every validation that all of them reached",
                 **{
                     name: {
                         "mean": [point[name].mean for point in self.points],
@@ -104,7 +104,7 @@ class Statistics:
 
 
 def read_fold(directory: RunDirectory, *, fold: int) -> FoldResult:
-    """A finished fold's validations, from its run directory alone."""
+    """Reads the validations of a finished fold from its run directory."""
     entries = [entry for entry in read_metrics(directory.metrics) if entry["event"] == "validation"]
     if not entries:
         raise RunFailedError(
@@ -125,9 +125,9 @@ def read_fold(directory: RunDirectory, *, fold: int) -> FoldResult:
 
 
 def summarise(folds: Sequence[FoldResult], *, best_by: str | None = None) -> Statistics:
-    """Means and deviations of all metrics that every fold has, at its last evaluation or at all of them.
+    """Means and deviations of all metrics that every fold has.
 
-    `best_by` chooses the best evaluations, where all folds have it.
+    `best_by` chooses the best validations if all folds have that metric.
     """
     names, last_names = (
         tuple(
@@ -151,7 +151,7 @@ def summarise(folds: Sequence[FoldResult], *, best_by: str | None = None) -> Sta
 
 
 def main_metric(names: Sequence[str]) -> str:
-    """The metric that says which evaluation is best, unless another one was asked for."""
+    """The metric that chooses the best validation without --best-by."""
     return next((name for name in MAIN_METRICS.values() if name in names), "loss")
 
 

@@ -1,4 +1,4 @@
-"""The beginning of a training, in its directory and in words: what it is, and what a continuation changes."""
+"""The start of a training: its first files, the lines it prints, and the warnings of a continued run."""
 
 from drivetrain.assembly.training_parts import Assembly
 from drivetrain.catalogue.metrics import direction, shown_metric
@@ -20,31 +20,36 @@ from drivetrain.store.stored_plan import plan_problem, stored_plan
 
 __all__ = ["introduce", "warn_of_changes", "write_request"]
 
+# Learning rates that depend on the total number of updates; the others only know the current update.
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
 
 def warn_of_changes(request: Request, checkpoint: Checkpoint | None, *, reporter: Reporter) -> None:
-    """What a continuation does differently from what the run was until now."""
+    """Warns about everything that a continued run does differently from its earlier part."""
     directory, schedule = request.directory, request.recipe.lr_schedule
     for problem in (plan_problem(directory.plan), damaged_events(directory.metrics)):
         if problem is not None:
             reporter.warn(problem)
     if checkpoint is None:
         if read_metrics(directory.metrics):
-            reporter.warn("there is no checkpoint to continue from, so the run starts again at 0.")
+            reporter.warn("there is no checkpoint to continue from, so training starts again at update 0.")
         return
     drop_checkpoints_after(directory.checkpoints, update=checkpoint.update)
     total = request.plan.epochs.total_updates
     before = stored_plan(directory.plan).get("total_updates", total)
     if before != total and schedule in _LENGTH_BOUND_SCHEDULES:
         reporter.warn(
-            f"the run was planned for {before} updates and now has {total}; where the "
-            f"{schedule} learning rate follows the length of the training, it jumps here."
+            f"the run was planned for {before} updates and now has {total}; the {schedule} schedule depends "
+            "on the length of the training, so the learning rate jumps here."
         )
 
 
 def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) -> None:
-    """Writes what is asked for; the recipe comes last: with it the directory is a run."""
+    """Writes identity, plan, data and recipe of a run.
+
+    The recipe comes last: a directory counts as a run once it has one, so a kill before that leaves no
+    half-described run.
+    """
     directory = request.directory
     plan = plan_to_json(
         request.recipe,
@@ -59,7 +64,7 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
     write_json(directory.data, request.data.spec.to_json())
     write_files(directory, request.files)
     write_own_data(directory, request.own_data)
-    # How this call was made is no part of what the run is: a continuation must not overwrite.
+    # Options of this call alone are not stored: with --overwrite, a continued run would erase itself.
     lasting = request.recipe.model_copy(update=defaults_with(Fact.ONE_CALL))
     write_atomically(directory.recipe, recipe_to_yaml(lasting).encode())
 
@@ -73,11 +78,11 @@ def _shape(request: Request, assembly: Assembly) -> InputShape:
 def introduce(
     request: Request, assembly: Assembly, checkpoint: Checkpoint | None, *, reporter: Reporter
 ) -> None:
-    """Says what is about to be trained, on what, and where it is kept."""
+    """Prints what will be trained, on which device and layout, and where the run directory is."""
     for line in (_samples_in_words(request), _device_in_words(assembly), *_layout_lines(request, assembly)):
         reporter.say(line)
     if assembly.evaluate is not None and request.recipe.checkpoints:
-        reporter.say(f"{_how_best_is_chosen(request)}; --best-by METRIC chooses by another metric")
+        reporter.say(f"{_how_best_is_chosen(request)}; --best-by METRIC selects another metric")
     reporter.say(f"run directory: {request.directory.path}")
     if checkpoint is not None:
         reporter.say(f"continuing after update {checkpoint.update} from {checkpoint.path}")
@@ -87,9 +92,9 @@ def _samples_in_words(request: Request) -> str:
     recipe, batch, epochs = request.recipe, request.plan.batch, request.plan.epochs
     return (
         f"{recipe.model} on {recipe.dataset}: {epochs.samples} training samples "
-        f"of {_classes(request.data.spec.num_classes)}, "
-        f"{epochs.total_updates} updates of {batch.global_batch} samples{_cut(batch)}, logging every "
-        f"{request.plan.events.log_updates * batch.accumulation} micro-batches"
+        f"in {_classes(request.data.spec.num_classes)}, "
+        f"{epochs.total_updates} updates of {batch.global_batch} samples{_batch_in_words(batch)}, "
+        f"logging every {_log_interval_in_words(request.plan.events.log_updates, batch)}"
     )
 
 
@@ -102,7 +107,7 @@ def _device_in_words(assembly: Assembly) -> str:
 
 
 def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
-    """How the model and its batch norms are spread, where they are."""
+    """How stages and batch norms are distributed over ranks; empty for one process."""
     recipe, program = request.recipe, assembly.program
     lines = []
     if program.stages is not None and stage_count(recipe) > 1:
@@ -110,29 +115,42 @@ def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
     if recipe.replicas > 1 and program.batch_norms.batch_norms:
         together = request.plan.batch.micro * recipe.dbn_replica_group_size
         lines.append(
-            f"batch norm normalises {together} samples together (micro-batch x group); "
-            "--dbn-replica-group-size takes in those of more replicas"
+            f"batch norm normalises over {together} samples (micro-batch size x "
+            f"--dbn-replica-group-size {recipe.dbn_replica_group_size}); a larger group spans more replicas"
         )
     return lines
 
 
 def _how_best_is_chosen(request: Request) -> str:
     metric = best_metric(request.recipe, task=request.data.spec.task)
-    return f"best checkpoint: by validation {shown_metric(metric)}, {direction(metric)}"
+    return f"best checkpoint: chosen by validation {shown_metric(metric)} ({direction(metric)})"
 
 
 def _stages_in_words(plan: StagePlan) -> str:
     firsts = ", ".join((plan.traced.layers[0].name, *plan.firsts))
-    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} of each replica"
-    other = "" if plan.other_cut is None else f"; by itself it would be cut by {plan.other_cut}"
-    return f"{plan.stages} stages on {devices}, beginning at {firsts}; schedule {plan.schedule_name}{other}"
+    devices = f"{plan.devices} device{'s' if plan.devices > 1 else ''} per replica"
+    other = "" if plan.other_cut is None else f"; the automatic split would be {plan.other_cut}"
+    return (
+        f"{plan.stages} pipeline stages on {devices}, schedule {plan.schedule_name}; "
+        f"first layers of the stages: {firsts}{other}"
+    )
 
 
 def _classes(number: int) -> str:
     return "1 class" if number == 1 else f"{number} classes"
 
 
-def _cut(batch: BatchArithmetic) -> str:
-    if batch.replicas == 1:
+def _batch_in_words(batch: BatchArithmetic) -> str:
+    """How the micro-batches of one update add up to the global batch; empty if there is only one."""
+    if batch.replicas == batch.accumulation == 1:
         return ""
-    return f" ({batch.replicas} replicas x {batch.accumulation} x micro-batch {batch.micro})"
+    replicas = f"{batch.replicas} replica{'s' if batch.replicas > 1 else ''}"
+    micro_batches = f"{batch.accumulation} micro-batch{'es' if batch.accumulation > 1 else ''}"
+    return f" ({replicas} x {micro_batches} x {batch.micro} samples)"
+
+
+def _log_interval_in_words(updates: int, batch: BatchArithmetic) -> str:
+    interval = f"{updates} update{'s' if updates > 1 else ''}"
+    if batch.accumulation == 1:
+        return interval
+    return f"{interval} ({updates * batch.accumulation} micro-batches)"

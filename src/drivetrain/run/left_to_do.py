@@ -1,4 +1,4 @@
-"""What is left to do of a run, as its directory tells it."""
+"""Reads from the run directory what is left to do: train on, only validate, or nothing."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -17,7 +17,10 @@ __all__ = ["TaskLeft", "finishing_event", "training_left"]
 
 @dataclass(frozen=True, slots=True)
 class TaskLeft:
-    """What the first replica found left to do in the run directory: "train", "validate" or "nothing"."""
+    """What the first replica found left to do in the run directory: "train", "validate" or "nothing".
+
+    The first replica sends it to all others, so that every rank starts at the same update.
+    """
 
     what: str
     first: int = 0
@@ -29,7 +32,7 @@ class TaskLeft:
 
 
 def finishing_event(request: Request) -> dict[str, Any] | None:
-    """The summary of a run that has nothing left to do; a kill before its summary leaves that to do."""
+    """The summary event of a finished run; None if updates, or only the summary itself, are missing."""
     entries = read_metrics(request.directory.metrics)
     summaries = [entry for entry in entries if entry["event"] == "summary"]
     if not summaries:
@@ -48,14 +51,14 @@ def training_left(
     validates: bool,
     reporter: Reporter,
 ) -> TaskLeft:
-    """The training that goes on from a checkpoint, after the events in `entries`."""
+    """The training that continues from a checkpoint; `entries` are the events up to that checkpoint."""
     first = 0 if checkpoint is None else checkpoint.update
     stored = None if checkpoint is None else checkpoint.manifest["state"]["best"]
     fresh = Best(best_metric(request.recipe, task=request.data.spec.task))
     best = fresh if stored is None else Best.from_json(stored)
     validated = [int(entry["update"]) for entry in entries if entry["event"] == "validation"]
     rarer = _kept_rarer(request, reporter)
-    # The run may have broken off between an update and the validation that belongs to it.
+    # The run may have been killed between an update and its validation.
     is_due = first > 0 and replace(request.plan.events, rarer=rarer).is_evaluation(first)
     return TaskLeft(
         "train",
@@ -68,7 +71,7 @@ def training_left(
 
 
 def _kept_rarer(request: Request, reporter: Reporter) -> RarerEvaluation | None:
-    """How often the model is validated, as chosen before; what the user says now counts instead."""
+    """The validation interval that the run chose before; None if an option of the user decides it now."""
     events = request.plan.events
     if events.evaluation_is_asked_for or decisive_option(request.recipe) is not None:
         return None
@@ -76,5 +79,5 @@ def _kept_rarer(request: Request, reporter: Reporter) -> RarerEvaluation | None:
     if rarer is not None:
         keep_rarer(request.directory, request.recipe, rarer)
         if rarer.times != 1:
-            reporter.say(f"as chosen before, {rarer_in_words(events, rarer)}.")
+            reporter.say(f"as chosen earlier in this run, {rarer_in_words(events, rarer)}.")
     return rarer

@@ -1,4 +1,4 @@
-"""A training on several replicas: what the launching process does, and what each rank does."""
+"""Training on several ranks: the launching process, and the work of each rank."""
 
 import copy
 import os
@@ -40,7 +40,7 @@ __all__ = ["launch_training", "train_as_rank"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RankTask:
-    """What every rank gets from the launching process; it travels by pickle."""
+    """What the launching process sends to every rank, pickled."""
 
     resolved: ResolvedRecipe
     data: DataSplits | None
@@ -52,8 +52,10 @@ class _RankTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What the first rank brings back beside the model's tensors: they lie in files of their own, of which
-    `weights` and `buffers` are the checksums."""
+    """What rank 0 returns to the launching process, pickled.
+
+    The tensors of the model are in two files beside it; `weights` and `buffers` are their checksums.
+    """
 
     values: dict[str, Any]
     spec: DataSpec
@@ -70,8 +72,7 @@ def launch_training(
     quiet: bool = False,
     began_s: float,
 ) -> RunResult:
-    """Trains on as many ranks of this machine as the recipe's replicas have devices; the time of --max-time
-    counts from `began_s` on."""
+    """Trains on local ranks, one per device of each replica; --max-time counts from `began_s` on."""
     recipe = resolved.recipe
     if stage_count(recipe) > 1:
         check_cut(recipe, model or rebuild_model(recipe, spec))
@@ -99,7 +100,7 @@ def launch_training(
         )
         status = result.settle()
         if not task.outcome.is_file():
-            _say("stopped before the first update: nothing was kept.", recipe, quiet=quiet)
+            _say("stopped before the first update: nothing was saved.", recipe, quiet=quiet)
             return _stopped_at_the_start(resolved, model=model, exit_status=status)
         outcome: _Outcome = pickle.loads(task.outcome.read_bytes())
         trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
@@ -111,11 +112,11 @@ def launch_training(
 def _ranks_in_words(recipe: Recipe) -> str:
     ranks, stages = rank_count(recipe), stage_count(recipe)
     replicas = f"{recipe.replicas} replica{'s' if recipe.replicas > 1 else ''}"
-    return f"{ranks} ranks ({replicas}{f' of {stages} stages' if stages > 1 else ''})"
+    return f"{ranks} ranks ({replicas}{f' with {stages} stages' if stages > 1 else ''})"
 
 
 def _say(text: str, recipe: Recipe, *, quiet: bool) -> None:
-    """A line of the launching process, while no rank has the terminal."""
+    """Prints a line of the launching process; only before the ranks start and after they end."""
     with Reporter(verbosity=recipe.verbosity, quiet=quiet) as reporter:
         reporter.say(text)
 
@@ -128,7 +129,7 @@ def train_as_rank(
     quiet: bool = False,
     on_claimed: Callable[[], None] | None = None,
 ) -> RunResult:
-    """One rank's share of a training; what is wrong with a request all ranks find before they meet."""
+    """The work of one rank. Every rank has checked the request before, so all fail before they join."""
     recipe = request.recipe
     kind = choose_device(recipe.device).torch_device.type
     is_silent = quiet or (place.rank > 0 and not recipe.log_all_workers)
@@ -139,7 +140,7 @@ def train_as_rank(
 
 
 def _require_agreement(request: Request, group: ReplicaGroup, *, device: str) -> None:
-    """Ranks that other launchers started may have been asked for different things, or find other devices."""
+    """Refuses ranks that another launcher (such as torchrun) started with different options or devices."""
     of_a_host = fields_with(Fact.PER_HOST)
     own = {
         **request.identity,
@@ -162,7 +163,7 @@ def _require_agreement(request: Request, group: ReplicaGroup, *, device: str) ->
 def _stopped_at_the_start(
     resolved: ResolvedRecipe, *, model: nn.Module | None, exit_status: int
 ) -> RunResult:
-    """A signal that came before the ranks had begun: nothing was trained."""
+    """The result if a signal arrived before the ranks started: nothing was trained."""
     directory = Path(resolved.recipe.output_dir or ".")
     return RunResult(
         directory=directory,
@@ -181,9 +182,10 @@ def _run_rank(packed: ByValue[_RankTask]) -> int:
     claimed = task.outcome.with_name("claimed")
     resolved = task.resolved
     if place.restart and claimed.exists():
-        # What failed has begun afresh already, and goes on from there.
+        # The failed attempt has already overwritten the old run; the restart must continue the new one.
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
-    # What torch.load gives (2.11 to 2.13) cannot give its memory up, as `program_state.py` asks it to.
+    # Storages that come from torch.load (2.11 to 2.13) cannot be resized to 0, which `let_go` in
+    # state/program_state.py does; a copy can.
     task = replace(task, model=copy.deepcopy(task.model))
     request = prepare_request(
         resolved, data=task.data, own_model=lambda _: architecture_of(task.model), began_s=task.began_s
@@ -191,12 +193,12 @@ def _run_rank(packed: ByValue[_RankTask]) -> int:
     result = train_as_rank(place, request, model=task.model, quiet=task.quiet, on_claimed=claimed.touch)
     if place.rank == 0:
         task.outcome.write_bytes(pickle.dumps(_outcome_of(result, spec=request.data.spec, path=task.outcome)))
-    # Files that --predict-after left out are no reason to train again.
+    # A training that finished counts as success: files skipped by --predict-after must not restart it.
     return 0 if result.status == "finished" else result.exit_status
 
 
 def _outcome_of(result: RunResult, *, spec: DataSpec, path: Path) -> _Outcome:
-    """The tensors are written beside it: a pickled view takes along all the memory that it is a view of."""
+    """Writes the tensors to files of their own: pickling a view would store the whole vector behind it."""
     names = ("directory", "status", "updates", "metrics", "exit_status")
     return _Outcome(
         values={name: getattr(result, name) for name in names},

@@ -1,4 +1,7 @@
-"""Everything that must be right before a run writes its first file; nothing here needs torch."""
+"""Checks a training request before a run writes its first file: data, plan, options and run directory.
+
+Nothing here imports torch, so a mistake is reported quickly.
+"""
 
 import hashlib
 import json
@@ -46,19 +49,20 @@ from drivetrain.store.directory import (
 )
 from drivetrain.store.identity import check_same_identity, identity_of
 
+# More threads than this only wait for each other, and each takes memory.
 _MOST_THREADS_PER_CORE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSeries:
-    """Trainings of one length that a process carries out in a row, and the time it has for all of them."""
+    """Trainings of equal length that one process runs in a row (folds), and their common time limit."""
 
     trainings: int
     max_time_s: float | None
 
 
 def series_of(recipe: Recipe, *, trainings: int) -> TrainingSeries:
-    """So many trainings of a recipe, for all of which it says how long they may take."""
+    """A series of `trainings` of a recipe; its --max-time is the limit of the whole series."""
     max_time = recipe.max_time
     return TrainingSeries(
         trainings=trainings, max_time_s=None if max_time is None else parse_duration_s(str(max_time))
@@ -67,9 +71,9 @@ def series_of(recipe: Recipe, *, trainings: int) -> TrainingSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A recipe with its data, its plan, and the directory it goes to.
+    """A recipe with its data, its plan and its run directory.
 
-    `job` is what it is a part of, where it is not all there is to do; `began_s` is when --max-time begins.
+    `series` is set if this training is one of several; --max-time counts from `began_s` on.
     """
 
     resolved: ResolvedRecipe
@@ -92,16 +96,16 @@ class Request:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a run is there that this one continues."""
+        """Whether the directory holds a run that this request continues."""
         return self.directory.binds and not self.recipe.overwrite
 
     @property
     def has_weights(self) -> bool:
-        """Whether a run is there that goes on from a checkpoint."""
+        """Whether the run to continue has a checkpoint."""
         return self.goes_on and bool(checkpoint_paths(self.directory.checkpoints))
 
     def check_directory(self) -> None:
-        """Refuses a directory that holds another run, or something that is none."""
+        """Refuses a directory that holds another run, or files that are not of a run."""
         path = self.directory.path
         if self.recipe.overwrite and self.directory.holds_run:
             return
@@ -126,27 +130,27 @@ class Request:
             )
 
     def _refuse_maimed_run(self) -> None:
-        """Refuses to clear away what a run has come to where only its description is gone."""
+        """Refuses to delete checkpoints and metrics of a run that only lost its recipe or identity."""
         named = (self.directory.recipe, self.directory.identity)
         missing = [path.name for path in named if not path.is_file()]
         if self.directory.keeps_progress and not self.recipe.overwrite:
             raise BadInputError(
                 f"--output-dir {self.directory.path} holds a run without its {' and '.join(missing)}, so "
-                "nobody can tell whether it is the one that is asked for; put that back, name another "
-                "--output-dir, or --overwrite to start afresh."
+                "it cannot be compared with this request; restore the missing file, name another "
+                "--output-dir, or use --overwrite to start afresh."
             )
 
     def _check_predictions(self) -> None:
-        """Refuses --predict-after where that would overwrite what somebody has corrected since."""
+        """Refuses --predict-after if it would overwrite a prediction that was corrected by hand."""
         changed = changed_file(self.directory.predictions) if self.recipe.predict_after else None
         if changed is not None:
             raise BadInputError(
-                f"{self.directory.predictions / changed} has been changed since it was predicted, and "
+                f"{self.directory.predictions / changed} was changed after it was predicted, and "
                 "--predict-after may overwrite it; move it, or leave out --predict-after."
             )
 
     def claim_directory(self) -> None:
-        """Decides again, now that nobody else can: continues the run there, or clears what is left of one."""
+        """Checks again under the lock, as files may have changed; clears them unless the run continues."""
         self.check_directory()
         if not self.goes_on:
             clear_directory(self.directory.path)
@@ -165,11 +169,11 @@ def prepare_request(
     began_s: float | None = None,
     reporter: Reporter | None = None,
 ) -> Request:
-    """Opens the data, plans the training and chooses the directory; raises for whatever cannot be done.
+    """Opens the data, plans the training and chooses the directory; raises if anything is wrong.
 
-    `own_model` gives the architecture of a model given in Python. `sibling` is a run of the same job,
-    which must have been made of the same files. The time of --max-time counts from `began_s` on, in seconds
-    since 1970, or from now. `reporter` shows how far reading the data has come.
+    `own_model` gives the architecture of a model given in Python. `sibling` is another fold of the same
+    cross-validation, which must use the same files. --max-time counts from `began_s` on (seconds since 1970;
+    default: now). `reporter` shows the progress of reading the data.
     """
     began_s = time.time() if began_s is None else began_s
     recipe = resolved.recipe
@@ -205,12 +209,12 @@ def prepare_request(
 
 
 def _check_machine(recipe: Recipe) -> None:
-    """More threads than this only wait for each other, and fill the memory."""
+    """Refuses more threads than this machine can use."""
     most = _MOST_THREADS_PER_CORE * (os.cpu_count() or 1)
     if recipe.num_threads is not None and recipe.num_threads > most:
         raise BadInputError(
-            f"--num-threads {recipe.num_threads} is more than this machine can use; --num-threads "
-            f"{os.cpu_count()} works."
+            f"--num-threads {recipe.num_threads} is more than this machine can use ({os.cpu_count()} cores); "
+            f"--num-threads {os.cpu_count()} works."
         )
 
 
@@ -219,7 +223,7 @@ def _check_data(recipe: Recipe, data: DataSplits) -> None:
     takes_any_shape = task_info(spec.task).takes_any_shape or ":" in recipe.model
     if spec.height != spec.width and recipe.image_size is None and not takes_any_shape:
         raise BadInputError(
-            f"the images are {spec.height}x{spec.width}, which --model {recipe.model} does not take; "
+            f"the images are {spec.height}x{spec.width}, but --model {recipe.model} needs square images; "
             f"--image-size {min(spec.height, spec.width)} makes them square."
         )
     _require_classes(recipe, data)
@@ -232,11 +236,11 @@ def _check_data(recipe: Recipe, data: DataSplits) -> None:
 
 
 def _require_classes(recipe: Recipe, data: DataSplits) -> None:
-    """Any model is right about a single class from the first update on."""
+    """Refuses data of a single class: any model would be right from the first update on."""
     if task_info(data.spec.task).needs_two_classes and data.spec.num_classes < 2:
         origin = "the data have" if recipe.data_dir is None else f"--data-dir {recipe.data_dir} has"
         raise BadInputError(
-            f"{origin} a single class, {data.spec.class_names[0]}, so there is nothing to tell apart; "
+            f"{origin} a single class, {data.spec.class_names[0]}, so there is nothing to distinguish; "
             "give samples of at least two classes."
         )
 

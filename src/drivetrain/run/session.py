@@ -1,4 +1,4 @@
-"""One process's share of a run: from its restored state to its summary."""
+"""The work of one rank in a run: restore, train or validate, finish, and the result."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -44,14 +44,14 @@ from drivetrain.store.checkpoint_paths import sweep_partial
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import MetricsLog, read_metrics
 
-# What an event tells beside what was measured.
+# Keys of an event that are not metrics.
 _OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to: "finished", "stopped" by a signal or by --max-time (exit status 75), or only
-    "validated"."""
+    """The result of a run; `status` is "finished", "stopped" (signal, or --max-time with exit status 75) or
+    "validated" (--training False)."""
 
     directory: Path
     status: str
@@ -62,7 +62,7 @@ class RunResult:
 
 
 class RunSession:
-    """One process's share of a run."""
+    """The work of one rank in a run. Rank 0 reads and writes the run directory and tells the others."""
 
     def __init__(
         self, request: Request, *, assembly: Assembly, reporter: Reporter, stop: StopRequest
@@ -76,7 +76,7 @@ class RunSession:
         self._measured_program = assembly.program
 
     def carry_out(self, warnings: list[str]) -> RunResult:
-        """Does what is left to do of the run."""
+        """Trains, validates or reports, whichever is left to do."""
         if not self.group.is_first:
             return self._follow()
         sweep_partial(self.directory.checkpoints)
@@ -109,8 +109,8 @@ class RunSession:
         before = checkpoint.manifest["environment"]
         if before != now:
             self.reporter.warn(
-                f"the checkpoint was written under {before}, this is {now}; the run continues, but not bit "
-                "for bit."
+                f"the checkpoint was written with {_in_words(before)}, this process uses {_in_words(now)}; "
+                "training continues, but the results will not be bit-identical to those of one whole run."
             )
 
     def _restore_records(self, updates: int) -> None:
@@ -118,8 +118,8 @@ class RunSession:
             history = read_history(self.directory.updates)
         except DamagedHistoryError as error:
             self.reporter.warn(
-                f"{error}, so what it held of the first {updates} updates is lost to curves and reports; the "
-                "weights are not affected."
+                f"{error}, so curves and reports lack the values of the first {updates} updates; the weights "
+                "are not affected."
             )
             return
         self.assembly.program.records.restore(history, updates=updates)
@@ -127,14 +127,14 @@ class RunSession:
     def _say_finished(self, summary: dict[str, Any], checkpoint: Checkpoint | None) -> RunResult:
         if checkpoint is None and self.assembly.is_own_model:
             raise BadInputError(
-                f"--output-dir {self.directory.path} holds a finished run without a checkpoint, so the model "
-                "cannot have its weights; --overwrite trains it again."
+                f"--output-dir {self.directory.path} holds a finished run without a checkpoint, so the "
+                "trained weights cannot be loaded; --overwrite trains it again."
             )
         why = f", ended by {summary['ended_by']}" if summary.get("ended_by") else ""
-        more = f"another {summary['ended_by'].split()[0]}" if why else "--num-epochs with a larger number"
+        more = f"another value of {summary['ended_by'].split()[0]}" if why else "a larger --num-epochs"
         self.reporter.result(
-            f"{self.directory.path} is finished: {summary['update']} updates are done{why}; "
-            f"{more} would continue it, --overwrite start afresh."
+            f"{self.directory.path} is already finished: {summary['update']} updates are done{why}; "
+            f"{more} continues it, --overwrite starts afresh."
         )
         program = self.assembly.program
         if program.groups.devices.size > 1 and self._stored is not None:
@@ -198,7 +198,7 @@ class RunSession:
         return RunLoop(context=context, times=times, validations=validations)
 
     def _context(self, log: EventLog, *, elapsed_before_s: float) -> RunContext:
-        # Clocks differ: the first replica's tells all of them when the time is up.
+        # Only rank 0 watches --max-time: with several clocks, ranks could stop at different updates.
         is_timed = self.recipe.max_time is not None and self.group.is_first
         start_up_s = max(0.0, time.time() - self.request.began_s)
         return RunContext(
@@ -217,13 +217,13 @@ class RunSession:
         return TimeLimit(parse_duration_s(str(self.recipe.max_time)), began_s=self.request.began_s)
 
     def _tell_others(self, task: TaskLeft) -> None:
-        """The other replicas learn what is left to do, and get the state to do it from."""
+        """Sends the task to all other ranks, and the state they start from."""
         self.group.from_first(task)
         if task.what != "nothing":
             self._share()
 
     def _share(self) -> None:
-        """All ranks get what the first one has; of a cut model each its part."""
+        """Sends the state of rank 0 to all ranks; with stages, each rank gets its part."""
         if self.assembly.program.groups.devices.size > 1:
             share_parts(self.assembly.program, self._stored)
         else:
@@ -231,7 +231,7 @@ class RunSession:
         self._stored = None
 
     def _follow(self) -> RunResult:
-        """What every replica but the first does: the same work, and no word about it."""
+        """What every rank but the first does: the same work, without output or files."""
         task: TaskLeft = self.group.from_first(None)
         if task.what == "nothing":
             return self._result("finished", self.plan.epochs.total_updates, {})
@@ -252,7 +252,7 @@ class RunSession:
         return self._result("finished", reached, {})
 
     def _gather_model(self) -> None:
-        """For what is done with the trained model, with the memory that the training has left."""
+        """Collects the whole model on rank 0 for figures and the result, after freeing unused memory."""
         give_back_freed_memory()
         whole = in_one_piece(self.assembly.program)
         if self.group.is_first:
@@ -263,7 +263,7 @@ class RunSession:
         return [ScreenLog(self.reporter, total_updates=total)] if self.recipe.log_all_workers else []
 
     def _hand_over_average(self) -> None:
-        """The model given back is the one that was measured."""
+        """The returned model has the averaged weights, as validated, if there are any (--ema)."""
         if self._measured_program.mover.average is not None:
             self._measured_program.mover.average.adopt()
 
@@ -277,11 +277,13 @@ class RunSession:
         )
 
     def _stopped(self, reached: int, loop: RunLoop) -> RunResult:
-        why = "the time of --max-time is up: " if self.stop.exit_status == TIME_IS_UP_STATUS else ""
+        why = (
+            "the time limit of --max-time is reached: " if self.stop.exit_status == TIME_IS_UP_STATUS else ""
+        )
         where = f"stopped after update {reached}" if reached else "stopped before the first update"
-        kept = "a checkpoint is written; the same command continues the run."
+        kept = "a checkpoint was written; the same command continues the run."
         if not self.recipe.checkpoints or not reached:
-            kept = "nothing was kept; the same command starts again."
+            kept = "nothing was saved; the same command starts again from update 0."
         self.reporter.result(f"{why}{where}: {kept}")
         return self._result("stopped", reached, _metrics_so_far(loop), exit_status=self.stop.exit_status)
 
@@ -290,10 +292,10 @@ class RunSession:
         return best_metric(self.recipe, task=self.data.spec.task)
 
     def _validate_only(self, checkpoint: Checkpoint | None) -> RunResult:
-        """Measures what there is; the run's own files stay as they are."""
+        """--training False: validates the newest checkpoint; the training files of the run stay unchanged."""
         assert self.assembly.evaluate is not None
         if checkpoint is None:
-            self.reporter.warn("there is no checkpoint, so fresh, untrained weights are validated.")
+            self.reporter.warn("there is no checkpoint, so untrained initial weights are validated.")
         with (
             self.assembly.program.weights_to_measure(),
             self.reporter.showing("validating", total=self.assembly.evaluate.samples),
@@ -315,7 +317,7 @@ class RunSession:
     def _result(
         self, status: str, updates: int, metrics: dict[str, Any], *, exit_status: int = 0
     ) -> RunResult:
-        # Whoever gets it computes with it as with any other.
+        # 16-bit weights become float32, so that a caller can use the model like any other.
         widen_weights(self._measured_program.model)
         return RunResult(
             directory=self.directory.path,
@@ -328,7 +330,7 @@ class RunSession:
 
 
 def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
-    """Of a run that was stopped: its latest validation, be it made before the run was continued."""
+    """The latest validation of a stopped run, possibly from before it was continued."""
     if loop.validations.last is not None:
         return {"validation": loop.validations.last.as_metrics(), "best": loop.validations.best.as_json()}
     events = [
@@ -338,6 +340,10 @@ def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
         return {}
     validation = {name: value for name, value in events[-1].items() if name not in _OF_EVENTS}
     return {"validation": validation, "best": loop.validations.best.as_json()}
+
+
+def _in_words(environment: dict[str, Any]) -> str:
+    return f"torch {environment.get('torch')} and {environment.get('threads')} threads"
 
 
 def _elapsed_so_far(entries: list[dict[str, Any]]) -> float:

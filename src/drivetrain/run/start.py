@@ -33,11 +33,11 @@ def train_resolved(
     on_prepared: Callable[[], None] | None = None,
     began_s: float | None = None,
 ) -> RunResult:
-    """Trains what a recipe describes, or continues it where its directory stands; maybe as part of a job.
+    """Trains a recipe, or continues its run if the run directory holds one.
 
-    `make_model` makes a model that was given in Python; `sibling` is another run of the job; `on_prepared` is
-    called once nothing is wrong with the request. The time of --max-time counts from `began_s` on, in seconds
-    since 1970, or from now.
+    `make_model` builds a model given in Python; `sibling` is another fold of the same cross-validation;
+    `on_prepared` is called once all checks have passed. --max-time counts from `began_s` on (seconds since
+    1970; default: now).
     """
     own = _OwnModule(make_model)
 
@@ -54,7 +54,7 @@ def train_resolved(
             on_prepared()
         return replace(request, series=series)
 
-    # Nobody but `start_training` keeps the request, and with it the data that it has opened.
+    # No local variable holds the request: `start_training` can then free its data before it launches ranks.
     return start_training(prepare(), reporter=reporter, data=data, model=own.module, stop=stop)
 
 
@@ -67,7 +67,7 @@ def start_training(
     model: nn.Module | None = None,
     stop: StopRequest | None = None,
 ) -> RunResult:
-    """Carries out a prepared request; `data` and `model` are those that were given in Python."""
+    """Runs a prepared request, in this process or on ranks; `data` and `model` were given in Python."""
     start = how_to_start(place, ranks=rank_count(request.recipe))
     if start is Start.AS_RANK:
         assert place is not None
@@ -75,7 +75,7 @@ def start_training(
     if start is Start.ALONE:
         return train_request(request, reporter=reporter, model=model, stop=stop)
     resolved, spec, began_s = request.resolved, request.data.spec, request.began_s
-    # Ranks open the data by themselves.
+    # Ranks open the data themselves; this process must not hold a second copy in memory.
     del request
     return launch_training(
         resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent, began_s=began_s
@@ -83,13 +83,13 @@ def start_training(
 
 
 class _OwnModule:
-    """The module of a model that was given in Python, once the shape of the data is known."""
+    """A model given in Python, built once the shape of the data is known."""
 
     def __init__(self, make: MakeModel | None) -> None:
         self._make = make
         self.module: nn.Module | None = None
 
     def architecture(self, spec: DataSpec) -> list[str] | None:
-        """Makes the module, and tells what makes it the same one again."""
+        """Builds the module; returns its architecture, by which a continued run recognises it."""
         self.module = None if self._make is None else self._make(spec)
         return architecture_of(self.module)

@@ -1,6 +1,4 @@
-"""Requests to stop at the next update: SIGINT, SIGTERM (a second one ends at once), and the time of --max-
-time.
-"""
+"""Requests to stop after the next update: SIGINT, SIGTERM (a second one ends at once) and --max-time."""
 
 import os
 import signal
@@ -15,12 +13,13 @@ import psutil
 __all__ = ["StopRequest", "TimeLimit", "listen_for_stop", "process_began_s"]
 
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
-# A queue may signal every process of a job by itself, beside the one that passes signals on.
+# A batch queue may signal every process of a job while the launcher also forwards the signal. Two signals
+# within this time count as one request, not as a second one that ends the run at once.
 _SAME_REQUEST_S = 0.5
 
 
 class StopRequest:
-    """Whether something asked the run to stop, and the status it then ends with."""
+    """Whether the run was asked to stop, and the exit status it then ends with."""
 
     def __init__(self) -> None:
         self.exit_status = 0
@@ -44,8 +43,9 @@ class StopRequest:
 
 @contextmanager
 def listen_for_stop() -> Iterator[StopRequest]:
-    """Listens while the block runs; the former handlers come back after it."""
+    """Handles SIGINT and SIGTERM inside the block; restores the previous handlers afterwards."""
     request = StopRequest()
+    # Python allows signal handlers to be set in the main thread only.
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
@@ -57,16 +57,13 @@ def listen_for_stop() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-# The time of `--max-time`: a run stops early enough to have written its checkpoint when the time is up.
-
-
 def process_began_s() -> float:
-    """When this process began, in seconds since 1970: what a command line takes to start counts, too."""
+    """When this process started, in seconds since 1970: --max-time includes the time of imports."""
     return psutil.Process().create_time()
 
 
 class TimeLimit:
-    """Seconds that a job may take since it began, less what it still needs once it is asked to stop."""
+    """--max-time: stops a run early enough that its last checkpoint is written before the time is up."""
 
     def __init__(self, seconds: float, *, began_s: float, clock: Callable[[], float] = time.time) -> None:
         self._ends_s, self._clock = began_s + seconds, clock
@@ -79,7 +76,7 @@ class TimeLimit:
         return max(0.0, self._ends_s - self._clock())
 
     def longest(self, what: str) -> float:
-        """Seconds that are reserved for a step."""
+        """Seconds reserved for a step: the longest measured so far, else the guess."""
         return self._needed_s.get(what, self._guessed_s.get(what, 0.0))
 
     def guess(self, what: str, seconds: float) -> None:
@@ -87,17 +84,17 @@ class TimeLimit:
         self._guessed_s[what] = seconds
 
     def reserve(self, what: str, seconds: float) -> None:
-        """A step that comes before the end has taken so long; the longest time of each counts."""
+        """Reserves the measured time of a step that will run again before the end; the longest counts."""
         self._needed_s[what] = max(seconds, self._needed_s.get(what, 0.0))
 
     @contextmanager
     def timing(self, what: str) -> Iterator[None]:
-        """Reserves what the block takes."""
+        """Measures the block and reserves its time."""
         begin_s = self._clock()
         yield
         self.reserve(what, self._clock() - begin_s)
 
     def is_up(self, *, beside: float = 0.0) -> bool:
-        """Whether what is reserved, and the seconds `beside`, no longer fit into the time that is left."""
+        """Whether the reserved time plus `beside` seconds no longer fits into the time left."""
         reserved_s = sum(map(self.longest, self._needed_s.keys() | self._guessed_s.keys()))
         return self._clock() + reserved_s + beside >= self._ends_s

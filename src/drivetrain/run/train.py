@@ -1,4 +1,4 @@
-"""One process trains: from a checked request to its result, predictions after it included."""
+"""Training in one process: from a checked request to its result, including --predict-after."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -50,13 +50,10 @@ __all__ = [
 ]
 
 
-# What --verbosity verbose says before a run starts: what was asked for and where, and the model's layers.
-
-
 def show_details(
     resolved: ResolvedRecipe, *, model: nn.Module, preprocess: Preparation, reporter: Reporter
 ) -> None:
-    """Nothing unless the reporter is verbose."""
+    """Prints changed options with their origin and a table of layers, with --verbosity verbose only."""
     if not reporter.is_verbose:
         return
     for line in [*recipe_lines(resolved), *layer_lines(model, preprocess)]:
@@ -64,7 +61,7 @@ def show_details(
 
 
 def recipe_lines(resolved: ResolvedRecipe) -> list[str]:
-    """The values that are not the defaults, each with its origin."""
+    """The options that differ from their defaults, each with its origin."""
     return [
         f"{option_name(name)} {written_value(value)}  ({resolved.origins.get(name, 'derived')})"
         for name, value in plain_values(resolved.recipe).items()
@@ -73,7 +70,7 @@ def recipe_lines(resolved: ResolvedRecipe) -> list[str]:
 
 
 def layer_lines(model: nn.Module, preprocess: Preparation) -> list[str]:
-    """The model's steps in execution order, as a table."""
+    """The layers of the model in execution order, as a table."""
     rows = describe_layers(model, channels=preprocess.channels, image_size=preprocess.height)
     cells = [("layer", "kind", "output", "parameters", "FLOPs"), *map(_cells, rows)]
     return text_table(cells)
@@ -84,15 +81,12 @@ def _cells(row: LayerRow) -> tuple[str, ...]:
     return (row.name, row.kind, shape, str(row.parameters), str(row.flops))
 
 
-# Train, then predict, in one call: `--predict-after`.
-
-
 def predict_after_training(
     recipe: Recipe, result: RunResult, *, reporter: Reporter, model: nn.Module | None
 ) -> RunResult:
-    """Predicts what the recipe names with the newest checkpoint, into the run's predictions/.
+    """--predict-after: predicts the named files with the newest checkpoint, into the run's predictions/.
 
-    Where files had to be left out, the result's exit status says so, as that of `predict` does.
+    If files had to be left out, the result gets the same exit status as `predict` would.
     """
     if not recipe.predict_after or result.status != "finished":
         return result
@@ -107,7 +101,7 @@ def predict_after_training(
         model=model,
         notes=notes,
     )
-    reporter.say(f"predicted: {len(rows)} images in {output}")
+    reporter.say(f"predictions of {len(rows)} images written to {output}")
     return replace(result, exit_status=RunFailedError.exit_status) if notes.left_out else result
 
 
@@ -120,8 +114,11 @@ def train_request(
     group: ReplicaGroup = ALONE,
     on_claimed: Callable[[], None] | None = None,
 ) -> RunResult:
-    """Carries out a prepared request, as one of the replicas in `group`; `stop` is a caller's that listens
-    for signals itself. `on_claimed` is called once the directory is this run's."""
+    """Runs a prepared request as one rank of `group`.
+
+    `stop` is given by a caller that handles signals itself. `on_claimed` is called once this run has locked
+    its directory.
+    """
     check_loggers(request.recipe)
     group.set_timeout(FIRST_UPDATE_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
     with set_up_device(request.recipe, group) as device:
@@ -172,14 +169,14 @@ def _run_locked(
         except OSError as error:
             raise RunFailedError(
                 f"{error.filename or request.directory.path} could not be written: "
-                f"{error.strerror or error}; the newest checkpoint stays, and the same command "
-                "continues once that is mended."
+                f"{error.strerror or error}; the newest checkpoint is intact, and the same command "
+                "continues once this is fixed."
             ) from error
 
 
 @contextmanager
 def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
-    """The first replica holds the directory, and the others begin once it does."""
+    """Rank 0 locks and prepares the run directory; the other ranks wait for it."""
     if group.is_first:
         make_directory(request.directory)
         with hold_lock(request.directory.path):
@@ -193,7 +190,7 @@ def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
 
 
 def architecture_of(model: nn.Module | None) -> list[str] | None:
-    """What makes a user's own module the same one again: names and shapes, not the initial values."""
+    """Names and shapes of a user's own module, by which a continued run recognises it; not its values."""
     if model is None:
         return None
     require_plain_state(model)
@@ -202,14 +199,14 @@ def architecture_of(model: nn.Module | None) -> list[str] | None:
 
 @contextmanager
 def set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
-    """The device of this rank for the time of the block, with the threads and algorithms of a training."""
+    """Chooses the device of this rank and sets threads and backend options for the block."""
     threads_before = torch.get_num_threads()
     threads = threads_of_rank(group, asked=recipe.num_threads)
     if threads is not None:
         torch.set_num_threads(threads)
     try:
         device = choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
-        # The user's own model may compile itself.
+        # Even with --compile off: a user's own model may call torch.compile itself.
         saves_memory = recipe.optimise_for == "memory"
         with training_backends(device, saves_memory=saves_memory), using_code_folder():
             yield device

@@ -1,4 +1,4 @@
-"""Writes checkpoints while the training goes on: checksums and the disk keep no device waiting."""
+"""Writes checkpoints in a background thread, so that training does not wait for checksums and the disk."""
 
 import time
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ __all__ = ["CheckpointWriter"]
 
 
 class CheckpointWriter:
-    """One checkpoint at a time, in a thread of its own.
+    """Writes one checkpoint at a time in a background thread.
 
-    A failed write is raised by the next `wait`, or told by `settle`. Used as a context, what was begun is on
-    disk at its end, whatever ended it.
+    The next `wait` raises the error of a failed write; `settle` returns it. As a context manager it finishes
+    the current write when the block ends, even by an exception.
     """
 
     def __init__(self, parent: Path, *, keep_last: int) -> None:
@@ -31,7 +31,7 @@ class CheckpointWriter:
     def start(
         self, copied: ProgramState, *, update: int, state: Mapping[str, Any], best_update: int | None
     ) -> None:
-        """Begins to write checkpoints/<update> of a state that nobody else changes, then drops old ones."""
+        """Starts writing checkpoints/<update>, then prunes old ones; nobody may change `copied` meanwhile."""
         self.wait()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -42,17 +42,17 @@ class CheckpointWriter:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last checkpoint begun is known to be lost; asking does not wait."""
+        """Whether the last write is known to have failed; does not wait for it."""
         return self._begun is not None and self._begun.done() and self._begun.exception() is not None
 
     def wait(self) -> None:
-        """Returns when the last checkpoint begun is whole, and raises why where it is not."""
+        """Waits until the last checkpoint is complete; raises the error if its write failed."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
 
     def settle(self) -> tuple[ProgramState | None, RunFailedError | None]:
-        """Waits too; gives back the copy that was written, to be overwritten by the next, and any failure."""
+        """Waits too; returns the copy that was written, for reuse of its memory, and the error, if any."""
         try:
             self.wait()
         except RunFailedError as error:
@@ -74,7 +74,7 @@ class CheckpointWriter:
         if error is None:
             self.wait()
         elif self.has_failed and self._begun is not None:
-            error.add_note(f"Before that, a checkpoint was lost: {self._begun.exception()}")
+            error.add_note(f"Before that, a checkpoint could not be written: {self._begun.exception()}")
 
     def _write(
         self, copied: ProgramState, *, update: int, state: dict[str, Any], best_update: int | None

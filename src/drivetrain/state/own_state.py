@@ -1,6 +1,7 @@
-"""What a training keeps from one update to the next, written down once: every tensor, by part and name.
+"""The one list of all tensors that a training keeps from one update to the next, by part and name.
 
-Checkpoints, restored runs, other ranks and whoever puts a training back as it was go through `own_state`.
+Checkpoints, restored runs, broadcasts to other ranks and `leaving_no_trace` all use `own_state`, so a new
+kind of state has to be added only here.
 """
 
 from collections.abc import Iterator
@@ -18,11 +19,11 @@ __all__ = ["OwnState", "own_state"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnState:
-    """The state of a program as it lies on this rank: whoever writes into it changes the training.
+    """The state of a program on this rank, as views: writing into a tensor changes the training.
 
-    `buffers` are those that the model itself does not save, `averaged` the averages of trained weights. They
-    have all their bits, which 16-bit weights have not; the rest of an averaged model is that of a model that
-    has its `average` in place. `moving` is what every update moves, as whole vectors.
+    `buffers` are the non-persistent ones, missing in `state_dict()`. `averaged` are the averages of the
+    trained weights in full precision, which 16-bit weights lack; the rest of an averaged model is read from
+    the model while its `average` is in place. `moving` is all that an update changes, as whole flat vectors.
     """
 
     model: dict[str, Tensor]
@@ -34,7 +35,8 @@ class OwnState:
     moving: tuple[Tensor, ...]
 
     def tensors(self) -> Iterator[Tensor]:
-        """Everything, each vector as a whole instead of the tensors that lie in it."""
+        """All tensors, with each flat vector as a whole instead of the views into it."""
+        # Views share the storage of their vector; `_cdata` identifies a storage, whatever its offset.
         vectors = {tensor.untyped_storage()._cdata for tensor in self.moving}
         named = chain(self.model.values(), self.buffers.values())
         others = (tensor for tensor in named if tensor.untyped_storage()._cdata not in vectors)
@@ -42,7 +44,7 @@ class OwnState:
 
 
 def own_state(program: TrainingProgram) -> OwnState:
-    """All that a program's next update depends on, and its records; of a cut model this rank's stages."""
+    """Everything the next update depends on, and the records; with stages, those of this rank only."""
     moved, records = program.mover, program.records.columns
     states = moved.optimiser.states
     scale = {} if moved.loss_scale is None else moved.loss_scale.states
@@ -77,7 +79,7 @@ def _unsaved_values(program: TrainingProgram) -> dict[str, Tensor]:
 
 
 def _by_parameter(program: TrainingProgram, states: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The optimiser's state of every parameter here, by `state/parameter`."""
+    """Optimiser state of every parameter on this rank, named `state/parameter`."""
     return {
         f"{state}/{name}": view
         for state, vector in states.items()

@@ -1,4 +1,7 @@
-"""The state of a training program by name, whatever the ranks it lies on: what a checkpoint holds."""
+"""Collects the state of a program from all ranks, restores it, and shares it between ranks.
+
+Also frees the weights of stages that run on other ranks (`let_go`), and brings them back.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,26 +34,24 @@ __all__ = [
 ]
 
 
-# Weights of stages that other ranks run: their memory is given up while the training goes on.
-#
-# A rank builds the whole model, so that its stages are those of all others. Shapes and names stay.
-
-
 def let_go(program: TrainingProgram) -> None:
-    """Frees the weights that are trained elsewhere; nobody may read them until `bring_back`."""
+    """Frees the memory of weights whose stages run on other ranks; do not read them until `bring_back`.
+
+    Every rank builds the whole model, so that all ranks find the same stages. Names and shapes stay.
+    """
     for weight in _foreign(program):
         weight.untyped_storage().resize_(0)
 
 
 def bring_back(program: TrainingProgram) -> None:
-    """Gives them memory again, for values to come."""
+    """Allocates the freed weights again; their values are undefined until something is loaded."""
     for weight in _foreign(program):
         if not weight.untyped_storage().nbytes():
             weight.untyped_storage().resize_(_extent_bytes(weight))
 
 
 def _foreign(program: TrainingProgram) -> Iterator[nn.Parameter]:
-    """Weights of which nothing that lives here shares the memory."""
+    """Weights of other ranks' stages whose memory no weight or buffer of this rank shares."""
     if program.stages is None or program.groups.devices.size == 1:
         return
     own_names = program.stages.parameter_names
@@ -64,21 +65,16 @@ def _foreign(program: TrainingProgram) -> Iterator[nn.Parameter]:
 
 
 def _extent_bytes(weight: nn.Parameter) -> int:
-    """The memory from a tensor's storage's beginning to its last element."""
+    """Bytes from the start of the storage to the last element of the tensor."""
     steps = zip(weight.shape, weight.stride(), strict=True)
     last = int(weight.storage_offset()) + sum((size - 1) * stride for size, stride in steps)
     return (last + 1) * weight.itemsize if weight.numel() else 0
 
 
-# The whole state, whatever the ranks on which its parts lie.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramState:
-    """Weights and buffers by their names in the model, the optimiser's state as `state/parameter`.
-
-    `buffers` are those that the model itself does not save.
-    """
+    """The whole state as a checkpoint holds it: tensors by their names in the model, the optimiser's as
+    `state/parameter`; `buffers` are the non-persistent ones, missing in `state_dict()`."""
 
     model: dict[str, Tensor] = field(default_factory=dict)
     optimiser: dict[str, Tensor] = field(default_factory=dict)
@@ -87,11 +83,10 @@ class ProgramState:
 
 
 def collect_state(program: TrainingProgram, *, room: ProgramState | None = None) -> ProgramState | None:
-    """A copy of the whole state in host memory on the first rank, which stays as it is while the training
-    goes on; None elsewhere. Where stages lie on several ranks, all of them must call this.
+    """Copies the whole state to host memory of rank 0; None on other ranks. A collective with stages.
 
-    `room` is an earlier copy, to be overwritten: memory that has been written before takes a copy several
-    times as fast as new memory.
+    `room` is an earlier copy to overwrite: copying into memory that was written before is several times as
+    fast as into new memory, whose pages the kernel must map first.
     """
     groups, room = program.groups, room or ProgramState()
     if groups.replicas.rank > 0:
@@ -116,7 +111,7 @@ def _collect_average(program: TrainingProgram, room: Mapping[str, Tensor]) -> di
 
 
 class Taking(Protocol):
-    """How this rank's tensors of a part take over stored ones, in place."""
+    """How the tensors of this rank are overwritten by stored ones, one method per part."""
 
     def model(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
         """The model's state."""
@@ -132,7 +127,7 @@ class Taking(Protocol):
 
 
 def take_over(program: TrainingProgram, stored: ProgramState, *, way: Taking) -> None:
-    """The program goes on from a stored state; without a stored average its own begins at the weights."""
+    """Loads a stored state; if it has no average, the average starts from the stored weights."""
     own = own_state(program)
     if own.average is not None:
         with own.average.in_place():
@@ -144,7 +139,7 @@ def take_over(program: TrainingProgram, stored: ProgramState, *, way: Taking) ->
 
 
 class _HandingOut:
-    """The members take their parts of what the first of them has; it alone has any."""
+    """Rank 0 of `devices` holds the stored state and sends every member its part."""
 
     def __init__(self, devices: ReplicaGroup) -> None:
         self._devices = devices
@@ -160,15 +155,14 @@ class _HandingOut:
 
 
 def load_state(program: TrainingProgram, state: ProgramState) -> None:
-    """Takes over this rank's part of a whole state, in place; without an optimiser's state its own stays."""
+    """Loads this rank's part of a whole state in place; keeps the optimiser state if none is stored."""
     take_over(program, state, way=_HandingOut(ALONE))
 
 
 def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
-    """Every rank takes its part of the first one's whole state, and all of its records.
+    """Sends every rank its part of the state of rank 0, and all records; then frees foreign weights.
 
-    Without a state the model starts as the first rank has it, where other ranks' stages lie untouched. After
-    that no rank has weights of stages that it does not run.
+    Without a state, training starts from the initial weights of rank 0, which still holds the whole model.
     """
     if program.groups.replicas.rank == 0:
         if program.group.is_first and state is None:
@@ -181,7 +175,7 @@ def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
 
 @torch.no_grad()
 def share_program(program: TrainingProgram, group: ReplicaGroup) -> None:
-    """All replicas get the first one's weights, statistics, optimiser state and records, bit for bit."""
+    """Broadcasts weights, statistics, optimiser state and records of the first replica to all others."""
     if group.size > 1:
         _broadcast(own_state(program).tensors(), group)
 
@@ -196,9 +190,9 @@ def _broadcast(tensors: Iterable[Tensor], group: ReplicaGroup) -> None:
 
 @torch.no_grad()
 def in_one_piece(program: TrainingProgram) -> TrainingProgram:
-    """The program with the whole model, the averaged one where there is an average, on the first rank's CPU.
+    """The program with the whole model on the CPU of rank 0, with averaged weights if there are any.
 
-    Where stages lie on several ranks, all of them must call this, and none trains on; else it is as it was.
+    With stages on several ranks this is a collective, and ends the training; otherwise nothing changes.
     """
     devices = program.groups.devices
     if devices.size == 1:
@@ -219,7 +213,7 @@ def in_one_piece(program: TrainingProgram) -> TrainingProgram:
 
 
 def with_whole_model(program: TrainingProgram, state: ProgramState) -> TrainingProgram:
-    """The program with a stored whole model, for whoever only looks at it; other ranks take no part."""
+    """The program with a whole model loaded from a checkpoint, for evaluation only; not a collective."""
     model = program.model.cpu()
     widen_weights(model)
     model.load_state_dict(state.averaged or state.model)
@@ -228,7 +222,7 @@ def with_whole_model(program: TrainingProgram, state: ProgramState) -> TrainingP
 
 
 def _whole(program: TrainingProgram) -> TrainingProgram:
-    """The program as that of a process with the whole model on its CPU."""
+    """The program as one process with the whole model on its CPU."""
     return replace(
         program,
         forward=program.model,

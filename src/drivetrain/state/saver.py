@@ -1,4 +1,4 @@
-"""What of a training program goes into a checkpoint, and back."""
+"""Copies the state of a program for a checkpoint, and restores a program or a model from one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +16,9 @@ from drivetrain.store.checkpoint import Checkpoint
 def copy_sound_state(
     program: TrainingProgram, *, update: int, room: ProgramState | None = None
 ) -> ProgramState | None:
-    """What a checkpoint of a program holds, in host memory of its own; None on all ranks but the first.
+    """A copy of the state in host memory for a checkpoint; None on all ranks but the first.
 
-    Where stages lie on several ranks, all of them must call this. Weights must be finite. `room` is an
-    earlier copy that nobody needs any more.
+    A collective with stages. Refuses weights that are not finite. `room` is an earlier copy to overwrite.
     """
     whole = collect_state(program, room=room)
     if whole is None:
@@ -27,14 +26,14 @@ def copy_sound_state(
     weights = [value for value in whole.model.values() if value.is_floating_point()]
     if not all(bool(torch.isfinite(value).all()) for value in weights):
         raise RunFailedError(
-            f"the weights are not finite at update {update}, so no checkpoint of them was written; "
+            f"the weights are not finite after update {update}, so no checkpoint was written; "
             f"{program.mover.rules.advice_on_overflow}."
         )
     return whole
 
 
 def stored_state(checkpoint: Checkpoint) -> ProgramState:
-    """What a checkpoint holds of a program."""
+    """The content of a checkpoint as a program state."""
     return ProgramState(
         model=checkpoint.model,
         optimiser=checkpoint.optimiser,
@@ -44,12 +43,12 @@ def stored_state(checkpoint: Checkpoint) -> ProgramState:
 
 
 def restore_program(program: TrainingProgram, checkpoint: Checkpoint) -> None:
-    """Puts a checkpoint's weights and optimiser state into a program, in place."""
+    """Loads weights and optimiser state of a checkpoint into a program, in place."""
     take_over(program, stored_state(checkpoint), way=_FromCheckpoint(program.model, checkpoint.path))
 
 
 class _FromCheckpoint:
-    """The whole model loads what a checkpoint holds, as torch does it; what does not fit is refused."""
+    """Loads a checkpoint into the whole model with `load_state_dict`; refuses one that does not fit."""
 
     def __init__(self, model: torch.nn.Module, path: Path) -> None:
         self._model, self._path = model, path
@@ -63,7 +62,9 @@ class _FromCheckpoint:
 
     def optimiser(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
         if set(own) != set(stored):
-            raise BadInputError(f"{self._path} holds another optimiser's state; --overwrite starts afresh.")
+            raise BadInputError(
+                f"{self._path} holds the state of another optimiser; --overwrite starts afresh."
+            )
         _copy(own, stored)
 
     def buffers(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:  # noqa: ARG002
@@ -77,7 +78,7 @@ def _copy(own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
 
 
 def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
-    """Puts a checkpoint's weights, averaged ones where it has them, into a model of its architecture."""
+    """Loads the weights of a checkpoint, averaged ones if it has them, into a model."""
     _load_state(model, checkpoint.averaged or checkpoint.model, checkpoint.path)
     take_over_buffers(model, checkpoint.buffers)
 

@@ -1,6 +1,7 @@
-"""Tensors by name between the ranks of a replica, one after the other.
+"""Sends named tensors between the ranks of a replica, one after the other.
 
-Each travels as itself: as many bytes as it has, from the rank that holds it to the one that needs it.
+Each tensor goes directly from the rank that holds it to the rank that needs it; nothing is broadcast, padded
+or packed with others.
 """
 
 from collections.abc import Mapping
@@ -21,10 +22,10 @@ _Looks = dict[str, ValueSpec]
 def gather_tensors(
     own: Mapping[str, Tensor], *, devices: ReplicaGroup, room: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Everybody's tensors as copies in the first member's host memory; nothing for the others.
+    """Collects the tensors of all ranks in host memory of the first; returns nothing on the others.
 
-    Copies overwrite the tensors in `room`, where it has one of that name. Of a name that several members
-    have, the first one's counts.
+    Tensors of the same name in `room` are overwritten and reused. If several ranks have a tensor of one
+    name, the first rank's is taken.
     """
     looks: list[_Looks] = devices.gather(_looks(own))
     if not devices.is_first:
@@ -44,11 +45,13 @@ def gather_tensors(
 def hand_out_tensors(
     own: Mapping[str, Tensor], stored: Mapping[str, Tensor], *, devices: ReplicaGroup
 ) -> None:
-    """Everybody's own tensors take the values that the first member has under their names, in place."""
+    """Overwrites the tensors of every rank with the values that the first rank holds under their names."""
     looks: list[_Looks] = devices.gather(_looks(own))
     missing = devices.from_first(_missing(looks, stored) if devices.is_first else None)
     if missing is not None:
-        raise BadInputError(f"the checkpoint has no {missing} that fits --model; --overwrite starts afresh.")
+        raise BadInputError(
+            f"the checkpoint has no tensor {missing} that fits --model; --overwrite starts afresh."
+        )
     if not devices.is_first:
         for value in own.values():
             _receive_into(value, devices, sender=0)
@@ -69,7 +72,7 @@ def _look(value: Tensor) -> ValueSpec:
 
 
 def _news(looks: list[_Looks], sender: int) -> list[str]:
-    """What a member has and none before it."""
+    """Names that a rank has and no rank before it."""
     known = {name for before in looks[:sender] for name in before}
     return [name for name in looks[sender] if name not in known]
 

@@ -1,4 +1,4 @@
-"""updates.npz: what every update left behind, beside the checkpoints."""
+"""Reads and writes updates.npz: loss, score, learning rate and other values of every update."""
 
 import hashlib
 import io
@@ -16,13 +16,14 @@ from drivetrain.program.records import UpdateRecords
 
 __all__ = ["DamagedHistoryError", "load_history", "read_history", "save_history"]
 
-# A column of its own, over all others; files of older versions have none.
+# The checksum is a column of its own, computed over all others; files of older versions have none.
 _CHECKSUM = "sha256"
+# What numpy and zipfile raise for files that were cut short or overwritten.
 _DAMAGE = (OSError, ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class DamagedHistoryError(Exception):
-    """A file that is not what was written, or is gone; the message says which."""
+    """updates.npz is damaged or missing; the message says which."""
 
 
 def save_history(path: Path, records: UpdateRecords, *, updates: int) -> None:
@@ -35,7 +36,7 @@ def save_history(path: Path, records: UpdateRecords, *, updates: int) -> None:
 
 
 def load_history(path: Path) -> dict[str, NDArray[np.float64]]:
-    """The values written so far; empty when there is no sound file."""
+    """The values written so far; empty if the file is damaged or missing."""
     try:
         return read_history(path)
     except DamagedHistoryError:
@@ -43,7 +44,7 @@ def load_history(path: Path) -> dict[str, NDArray[np.float64]]:
 
 
 def read_history(path: Path) -> dict[str, NDArray[np.float64]]:
-    """The values written so far, every one of them proved."""
+    """The values written so far, checked against the checksum."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             columns = {name: stored[name] for name in stored.files}

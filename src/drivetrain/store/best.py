@@ -17,14 +17,14 @@ def best_metric(recipe: Recipe, *, task: str) -> str:
 
 @dataclass(slots=True)
 class Best:
-    """Which update validated best; a tie keeps the earlier one."""
+    """The update with the best validation; of equal ones the earliest."""
 
     metric: str
     value: float | None = None
     update: int | None = None
 
     def offer(self, update: int, value: float | None) -> bool:
-        """Takes a new value; True when it is better than all before, which what is no number never is."""
+        """Takes a new value; True if it is better than all before. NaN and infinity never are."""
         if value is None or not math.isfinite(value) or not self._is_better(value):
             return False
         self.update, self.value = update, value
@@ -44,10 +44,10 @@ class Best:
         }
 
     def sentence(self) -> str:
-        """Which update is best, and by what."""
+        """Which update is best and by which metric, for README.md and figures."""
         words, way = shown_metric(self.metric), direction(self.metric)
         if self.value is None:
-            return f"none, as no validation gave a number for {words} ({way})"
+            return f"none, as no validation gave a finite {words} ({way})"
         return f"update {self.update}, chosen by {words}: {self.value:.4f} ({way})"
 
     @classmethod

@@ -1,7 +1,8 @@
-"""Checkpoints: safetensors and a JSON manifest with checksums, in place by one rename.
+"""Writes, reads, finds and removes checkpoints: safetensors files and a JSON manifest with checksums.
 
-A checkpoint holds no time, host or path, so equal weights are equal files. There is no generator or
-loader state to keep: the update number says all.
+A checkpoint appears under its name by one rename, so it is complete or absent. It holds no time, host or
+path, so equal weights give equal files. It needs no state of random generators or loaders: the order of
+samples and all random numbers follow from seed and update number.
 """
 
 import errno
@@ -40,12 +41,12 @@ MANIFEST_FILE = "manifest.json"
 
 
 class CorruptCheckpointError(Exception):
-    """A checkpoint that cannot be trusted; the message says which file and why."""
+    """A damaged checkpoint; the message names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a checkpoint on disk holds; `buffers` are those that the model itself does not save."""
+    """The content of a checkpoint; `buffers` are the non-persistent ones, missing in `state_dict()`."""
 
     path: Path
     manifest: dict[str, Any]
@@ -55,7 +56,7 @@ class Checkpoint:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     def without_tensors(self) -> "Checkpoint":
-        """What is known of it once its tensors have been taken over, and need no memory any more."""
+        """A copy with the manifest only, to free the memory of tensors that were already loaded."""
         return replace(self, model={}, optimiser={}, averaged={}, buffers={})
 
     @property
@@ -64,13 +65,13 @@ class Checkpoint:
 
     @property
     def best(self) -> Best | None:
-        """The best validation by then; None where nothing was validated."""
+        """The best validation up to this checkpoint; None if there was none."""
         stored = self.manifest["state"].get("best", {})
         return None if stored.get("update") is None else Best.from_json(stored)
 
     @property
     def best_update(self) -> int | None:
-        """The update that had validated best by then; None where nothing was validated."""
+        """The update of the best validation up to this checkpoint; None if there was none."""
         return None if self.best is None else self.best.update
 
 
@@ -84,7 +85,7 @@ def save_checkpoint(
     averaged: Mapping[str, Tensor] | None = None,
     buffers: Mapping[str, Tensor] | None = None,
 ) -> Path:
-    """Writes checkpoints/<update>; what was there before stays until the new one is whole."""
+    """Writes checkpoints/<update>; an older one of the same update stays until the new one is complete."""
     optional = {AVERAGED_FILE: averaged, BUFFERS_FILE: buffers}
     tensors = {MODEL_FILE: model, OPTIMISER_FILE: optimiser}
     tensors |= {name: values for name, values in optional.items() if values}
@@ -103,13 +104,15 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint and proves every byte of it against the manifest."""
+    """Reads a checkpoint and checks every byte against the checksums in the manifest."""
     try:
         manifest = read_json(path / MANIFEST_FILE)
         if manifest["format"] != FORMAT_VERSION:
-            raise CorruptCheckpointError(f"{path}: format {manifest['format']} is not {FORMAT_VERSION}")
+            raise CorruptCheckpointError(
+                f"{path}: unknown format {manifest['format']}, expected {FORMAT_VERSION}"
+            )
         if manifest["manifest_sha256"] != _digest_of(manifest):
-            raise CorruptCheckpointError(f"{path / MANIFEST_FILE}: its own checksum does not match")
+            raise CorruptCheckpointError(f"{path / MANIFEST_FILE}: checksum does not match")
         files = {name: read_tensors(path / name, entry) for name, entry in manifest["files"].items()}
         return Checkpoint(
             path=path,
@@ -126,7 +129,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def newest_checkpoint(parent: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that can be trusted, and one line for each newer one that cannot."""
+    """The newest intact checkpoint, and one warning for each newer one that is damaged."""
     problems: list[str] = []
     for path in reversed(checkpoint_paths(parent)):
         try:
@@ -137,7 +140,7 @@ def newest_checkpoint(parent: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def prune_checkpoints(parent: Path, *, keep_last: int, keep_updates: set[int]) -> None:
-    """Removes old checkpoints and what unfinished writes left behind."""
+    """Removes all but the newest `keep_last` and `keep_updates`, and leftovers of unfinished writes."""
     paths = checkpoint_paths(parent)
     for path in paths[:-keep_last]:
         if update_of(path) not in keep_updates:
@@ -146,7 +149,7 @@ def prune_checkpoints(parent: Path, *, keep_last: int, keep_updates: set[int]) -
 
 
 def drop_checkpoints_after(parent: Path, *, update: int) -> None:
-    """Removes checkpoints beyond the one a run continues from: corrupt, and to be written again."""
+    """Removes checkpoints newer than the one a run continues from: they are damaged and will be rewritten."""
     for path in checkpoint_paths(parent):
         if update_of(path) > update:
             shutil.rmtree(path, ignore_errors=True)
@@ -173,13 +176,11 @@ def _write_failure(
 ) -> str:
     needed = sum(tensor.nbytes for tensors in files.values() for tensor in tensors.values())
     kept = checkpoint_paths(parent)
-    stays = (
-        f"the checkpoint of update {update_of(kept[-1])} stays" if kept else "there is no earlier checkpoint"
-    )
+    stays = f"the checkpoint of update {update_of(kept[-1])} is intact" if kept else "there is no earlier one"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = _free_bytes(parent)
         return (
-            f"the disk is full: the checkpoint of update {update} needs about {needed} bytes, {free} are "
+            f"the disk is full: the checkpoint of update {update} needs about {needed} bytes, but {free} are "
             f"free in {parent}; {stays}, and the same command continues once there is room."
         )
     return f"the checkpoint of update {update} could not be written to {parent}: {error.strerror}; {stays}."

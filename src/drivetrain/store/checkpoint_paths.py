@@ -1,7 +1,7 @@
-"""Which checkpoints a folder holds, and how one takes its place there, whatever is cut short.
+"""Finds checkpoints in a folder, and puts a new one in place so that a kill at any moment loses nothing.
 
-A checkpoint that is written again stands aside until the new one is in its place: at every moment there is
-one of them that is whole. Nothing here needs torch.
+A checkpoint that is written again is first renamed to `.replaced-N` and removed once the new one is in
+place, so a complete one exists at every moment. Nothing here imports torch.
 """
 
 import shutil
@@ -16,17 +16,17 @@ _ASIDE_PREFIX = ".replaced-"
 
 
 def partial_path(parent: Path, update: int) -> Path:
-    """Where a checkpoint is written until it is whole."""
+    """The temporary folder of a checkpoint while it is written."""
     return parent / f"{_PARTIAL_PREFIX}{update}"
 
 
 def update_of(path: Path) -> int:
-    """The update of a checkpoint's folder."""
+    """The update number in the name of a checkpoint folder."""
     return int(path.name.removeprefix(_ASIDE_PREFIX))
 
 
 def checkpoint_paths(parent: Path) -> list[Path]:
-    """Whole checkpoints, oldest first; one that stands aside counts where nothing is in its place."""
+    """Complete checkpoints, oldest first; a `.replaced-N` counts if there is no N."""
     if not parent.is_dir():
         return []
     in_place = [path for path in parent.iterdir() if path.name.isdecimal()]
@@ -36,7 +36,7 @@ def checkpoint_paths(parent: Path) -> list[Path]:
 
 
 def put_in_place(partial: Path, *, parent: Path, update: int) -> Path:
-    """Gives a whole checkpoint its name; what had it before is removed after that."""
+    """Renames a complete checkpoint to its final name; then removes the older one of that name."""
     final, aside = parent / str(update), parent / f"{_ASIDE_PREFIX}{update}"
     if final.exists():
         shutil.rmtree(aside, ignore_errors=True)
@@ -48,7 +48,7 @@ def put_in_place(partial: Path, *, parent: Path, update: int) -> Path:
 
 
 def sweep_partial(parent: Path) -> None:
-    """Removes what a kill during a write left behind; what stands aside goes back to an empty place."""
+    """Removes leftovers of a killed write; renames a `.replaced-N` back if there is no N."""
     for path in parent.glob(f"{_PARTIAL_PREFIX}*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in _aside(parent):

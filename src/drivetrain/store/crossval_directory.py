@@ -1,4 +1,4 @@
-"""The directory of a cross-validation: one run directory per fold, and what they came to together."""
+"""The directory of a cross-validation: one run directory per fold, and the files with their results."""
 
 import shutil
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ __all__ = ["CrossvalDirectory", "FreshStart", "choose_job", "make_directory", "r
 
 _LOCK = ".lock"
 _REPLACED = ".replaced"
-# What a cross-validation writes beside its lock; nothing else there is ever moved or removed.
+# Files of a cross-validation besides its lock; nothing else in the directory is ever moved or removed.
 _OWN_NAMES = (CROSSVAL_RECORD, "crossval-recipe.yaml", "crossval.csv", "curves.png", "README.md", "fold-*")
 
 
@@ -48,7 +48,7 @@ class CrossvalDirectory:
 def choose_job(
     recipe: Recipe, *, name: str, global_batch: int
 ) -> tuple[CrossvalDirectory, dict[str, Any], bool]:
-    """Directory and identity of a request, and whether it starts afresh; refuses what it cannot be."""
+    """Directory and identity of a request, and whether it starts afresh; refuses an unsuitable directory."""
     identity = identity_of(recipe, global_batch=global_batch)
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(f"crossval-{name}", identity)
     check_writable(path)
@@ -62,14 +62,17 @@ def choose_job(
 
 
 class FreshStart:
-    """What an older job left moves aside, and comes back if the new one turns out to be impossible."""
+    """Moves the files of an older job aside; restores them if the new request is refused."""
 
     def __init__(self, directory: CrossvalDirectory) -> None:
         self._directory = directory
         self._aside = directory.path / _REPLACED
 
     def begin(self, record: Mapping[str, Any]) -> None:
-        """Makes room and writes the first record; the old one stands until then."""
+        """Moves the old files aside and writes the new record.
+
+        The old record is copied, not moved, so that the directory is a cross-validation at every moment.
+        """
         shutil.rmtree(self._aside, ignore_errors=True)
         for entry in _own_entries(self._directory.path):
             self._aside.mkdir(exist_ok=True)
@@ -80,11 +83,11 @@ class FreshStart:
         write_json(self._directory.record, record)
 
     def commit(self) -> None:
-        """The new job stands; the old one goes."""
+        """Deletes the files of the old job."""
         shutil.rmtree(self._aside, ignore_errors=True)
 
     def undo(self) -> None:
-        """Puts back what was there."""
+        """Restores the files of the old job."""
         for entry in _own_entries(self._directory.path):
             if entry.is_dir():
                 shutil.rmtree(entry)
@@ -97,19 +100,19 @@ class FreshStart:
 
 
 def make_directory(path: Path) -> list[Path]:
-    """Makes a directory; returns the ones that were not there before, the deepest first."""
+    """Creates a directory; returns the ones that were newly created, the deepest first."""
     missing = [entry for entry in (path, *path.parents) if not entry.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(
-            f"--output-dir {path} cannot be made: {error.strerror}; try --output-dir runs/mine."
+            f"--output-dir {path} cannot be created: {error.strerror}; try --output-dir runs/mine."
         ) from error
     return missing
 
 
 def remove_directories(made: list[Path]) -> None:
-    """Takes back `make_directory`, where nothing but the lock came into it."""
+    """Undoes `make_directory`, if nothing but the lock was written since."""
     for path in made:
         (path / _LOCK).unlink(missing_ok=True)
         path.rmdir()

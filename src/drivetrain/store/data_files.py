@@ -1,8 +1,7 @@
-"""Which data a run was trained and validated on: names of a user's files, or fingerprints of data given in
-Python.
+"""Stores which data a run was trained and validated on: file names, or fingerprints of data given in Python.
 
-Where a folder changes, the border between both moves: a run that goes on, or is evaluated, would measure what
-it was trained on.
+If files are added to or removed from a folder, the split changes. A continued or evaluated run could then be
+validated on images it was trained on; the checks here refuse that or warn.
 """
 
 import hashlib
@@ -38,17 +37,15 @@ __all__ = [
     "write_own_data",
 ]
 
-_REMEDY = "put them back, name another --output-dir, or --overwrite to start afresh."
+_REMEDY = "restore them, name another --output-dir, or use --overwrite to start afresh."
+# Enough to tell data sets apart without reading all of a large one.
 _HASHED_SAMPLES = 256
 
 
-# What the samples of a user's files are called, whatever folder they lie in as a whole.
-
-
 def split_names(splits: DataSplits, *, data_dir: str) -> dict[str, list[str]]:
-    """By split the name of every sample, in order; equal names are the same sample.
+    """The names of all samples in order, by split, relative to `data_dir`; equal names are the same sample.
 
-    A folder and a pack of it give the same names.
+    A folder and a pack made from it give the same names.
     """
     sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     own = {split: source for split, source in sources.items() if source is not None}
@@ -63,7 +60,7 @@ def _placed(names: list[str], *, place: str) -> list[str]:
 
 
 def _place(source: Source, split: str, train: Source) -> str:
-    """Class folders of a split of their own may hold the same names as those of training."""
+    """A prefix for the names of a split in a folder of its own, as train/a.png and test/a.png differ."""
     store = _store(source)
     return "" if store is None or store is _store(train) else f"{split}: "
 
@@ -102,18 +99,18 @@ class DataFiles:
 
     @property
     def all(self) -> set[str]:
-        """Of both."""
+        """The names of all samples, without order."""
         return {*self.train, *self.validation}
 
 
 def files_of(recipe: Recipe, data: DataSplits) -> DataFiles | None:
-    """The files of a request; None of data that are no user's files."""
+    """The files of a request; None if the data are not files of the user."""
     names = _names(recipe, data)
     return None if names is None else DataFiles(train=names["train"], validation=names.get("validation", []))
 
 
 def stored_files(directory: RunDirectory) -> DataFiles | None:
-    """What a run has noted; None where it has not, as older ones."""
+    """The files that a run stored; None for runs of older versions and for other data."""
     try:
         stored = read_json(directory.data_files)
         return DataFiles(train=list(stored["train"]), validation=list(stored["validation"]))
@@ -121,19 +118,19 @@ def stored_files(directory: RunDirectory) -> DataFiles | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInputError(
-            f"{directory.data_files} cannot be read ({error}), so nobody knows what was trained on; "
+            f"{directory.data_files} cannot be read ({error}), so the training images are unknown; "
             "--overwrite starts afresh."
         ) from error
 
 
 def write_files(directory: RunDirectory, files: DataFiles | None) -> None:
-    """Notes the files of a run, where its data are some."""
+    """Stores the files of a run, if its data are files."""
     if files is not None:
         write_json(directory.data_files, {"train": files.train, "validation": files.validation})
 
 
 def require_same_files(recipe: Recipe, now: DataFiles | None, *, directory: RunDirectory) -> None:
-    """Refuses to continue a run on other files than it began with, or on the same ones in other roles."""
+    """Refuses to continue a run if its files, or their split into training and validation, have changed."""
     then = stored_files(directory)
     if now is not None and then is not None and now != then:
         raise BadInputError(
@@ -143,7 +140,7 @@ def require_same_files(recipe: Recipe, now: DataFiles | None, *, directory: RunD
 
 
 def require_same_set(recipe: Recipe, now: DataFiles | None, *, directory: RunDirectory) -> None:
-    """Refuses a fold whose images are not those that another fold of the same job is made of."""
+    """Refuses a fold whose files differ from those of another fold of the same cross-validation."""
     is_whole = recipe.limit_train_samples is None and recipe.limit_validation_samples is None
     if not is_whole or recipe.on_bad_sample != "error":
         return
@@ -158,9 +155,9 @@ def require_same_set(recipe: Recipe, now: DataFiles | None, *, directory: RunDir
 def warn_of_seen(
     recipe: Recipe, data: DataSplits, *, split: str, trained_in: str | None, directory: RunDirectory
 ) -> list[str]:
-    """Refuses to measure a run on what it was trained on as if that were new; returns what else to say.
+    """Refuses to evaluate a run on its training images as if they were new; returns warnings.
 
-    In another folder than `trained_in` an equal name may be another image's: there it is only said.
+    In a folder other than `trained_in`, an equal name may belong to another image, so it is only a warning.
     """
     then, names = stored_files(directory), _names(recipe, data)
     if then is None or names is None or split == "train":
@@ -173,13 +170,13 @@ def warn_of_seen(
     if split != "all" and _is_same_folder(recipe.data_dir, trained_in):
         now = DataFiles(train=names["train"], validation=names.get("validation", []))
         raise BadInputError(
-            f"{seen[0]} would be measured as --split {split}, but RUN was trained on it: the files in "
-            f"--data-dir {recipe.data_dir} are not those of the training ({_difference(then, now)}); put "
-            "them back, or measure a folder of other images by --data-dir DIR --split all."
+            f"{seen[0]} would be evaluated as --split {split}, but RUN was trained on it: the files in "
+            f"--data-dir {recipe.data_dir} are not those of the training ({_difference(then, now)}); restore "
+            "them, or evaluate a folder of other images with --data-dir DIR --split all."
         )
     return [
-        f"{len(seen)} of {len(measured)} images of --split {split} have names of images that RUN was "
-        f"trained on, such as {seen[0]}; if they are the same, their metrics say nothing of new images."
+        f"{len(seen)} of {len(measured)} images of --split {split} have the names of images that RUN was "
+        f"trained on, such as {seen[0]}; if they are the same, the metrics say nothing about new images."
     ]
 
 
@@ -195,24 +192,21 @@ def _is_same_folder(one: str | None, other: str | None) -> bool:
 
 def _other_images(now: list[str], then: list[str]) -> str:
     return (
-        f"The images measured here ({len(now)}) are not those that validated in the training ({len(then)}), "
-        "so their metrics do not compare; --split all measures every image of --data-dir."
+        f"These {len(now)} images are not the {len(then)} validation images of the training, so the metrics "
+        "are not comparable; --split all evaluates every image of --data-dir."
     )
 
 
 def _difference(then: DataFiles, now: DataFiles) -> str:
-    """What tells both apart, by an example."""
+    """An example of the difference, such as "a.png is gone and b.png is new"."""
     gone, new = sorted(then.all - now.all), sorted(now.all - then.all)
     parts = ([f"{gone[0]} is gone"] if gone else []) + ([f"{new[0]} is new"] if new else [])
-    return " and ".join(parts) or "they are divided into training and validation otherwise"
-
-
-# own_data.json: fingerprints of a user's own data as a run divided them, by which they are known again.
+    return " and ".join(parts) or "they are split differently into training and validation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnData:
-    """What tells the data of a run apart; older runs noted nothing of their validation samples."""
+    """own_data.json: fingerprints of data given in Python; old runs stored none for validation."""
 
     train: str
     train_samples: int
@@ -220,16 +214,16 @@ class OwnData:
     validation_samples: int | None = None
 
     def has_train(self, source: Source) -> bool:
-        """Whether these are the samples that were trained on."""
+        """Whether `source` holds the training samples of the run."""
         return len(source) == self.train_samples and fingerprint(source) == self.train
 
     def has_validation(self, source: Source) -> bool:
-        """Whether these are the samples that validated."""
+        """Whether `source` holds the validation samples of the run."""
         return len(source) == self.validation_samples and fingerprint(source) == self.validation
 
 
 def own_data_of(data: DataSplits) -> OwnData:
-    """What a run notes of its data."""
+    """The fingerprints of a run's data."""
     validation = data.validation
     return OwnData(
         train=fingerprint(data.train),
@@ -240,13 +234,13 @@ def own_data_of(data: DataSplits) -> OwnData:
 
 
 def write_own_data(directory: RunDirectory, own: OwnData | None) -> None:
-    """Notes the data of a run, where they are a user's own."""
+    """Stores the fingerprints of a run, if its data were given in Python."""
     if own is not None:
         write_json(directory.own_data, asdict(own))
 
 
 def stored_own_data(directory: RunDirectory) -> OwnData | None:
-    """What a run has noted; of an older one what its identity tells; None where its data are no user's."""
+    """The stored fingerprints; for older runs those in identity.json; None for built-in data sets."""
     try:
         if directory.own_data.is_file():
             return OwnData(**read_json(directory.own_data))
@@ -256,30 +250,32 @@ def stored_own_data(directory: RunDirectory) -> OwnData | None:
         return OwnData(train=identity["own_data"], train_samples=identity["training_samples"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInputError(
-            f"RUN {directory.path} does not tell what it was trained on ({error}); measure it by --split all "
-            "or --split test."
+            f"RUN {directory.path} does not say which data it was trained on ({error}); evaluate it with "
+            "--split all or --split test."
         ) from error
 
 
 def warn_of_other_data(
     recipe: Recipe, data: DataSplits, *, trained_in: str | None, directory: RunDirectory
 ) -> list[str]:
-    """Refuses to divide data of a user's function that are not those of the training; where another
-    --data-dir makes them others, returns what to say."""
+    """Refuses to evaluate on a split of data from a user's function that changed since the training.
+
+    With another --data-dir a change is expected, so it is only a warning.
+    """
     then = stored_own_data(directory)
     if then is None or then.has_train(data.train):
         return []
     sentence = (
-        f"the samples that --dataset {recipe.dataset} gives are not those that RUN was trained on, so those "
-        "held out for validation here may have been trained on"
+        f"the samples of --dataset {recipe.dataset} are not those that RUN was trained on, so its validation "
+        "samples may include training samples of RUN"
     )
     if recipe.data_dir != trained_in:
         return [f"{sentence}."]
-    raise BadInputError(f"{sentence}; --split all measures every sample.")
+    raise BadInputError(f"{sentence}; --split all evaluates every sample.")
 
 
 def fingerprint(source: Source) -> str:
-    """Tells data sets apart by evenly spaced samples."""
+    """A hash of evenly spaced samples, by which data sets are told apart."""
     indices = np.unique(np.linspace(0, len(source) - 1, _HASHED_SAMPLES).astype(np.int64))
     images, labels = source.fetch(indices)
     return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()[:16]

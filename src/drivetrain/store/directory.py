@@ -1,4 +1,4 @@
-"""The run directory: where a run lives, and the interface between the commands."""
+"""The run directory: its file names, its default path, and checks before it is written or read."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from drivetrain.store.identity import identity_hash
 DEFAULT_PARENT = Path("runs")
 PYTHON_DATA = "python:data"
 CROSSVAL_RECORD = "crossval.json"
-# What a run writes into its directory; nothing else there is ever removed.
+# Files that a run writes into its directory; nothing else in it is ever removed.
 _OWN_NAMES = (
     ".lock",
     ".*.partial",
@@ -65,7 +65,7 @@ class RunDirectory:
         self.log = self.rank_log(0)
 
     def rank_log(self, rank: int) -> Path:
-        """Where a rank's own words go."""
+        """The log file of a rank."""
         return self.path / f"rank-{rank}.log"
 
     @property
@@ -74,13 +74,13 @@ class RunDirectory:
 
     @property
     def keeps_progress(self) -> bool:
-        """Whether a training has left anything here: a checkpoint, or an event."""
+        """Whether there is a checkpoint or an event of a training."""
         has_events = self.metrics.is_file() and self.metrics.stat().st_size > 0
         return has_events or bool(checkpoint_paths(self.checkpoints))
 
     @property
     def binds(self) -> bool:
-        """Whether there is a run that the next command continues; one that kept nothing binds nobody."""
+        """Whether the next command must continue the run here; a run without progress may be replaced."""
         return self.holds_run and self.keeps_progress
 
 
@@ -90,7 +90,7 @@ def default_run_path(name: str, identity: Mapping[str, Any]) -> Path:
 
 
 def check_writable(path: Path, *, option: str = "--output-dir", works: str = "runs/mine") -> None:
-    """Refuses a folder that cannot be made or written, without making it."""
+    """Refuses a folder that cannot be created or written, without creating it."""
     try:
         problem = _why_not_writable(path)
     except (OSError, ValueError) as error:
@@ -119,19 +119,19 @@ def make_directory(directory: RunDirectory) -> None:
         directory.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(
-            f"--output-dir {directory.path} cannot be made: {error.strerror}; try --output-dir runs/mine."
+            f"--output-dir {directory.path} cannot be created: {error.strerror}; try --output-dir runs/mine."
         ) from error
 
 
 def foreign_entries(path: Path) -> list[str]:
-    """The names in a directory that no run writes."""
+    """The names in a directory that are not files of a run."""
     if not path.is_dir():
         return []
     return sorted(entry.name for entry in path.iterdir() if not _is_own(entry.name))
 
 
 def clear_directory(path: Path) -> None:
-    """Removes what a run wrote, and nothing else."""
+    """Removes the files of a run, and nothing else."""
     for entry in list(path.iterdir()):
         if not _is_own(entry.name) or entry.name == ".lock":
             continue
@@ -146,7 +146,7 @@ def _is_own(name: str) -> bool:
 
 
 def open_run(path: str | Path) -> RunDirectory:
-    """An existing run, for the commands that read one."""
+    """Opens an existing run for commands that read one, such as `evaluate` and `predict`."""
     directory = RunDirectory(Path(path))
     if directory.path.is_file():
         raise BadInputError(f"RUN {path} is a file, not a run directory; `drivetrain runs` lists the runs.")

@@ -1,4 +1,4 @@
-"""What makes a run the same one: all that must not change while it continues, and how that is compared."""
+"""The identity of a run: options and facts that must not change when it is continued."""
 
 import hashlib
 import json
@@ -24,20 +24,21 @@ _FACTS = {
     "own_model": "the architecture of the model",
     _STAGE_PRECISION: "the precision of single stages (--stage-options)",
 }
-# How many samples batch norm normalises together, and the settings whose product that is.
+# Number of samples over which batch norm normalises, and the two options whose product it is.
 _SET = "normalised_set"
 _SET_FIELDS = (_MICRO, _GROUP) = ("micro_batch_size", "dbn_replica_group_size")
-_REMEDY = "name another --output-dir, or --overwrite to start afresh."
+_REMEDY = "name another --output-dir, or use --overwrite to start afresh."
 
 
 def identity_of(recipe: Recipe, *, global_batch: int) -> dict[str, Any]:
-    """What must not change while a run continues.
+    """The options that must not change when a run is continued.
 
-    A layout is free as long as the global batch stays and, with batch norm, what it normalises together.
+    The layout (replicas, stages, accumulation) may change as long as the global batch stays the same and,
+    with batch norm, the number of samples it normalises over.
     """
     values = recipe.model_dump(mode="json")
     fixed = {name: value for name, value in values.items() if not field_note(name).may_change}
-    # Of all that a layout says, this alone changes what is computed.
+    # Of --stage-options, only the precision changes the results.
     precisions = {str(o["stage"]): o["precision"] for o in recipe.stage_options if "precision" in o}
     if precisions:
         fixed[_STAGE_PRECISION] = precisions
@@ -45,9 +46,9 @@ def identity_of(recipe: Recipe, *, global_batch: int) -> dict[str, Any]:
 
 
 def _with_set(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """An identity with the normalised set in place of the two settings that make it.
+    """Replaces the two options by their product, the normalised set.
 
-    Those are what identities held at first.
+    Runs of early versions stored the two options.
     """
     rest = {name: value for name, value in identity.items() if name not in _SET_FIELDS}
     if _SET in identity:
@@ -56,9 +57,10 @@ def _with_set(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identity_hash(identity: Mapping[str, Any]) -> str:
-    """Eight characters that stand for an identity: equal ones where equal samples are normalised together.
+    """Eight characters for the name of a run directory; equal identities give equal hashes.
 
-    The set goes in as one process would have it, which is how directories were named before there was a set.
+    The normalised set is hashed as a micro-batch with a group of 1, as early versions hashed it, so that
+    their directories are found again.
     """
     rest = {name: value for name, value in identity.items() if name != _SET and not _is_later(name, value)}
     text = json.dumps({**rest, _MICRO: identity[_SET], _GROUP: 1}, sort_keys=True)
@@ -66,7 +68,7 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
 
 
 def _is_later(name: str, value: object) -> bool:
-    """Whether a setting came after directories were named so, and is as if it were not there."""
+    """Whether an option was added later and is not used; hashing it would change existing directory names."""
     return value is None and name in fields_with(Fact.LATER)
 
 
@@ -77,10 +79,10 @@ def check_same_identity(
     path: Path,
     check_data: Callable[[], None] | None = None,
 ) -> None:
-    """Refuses to continue a run as something else; names the first field that differs.
+    """Refuses to continue a run with another identity; the error names the first difference.
 
-    A setting that an older version did not store was as it is by default. Between settings and what follows
-    from the data `check_data` may find a better name for what has changed.
+    Options that an older version did not store count as their defaults. `check_data` runs before facts about
+    the data are compared, because its errors name the changed file.
     """
     known = {**_defaults(), **_with_set(stored)}
     facts = (set(asked) | set(stored)) & set(_FACTS)
@@ -106,7 +108,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _has_batch_norm(path: Path) -> bool:
-    """Whether the model of a run, or of the folds of a cross-validation, keeps statistics of its samples."""
+    """Whether the model of a run, or of the folds of a job, has buffers; True if no plan can be read."""
     for plan in (path / "plan.json", *path.glob("fold-*/plan.json")):
         with suppress(OSError, ValueError, KeyError):
             return bool(read_json(plan)["model"]["buffers"])
@@ -126,7 +128,7 @@ def _refusal(name: str, *, before: object, now: object, path: Path) -> str:
 
 def _refusal_of_set(*, before: int, now: int, path: Path) -> str:
     return (
-        f"--micro-batch-size x --dbn-replica-group-size lets batch norm normalise {now} samples together but "
+        f"batch norm would normalise over {now} samples (--micro-batch-size x --dbn-replica-group-size) but "
         f"the run in {path} was started with {before}; give --micro-batch-size {before} "
         f"--dbn-replica-group-size 1, {_REMEDY}"
     )

@@ -1,4 +1,4 @@
-"""What runs there are and how they compare; read from their directories alone."""
+"""Lists and compares runs, reading only their directories."""
 
 import fcntl
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ _COLUMNS = (
 
 
 def find_runs(parent: Path) -> list[Listed]:
-    """The runs inside a folder, and its cross-validations, each after its folds; oldest first."""
+    """Runs and cross-validations in a folder, oldest first; a cross-validation follows its folds."""
     if not parent.is_dir():
         return []
     runs = [RunDirectory(path) for path in parent.iterdir() if (path / "recipe.yaml").is_file()]
@@ -46,14 +46,13 @@ def find_runs(parent: Path) -> list[Listed]:
 
 
 def folds_of(path: Path) -> list[Listed]:
-    """The folds of a cross-validation that have begun, in their order, and then what they are together;
-    none where `path` is no cross-validation."""
+    """The started folds of a cross-validation in order, then the job itself; empty for other folders."""
     job = CrossvalDirectory(path)
     return [*_begun_folds(job), job] if job.holds_job else []
 
 
 def describe_run(run: Listed) -> dict[str, Any]:
-    """One row of the table of runs; one that cannot be read says so."""
+    """One row of the table of runs; for an unreadable run, the status says why."""
     try:
         return _describe_job(run) if isinstance(run, CrossvalDirectory) else _describe(run)
     except (DrivetrainError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -62,7 +61,7 @@ def describe_run(run: Listed) -> dict[str, Any]:
 
 
 def _begun_folds(job: CrossvalDirectory) -> list[RunDirectory]:
-    # Not what somebody keeps beside them, such as a copy of a fold.
+    # Folders that a user keeps beside the folds, such as fold-0-copy, are ignored.
     begun = [
         recipe.parent
         for recipe in job.path.glob("fold-*/recipe.yaml")
@@ -74,7 +73,7 @@ def _begun_folds(job: CrossvalDirectory) -> list[RunDirectory]:
 
 
 def _begin_s(run: Listed) -> float:
-    """A cross-validation comes with the latest of its folds."""
+    """Start time for sorting; a cross-validation counts as its latest fold."""
     if isinstance(run, RunDirectory):
         return run.recipe.stat().st_mtime
     folds = _begun_folds(run)
@@ -82,7 +81,7 @@ def _begin_s(run: Listed) -> float:
 
 
 def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
-    """The means over the folds, each at its last and at its best evaluation, once all are finished."""
+    """The row of a cross-validation: means over the folds once all are finished."""
     record, recipe = read_json(job.record), _recipe_of(job)
     row = {"run": str(job.path), "model": recipe.get("model"), "dataset": recipe.get("dataset")}
     is_running = _is_locked(job)
@@ -133,7 +132,7 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
 
 
 def _best_metric(recipe: dict[str, Any], validations: Sequence[dict[str, Any]]) -> str | None:
-    """The metric that chooses the best checkpoint; None before there is a validation that has it."""
+    """The metric that chooses the best checkpoint; None before the first validation."""
     names = [recipe["best_by"]] if recipe.get("best_by") else list(MAIN_METRICS.values())
     return next((name for name in names for entry in validations if name in entry), None)
 
@@ -145,7 +144,7 @@ def _best_of(values: Sequence[float], metric: str | None) -> float | None:
 
 
 def _by_class(metrics: Mapping[str, Any], metric: str | None) -> dict[str, float] | None:
-    """The score that a metric is, or else the first one, of each class; None of a classifier."""
+    """By class, the score behind `metric`, else the first score; None for classification."""
     scores = class_scores(metrics)
     if not scores or metric is None:
         return None
@@ -166,7 +165,7 @@ def recipe_differences(runs: Sequence[Listed]) -> dict[str, list[Any]]:
 
 
 def differences_in_words(runs: Sequence[Listed]) -> dict[str, list[str]]:
-    """The options in which runs differ, each value as the command line has it or by what it means there."""
+    """The options in which runs differ, with each value as written on the command line."""
     recipes = [_recipe_of(run) for run in runs]
     return {
         name: [_meant(name, recipe) if recipe else "-" for recipe in recipes]
@@ -184,7 +183,7 @@ def _meant(name: str, recipe: Mapping[str, Any]) -> str:
 
 
 def _recipe_of(run: Listed) -> dict[str, Any]:
-    """A cross-validation can do without: its folds have theirs."""
+    """The recipe of a run; empty for an older cross-validation, which stored none."""
     if isinstance(run, CrossvalDirectory) and not run.recipe.is_file():
         return {}
     recipe = read_recipe_yaml(run.recipe)

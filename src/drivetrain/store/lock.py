@@ -1,4 +1,4 @@
-"""One process at a time works on a run directory."""
+"""The lock of a run directory: only one process at a time may write to it."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ _held: set[FileIO] = set()
 
 @contextmanager
 def hold_lock(directory: Path) -> Iterator[None]:
-    """Holds the directory's lock; the system frees it however the process ends, whoever it forked."""
+    """Holds the lock of a directory; the kernel releases it however the process ends."""
     with FileIO(directory / ".lock", "w") as file:
         _held.add(file)
         try:
@@ -34,7 +34,11 @@ def _lock(file: FileIO, *, directory: Path) -> None:
 
 
 def _leave_locks_to_parent() -> None:
-    """A lock is held as long as any copy of its descriptor is open; closing one here does not unlock it."""
+    """Closes inherited lock files in a forked child.
+
+    flock holds a lock while any copy of the descriptor is open, so a child that outlives its parent (such as
+    a loader worker) would keep the directory locked. Closing a copy does not release the lock of the parent.
+    """
     for file in _held:
         file.close()
     _held.clear()

@@ -9,12 +9,12 @@ from typing import Any
 
 from drivetrain.core.files import write_atomically
 
-# More than the last event takes, also that of a segmentation into many classes.
+# 1 MiB: longer than any single event, even that of a segmentation into many classes.
 _LONGEST_END_BYTES = 2**20
 
 
 class MetricsLog:
-    """Appends events; a run that continues first drops what lies after its checkpoint."""
+    """Appends events to metrics.jsonl; a continued run first drops those after its checkpoint."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,26 +35,26 @@ class MetricsLog:
         """Nothing stays open between two events."""
 
     def rewind(self, update: int) -> None:
-        """Keeps the events up to an update; the ones after it will happen again."""
+        """Drops the events after an update, and the summary: they will be written again."""
         kept = [entry for entry in read_metrics(self.path) if _lasts(entry, update)]
         write_atomically(self.path, "".join(json.dumps(entry) + "\n" for entry in kept).encode())
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole events of a file; a last line that a kill cut short is left out, as every damaged one."""
+    """All intact events of a file; damaged lines, such as a last one cut short by a kill, are left out."""
     return [entry for entry in _entries(path) if entry is not None]
 
 
 def damaged_events(path: Path) -> str | None:
-    """What is said of lines that are no events, those that a kill cut short at the end not counted."""
+    """A warning about damaged lines, except a last line that a kill cut short; None if there are none."""
     count = sum(entry is None for entry in _entries(path)[:-1])
     if not count:
         return None
-    return f"{path} has damaged lines, so what they told is lost to curves and reports ({count} left out)."
+    return f"{path} has damaged lines, which are missing from curves and reports ({count} left out)."
 
 
 def _entries(path: Path) -> list[dict[str, Any] | None]:
-    """The event of every line; None where it holds none."""
+    """The event of every line; None for a damaged line."""
     if not path.is_file():
         return []
     return [_event(line) for line in path.read_text(errors="replace").splitlines()]
@@ -74,14 +74,14 @@ def _lasts(entry: dict[str, Any], update: int) -> bool:
 
 
 def _tidy(value: Any) -> Any:
-    """JSON has no NaN; a number that is none becomes null."""
+    """JSON has no NaN or infinity; both become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
 def newest_update(path: Path) -> int:
-    """The update of the last whole event, found without reading the whole file; 0 where there is none."""
+    """The update of the last event, read from the end of the file only; 0 if there is none."""
     if not path.is_file():
         return 0
     with path.open("rb") as file:

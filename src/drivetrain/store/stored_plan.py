@@ -1,4 +1,4 @@
-"""What a run's plan.json tells a later command, which can do without it."""
+"""Reads plan.json of a run for later commands; all of them work without it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +9,11 @@ from drivetrain.core.files import read_json
 __all__ = ["VALIDATION_KEY", "plan_problem", "stored_cut", "stored_plan"]
 
 VALIDATION_KEY = "validation"
-"""Where a plan keeps how often its run validates."""
+"""The key of plan.json for the chosen validation interval."""
 
 
 def stored_plan(path: Path) -> dict[str, Any]:
-    """A run's plan; empty where there is none that can be read."""
+    """The plan of a run; empty if it is missing or damaged."""
     try:
         return read_json(path)
     except (OSError, ValueError):
@@ -21,20 +21,19 @@ def stored_plan(path: Path) -> dict[str, Any]:
 
 
 def plan_problem(path: Path) -> str | None:
-    """What is wrong with a plan that is there, and what follows from that."""
+    """A warning about a damaged plan.json; None if it is fine or missing."""
     try:
         if path.exists():
             read_json(path)
     except (OSError, ValueError) as error:
-        return f"{error}; it is made anew, and what a run decides at its start is decided again."
+        return (
+            f"{error}; it is written again, and the run repeats its choices about compiling and validation."
+        )
     return None
 
 
-# The cut that a run has measured before, from its plan.json.
-
-
 def stored_cut(plan: Mapping[str, Any], *, stages: int) -> tuple[str, ...] | None:
-    """The first layers of stages 1, 2, ... that `--split-by time` chose; None where it chose none so many."""
+    """The first layers of stages 1, 2, ... that --split-by time measured; None if not for `stages` stages."""
     splits = plan.get("splits")
     if not isinstance(splits, Mapping) or splits.get("by") != "time":
         return None

@@ -1,6 +1,7 @@
-"""Files of named tensors in the safetensors format, written and read tensor by tensor.
+"""Reads and writes safetensors files tensor by tensor, with a checksum.
 
-The bytes are those of the safetensors library, which makes two copies of all tensors on the way.
+The files are byte for byte those of the safetensors library; that library is not used because it makes two
+copies of all tensors while it writes.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from drivetrain.core.files import open_atomically
 
 __all__ = ["DamagedFileError", "read_tensors", "write_tensors"]
 
-# From narrow to wide as the library has them; a file begins with the widest.
+# In the order of the safetensors library, which sorts tensors from the last type here to the first.
 _TYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -44,11 +45,11 @@ _LENGTH = struct.Struct("<Q")
 
 
 class DamagedFileError(Exception):
-    """A file that is not what was written; the message says why."""
+    """A file whose checksum does not match; the message says which."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Writes one file; returns its length and checksum, by which it is read again."""
+    """Writes one file; returns its length and checksum, which `read_tensors` needs."""
     ordered = sorted(tensors.items(), key=lambda item: (-_RANKS[item[1].dtype], item[0]))
     head = _head(ordered)
     digest, length = hashlib.sha256(head), len(head)
@@ -63,7 +64,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def read_tensors(path: Path, entry: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What `write_tensors` wrote, every byte of it proved; the tensors share one piece of memory."""
+    """Reads a file and checks its checksum; the tensors are views of one buffer."""
     content = bytearray(path.stat().st_size)
     with path.open("rb") as file:
         file.readinto(content)
@@ -88,6 +89,7 @@ def _head(ordered: list[tuple[str, Tensor]]) -> bytes:
             "data_offsets": [begin, end],
         }
     text = json.dumps(looks, separators=(",", ":"), ensure_ascii=False).encode()
+    # As the library does: spaces up to a multiple of 8 bytes, so that the tensors start aligned.
     text += b" " * (-len(text) % _LENGTH.size)
     return _LENGTH.pack(len(text)) + text
 

@@ -113,11 +113,9 @@ def test_data_of_a_function_that_changed_are_refused(
     (tmp_path / "seed").write_text("1")
     capsys.readouterr()
     assert main(["evaluate", run, "--device=cpu"]) == 2
-    assert (
-        "--dataset changing_data:load gives are not those that RUN was trained on" in capsys.readouterr().err
-    )
+    assert "--dataset changing_data:load are not those that RUN was trained on" in capsys.readouterr().err
     assert main(["evaluate", run, "--device=cpu", "--split=all"]) == 0
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "seed").write_text("2")
     assert main(["evaluate", run, "--device=cpu", f"--data-dir={tmp_path / 'elsewhere'}"]) == 0
-    assert "warning: the samples that --dataset" in capsys.readouterr().out
+    assert "warning: the samples of --dataset" in capsys.readouterr().out

@@ -54,14 +54,14 @@ def test_a_run_of_few_updates_measures_nothing() -> None:
     timer = GivenTimes(plain_s=100.0)
     choice = choose(timer, FEWEST_UPDATES - 1)
     assert (choice.is_on, timer.measured) == (False, [])
-    assert choice.sentence == "compile off: 199 updates are too few to pay for it"
+    assert choice.sentence == "compile off: 199 updates are too few to gain from it"
 
 
 def test_a_run_of_short_updates_measures_them_and_does_not_compile() -> None:
     timer = GivenTimes(plain_s=0.1)
     choice = choose(timer)
     assert (choice.is_on, timer.measured) == (False, ["plain"])
-    assert choice.sentence == "compile off: the training takes about 100 s without"
+    assert choice.sentence == "compile off: the training takes only about 100 s uncompiled"
     again = GivenTimes()
     assert not choose(again).is_on
     assert again.measured == []
@@ -81,15 +81,15 @@ def test_trainings_that_share_it_pay_together() -> None:
     few = decide(
         GivenTimes(plain_s=0.01), updates_left=MANY, trainings=5, marks={"device": "another"}, least_s=150.0
     )
-    assert few.sentence == "compile off: all 5 trainings take about 50 s without"
+    assert few.sentence == "compile off: all 5 trainings take only about 50 s uncompiled"
 
 
 def test_a_long_run_keeps_what_is_faster() -> None:
     choice = choose(GivenTimes())
     assert (choice.is_on, choice.compiling_s) == (True, 30.0)
     assert choice.sentence == (
-        "compile on: an update takes 0.5 s compiled and 1 s without, compiling 30 s, measured before the "
-        "first one"
+        "compile on: an update takes 0.5 s compiled and 1 s uncompiled, and compiling takes 30 s "
+        "(measured before the first update)"
     )
     assert recall_gain(MARKS) == Gain(plain_s=1.0, compiled_s=0.5, compiling_s=30.0)
 
@@ -107,7 +107,7 @@ def test_the_next_run_measures_nothing() -> None:
     timer = GivenTimes()
     choice = choose(timer)
     assert (choice.is_on, choice.compiling_s, timer.measured) == (True, 0.0, [])
-    assert choice.reason.endswith("as an earlier run measured")
+    assert choice.reason.endswith("(measured by an earlier run)")
 
 
 def test_what_is_saved_must_pay_for_compiling() -> None:

@@ -120,8 +120,8 @@ def test_measuring_and_compiling_are_shown_and_end(program: TrainingProgram) -> 
     times = timer(program, *[1.0] * 12, reporter=shown)
     times.time_plain()
     times.time_compiled()
-    timing = "timing updates (compile or not)"
-    assert shown.names == [timing, timing, "compiling (to time it)", "timing compiled updates"]
+    timing = "timing uncompiled updates (--compile auto)"
+    assert shown.names == [timing, timing, "compiling (--compile auto)", "timing compiled updates"]
     assert shown.ended == shown.names
     assert shown.counted["timing compiled updates"] == [1, 2, 3, 4, 5]
 

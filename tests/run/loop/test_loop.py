@@ -23,7 +23,7 @@ def test_everything_that_takes_its_time_is_shown_by_name_and_ends(tmp_path: Path
         "first update": 1,
         "validating": 3,
         "writing a checkpoint": 4,
-        "drawing pictures": 1,
+        "drawing figures": 1,
     }
     assert Counter(shown.ended) == Counter(shown.names)
     assert shown.totals["validating"] == 40

@@ -47,7 +47,7 @@ def test_a_model_in_one_piece_has_one_row(tmp_path: Path, train_small: TrainSmal
 @pytest.mark.parametrize(
     ("updates", "words"),
     [
-        (3, "--profile 3 records the updates after the first, of which this run has 1; --max-updates 4"),
+        (3, "--profile 3 records updates after the first one, but this run has only 1; --max-updates 4"),
         (None, ""),
     ],
 )
@@ -104,4 +104,4 @@ def test_stages_and_replicas_have_rows_of_their_own(rank_pool: RankPool, tmp_pat
     assert 0 < summary["simulated_bubble"] < 1
     log = (tmp_path / "run" / "rank-0.log").read_text()
     assert f"bubble {summary['bubble']:.1%} in updates 1 to 2" in log
-    assert f"{summary['simulated_bubble']:.1%} by the simulator" in log
+    assert f"{summary['simulated_bubble']:.1%} in a simulation" in log

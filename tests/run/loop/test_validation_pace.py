@@ -156,7 +156,7 @@ def test_options_that_depend_on_validations_keep_them_where_they_are(
 def test_what_is_fixed_is_not_changed_but_its_cost_is_said() -> None:
     choice = seen(10.0, 10.0, update_s=0.2, fixed_by="--patience 3")
     assert choice.rarer is None
-    assert "because --patience 3 depends on them; --evaluate-every 400 would save time" in choice.sentence
+    assert "because --patience 3 depends on it; --evaluate-every 400 would save time" in choice.sentence
     pace = ValidationPace(events=EVENTS, fixed_by="--patience 3")
     assert not pace.is_too_long(1e6, update_s=0.2)
 
@@ -167,7 +167,7 @@ def test_a_validation_that_takes_half_of_what_all_may_is_broken_off() -> None:
     assert pace.is_too_long(121.0, update_s=0.2)
     choice = pace.break_off(100)
     assert evaluations(replace(EVENTS, rarer=choice.rarer)) == [6000]
-    assert "the model is validated after the last update alone" in str(choice.sentence)
+    assert "the model is validated only after the last update" in str(choice.sentence)
 
 
 @pytest.mark.parametrize("period", [Fraction(100), Fraction(75, 2), Fraction(1), Fraction(1, 3)])
@@ -217,7 +217,7 @@ def test_a_run_chooses_once_says_so_and_goes_on_so(tmp_path: Path, monkeypatch: 
     assert validated(tmp_path / "run") == [6, 12, 24, 36, 42]
     assert (
         sum(
-            line.startswith("as chosen before, the model is validated every 2 epochs (12")
+            line.startswith("as chosen earlier in this run, the model is validated every 2 epochs (12")
             for line in again.said
         )
         == 1

@@ -62,7 +62,7 @@ def test_case_109_the_first_line_says_how_often_and_the_first_log_what_compiling
     train_small(tmp_path / "run", log_every=5, num_epochs=2)
     lines = (tmp_path / "run" / "rank-0.log").read_text().splitlines()
     first = next(line for line in lines if not line.startswith("warning"))
-    assert first.endswith("logging every 10 micro-batches")
+    assert first.endswith("logging every 5 updates (10 micro-batches)")
     logs = [line for line in lines if " training_accuracy: " in line and line.startswith("update ")]
     assert ["first update: " in line for line in logs] == [True] + [False] * (len(logs) - 1)
 

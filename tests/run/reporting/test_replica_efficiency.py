@@ -42,16 +42,16 @@ def test_all_kinds_of_sums_count() -> None:
 @pytest.mark.parametrize(
     ("times", "reason"),
     [
-        (_times(5.0, 5.0), "gradient sums"),
-        (_times(5.0, 5.0, kind="batch_norm"), "batch-norm sums"),
-        (_times(5.0, 5.0, kind="small"), "other sums"),
-        (_times(0.0, 8.0), "stragglers"),
+        (_times(5.0, 5.0), "gradient all-reduces"),
+        (_times(5.0, 5.0, kind="batch_norm"), "all-reduces inside batch norm"),
+        (_times(5.0, 5.0, kind="small"), "small all-reduces"),
+        (_times(0.0, 8.0), "slower ranks"),
         (_times(0.1, 0.1, data=5.0), "data"),
     ],
 )
 def test_poor_scaling_names_its_reason(times: list[ReplicaTimes], reason: str) -> None:
     scaling = scaling_of(times, images_per_second=10.0)
-    assert f"mostly {reason}" in scaling.sentence()
+    assert f"mostly wait for {reason}" in scaling.sentence()
 
 
 def test_good_scaling_gives_no_advice() -> None:
@@ -65,7 +65,7 @@ def test_what_could_not_be_timed_has_no_number() -> None:
     assert scaling.computing is None
     assert scaling.to_json()["lost_to"] == {"data": 0.1}
     assert "computing_share" not in scaling.to_json()
-    assert "nobody knows" in scaling.sentence()
+    assert "this device cannot time all-reduces" in scaling.sentence()
 
 
 def test_seconds_of_one_part_of_a_run_are_differences() -> None:

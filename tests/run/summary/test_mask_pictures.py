@@ -82,13 +82,13 @@ def _draw(directory: Path, data: DataSplits, *, is_measured: bool = True) -> Non
         (
             [0, 9, 1, 8, 2, 7, 3, 6, 4],
             [1, 3, 5, 8, 6, 4],
-            "The worst 3 of 9 validation images by hard Dice of the foreground, then some typical ones",
+            "The worst 3 of 9 validation images (by hard Dice of the foreground), then typical ones",
         ),
-        ([0, 5], [1, 0], "The validation images (2), the worst first, by hard Dice of the foreground"),
+        ([0, 5], [1, 0], "All 2 validation images, worst first (by hard Dice of the foreground)"),
         (
             [0, 50, *[0] * 43, 60, 0, 3],
             [45, 1, 47, 22, 23, 24],
-            "The worst 3 of 48 validation images by hard Dice of the foreground, then some typical ones",
+            "The worst 3 of 48 validation images (by hard Dice of the foreground), then typical ones",
         ),
     ],
 )

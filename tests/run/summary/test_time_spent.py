@@ -19,7 +19,7 @@ from drivetrain.run.loop import clocks as pace
 from drivetrain.run.loop.clocks import pace_updates
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
-from drivetrain.run.summary.time_spent import data_bound_of, suggest
+from drivetrain.run.summary.time_spent import PART_WORDS, data_bound_of, suggest
 from tests.slow_motion import SlowMotion
 
 RECIPE = resolve_recipe(overrides={"dataset": "digits"}).recipe
@@ -43,7 +43,7 @@ PARTS = (
 def test_the_largest_share_decides(largest: str) -> None:
     spent = {"step": 27.0, **dict.fromkeys(PARTS, 1.0), largest: 65.0}
     said = suggest(spent, recipe=RECIPE, processor_share=0.3)
-    assert said.startswith(f"64% of the time goes to {largest}: ")
+    assert said.startswith(f"64% of the time goes to {PART_WORDS.get(largest, largest)}: ")
     assert "faster device" not in said
 
 

@@ -1,4 +1,7 @@
-"""Whether a run compiles: what `--compile` says; with `auto`, what pays for a training of its length."""
+"""Whether a run uses torch.compile: `--compile on` and `off` decide; `auto` measures what saves time.
+
+`auto` times some updates compiled and uncompiled, and remembers the answer in the user's cache folder.
+"""
 
 import hashlib
 import json
@@ -22,33 +25,32 @@ from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, Progra
 __all__ = ["CompileChoice", "Gain", "Timer", "choose_compile", "decide", "recall_gain", "remember_gain"]
 
 Marks = Mapping[str, Any]
+# Shorter runs are not even timed: the measurement itself runs updates.
 FEWEST_UPDATES = 200
-# Compiling takes about a minute (docs/performance.md), and saves a part of the rest.
+# Compiling takes about a minute (docs/performance.md) and saves only a part of the remaining time, so
+# shorter trainings cannot win it back.
 LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
-# The mark of the processor, compiler and threads that compiled code is for.
+# Key under which `_marks` keeps processor, compiler and threads: compiled code is specific to them.
 _CODE = "code"
-# What is won must be more than what two measurements of the same differ by.
+# A smaller gain may be the noise between two timings of the same code.
 _LEAST_SHARE_WON = 0.05
-
-
-# How long updates take compiled and uncompiled, remembered in the user's cache folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """Seconds of one update as it is written and, where that was measured, compiled, and of compiling."""
+    """Measured seconds of an uncompiled update, a compiled one (None: not measured) and of compiling."""
 
     plain_s: float
     compiled_s: float | None = None
     compiling_s: float = 0.0
 
 
-# For users without a home, and for the folds that one process trains.
+# Besides the cache folder: for users without a home directory, and for folds trained by one process.
 _known: dict[str, Gain] = {}
 
 
 def recall_gain(marks: Marks) -> Gain | None:
-    """What was measured for the same work on the same device; None where nothing was."""
+    """The timings measured earlier for the same work on the same device; None if there are none."""
     digest = _digest(marks)
     if digest in _known:
         return _known[digest]
@@ -60,7 +62,7 @@ def recall_gain(marks: Marks) -> Gain | None:
 
 
 def remember_gain(marks: Marks, gain: Gain) -> None:
-    """For this process and, where a user has a home, for the next ones."""
+    """Keeps timings for this process and, in the cache folder, for later ones."""
     digest = _digest(marks)
     _known[digest] = gain
     keep_answer(_path(digest), "gain", marks=marks, answer=asdict(gain))
@@ -77,9 +79,9 @@ def _path(digest: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileChoice:
-    """Whether the updates of a run are compiled, and why; `compiling_s` is what that took so far.
+    """Whether the updates of a run are compiled, and why; `compiling_s` is the time compiling took so far.
 
-    `is_kept` tells that an earlier part of the run has chosen.
+    `is_kept`: the choice was made by an earlier part of this run and is reused.
     """
 
     is_on: bool
@@ -91,8 +93,8 @@ class CompileChoice:
 
     @property
     def sentence(self) -> str:
-        """For the person who started the run."""
-        since = ", as the run began" if self.is_kept else ""
+        """The line that a run prints."""
+        since = ", as chosen when the run started" if self.is_kept else ""
         return f"compile {'on' if self.is_on else 'off'}{since}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
@@ -109,11 +111,11 @@ class Timer(Protocol):
         ...
 
     def time_plain(self) -> float:
-        """Seconds of an update as it is written."""
+        """Seconds of an uncompiled update."""
         ...
 
     def time_compiled(self) -> tuple[float, float]:
-        """Seconds of compiling, and of an update then."""
+        """Seconds of compiling, and of a compiled update."""
         ...
 
 
@@ -130,10 +132,10 @@ def choose_compile(
     goes_on: Callable[[], bool],
     reporter: Reporter,
 ) -> CompileChoice | None:
-    """Decides for the updates first..total-1 and leaves the program so; None where it was asked to stop.
+    """Decides for updates first..total-1 and switches the program; None if the run was asked to stop.
 
-    `trainings` of this length share what is compiled. `stored` is what the run's plan holds of an earlier
-    choice, which a continuation keeps.
+    `trainings` of the same length share the compiled code (the folds of a cross-validation). `stored` is the
+    earlier choice in the run's plan, which a continued run keeps.
     """
     if recipe.compile != "auto":
         return CompileChoice(is_on=recipe.compile == "on", reason="asked for", asked=recipe.compile)
@@ -155,7 +157,7 @@ def choose_compile(
                     max_time_s=max_time_s,
                 )
         except MeasuringStoppedError:
-            # Where the time is up, there is one more update.
+            # Even then one more update may follow; it runs uncompiled.
             _leave(program, is_on=False)
             return None
     _leave(program, is_on=choice.is_on)
@@ -178,14 +180,14 @@ def decide(
     least_s: float,
     max_time_s: float | None = None,
 ) -> CompileChoice:
-    """Measures no more than it must: nothing where the run is short, or the answer is remembered.
+    """Measures as little as possible: nothing if the run is short or the answer is remembered.
 
-    The same times decide the same, whoever measured them and whatever is compiled by now: a run that is
-    repeated must not compute otherwise.
+    The decision depends only on the measured times, not on who measured them or on what is already compiled:
+    a repeated run must compute the same bits, and compiled code may round differently.
     """
     if updates_left < FEWEST_UPDATES:
         how_many = "1 update is" if updates_left == 1 else f"{updates_left} updates are"
-        return _off(f"{how_many} too few to pay for it", marks)
+        return _off(f"{how_many} too few to gain from it", marks)
     gain = recall_gain(marks)
     if gain is None:
         gain = Gain(plain_s=timer.time_plain())
@@ -195,11 +197,11 @@ def decide(
         expected_s = min(expected_s, max_time_s)
     if expected_s < least_s:
         what = "the training takes" if trainings == 1 else f"all {trainings} trainings take"
-        return _off(f"{what} about {expected_s:.0f} s without", marks)
-    who = "as an earlier run measured"
+        return _off(f"{what} only about {expected_s:.0f} s uncompiled", marks)
+    who = "measured by an earlier run"
     spent_s = 0.0
     if gain.compiled_s is None:
-        who = "measured before the first one"
+        who = "measured before the first update"
         spent_s, compiled_s = timer.time_compiled()
         if timer.failure is not None:
             return _off(timer.failure, marks)
@@ -207,7 +209,7 @@ def decide(
         remember_gain(marks, gain)
     return CompileChoice(
         is_on=_pays(gain, expected_s=expected_s),
-        reason=f"{_in_words(gain)}, {who}",
+        reason=f"{_in_words(gain)} ({who})",
         compiling_s=spent_s,
         marks=marks,
     )
@@ -222,8 +224,8 @@ def _pays(gain: Gain, *, expected_s: float) -> bool:
 def _in_words(gain: Gain) -> str:
     assert gain.compiled_s is not None
     return (
-        f"an update takes {gain.compiled_s:.3g} s compiled and {gain.plain_s:.3g} s without, compiling "
-        f"{gain.compiling_s:.0f} s"
+        f"an update takes {gain.compiled_s:.3g} s compiled and {gain.plain_s:.3g} s uncompiled, and "
+        f"compiling takes {gain.compiling_s:.0f} s"
     )
 
 
@@ -232,13 +234,13 @@ def _off(reason: str, marks: Mapping[str, Any]) -> CompileChoice:
 
 
 def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
-    """Where nothing is measured at all."""
+    """Why `auto` does not even measure; None if it does."""
     if program.stages is not None:
-        return f"the model runs {pieces_of(program)}, which --compile on alone compiles"
+        return f"the model runs {pieces_of(program)}, which is compiled only with --compile on"
     if program.group.size > 1:
-        return "several ranks are compiled by --compile on alone"
+        return "several ranks are compiled only with --compile on"
     if recipe.fp_exceptions:
-        return "--fp-exceptions looks at every layer"
+        return "--fp-exceptions checks every layer by itself"
     return None
 
 
@@ -247,14 +249,14 @@ def _kept(stored: Mapping[str, Any] | None, marks: Mapping[str, Any]) -> Compile
     if stored is None or stored.get("asked") != "auto":
         return None
     before = stored.get("marks", {})
-    # Plans of older versions do not say what code was made for.
+    # Plans of older versions lack the `_CODE` mark.
     if {_CODE: marks.get(_CODE), **before} != dict(marks):
         return None
     return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks, is_kept=True)
 
 
 def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, int, int]) -> dict[str, Any]:
-    """All that the gain may depend on."""
+    """Everything that the timings may depend on."""
     batches = program.batches
     return {
         "device": program.device.description,

@@ -18,22 +18,21 @@ from drivetrain.state.own_state import own_state
 
 __all__ = ["MeasuringStoppedError", "ProgramTimer", "leaving_no_trace"]
 
+# At least 5 updates, so that the median ignores outliers; then until 1 s is filled or 50 are timed, so that
+# short updates get a steady median and long ones do not delay the start.
 _FEWEST_TIMED, _MOST_TIMED = 5, 50
 _ENOUGH_S = 1.0
-# What is shown while it warms up, and while it is timed.
-_PLAIN = ("timing updates (compile or not)",) * 2
-_COMPILED = ("compiling (to time it)", "timing compiled updates")
-# What is captured runs twice as it is, and is recorded at the third time.
+# Progress texts during warm-up and during timing.
+_PLAIN = ("timing uncompiled updates (--compile auto)",) * 2
+_COMPILED = ("compiling (--compile auto)", "timing compiled updates")
+# A captured (CUDA graph) update runs twice normally and is recorded at its third run.
 _WARM_UPS, _WARM_UPS_OF_CAPTURE = 1, 3
-
-
-# Updates that leave no trace, for whoever wants to know how long they take.
 
 
 @contextmanager
 def leaving_no_trace(program: TrainingProgram) -> Iterator[None]:
-    """Inside, the program may run updates; after it everything is as it was, bit for bit."""
-    # On the host: an accelerator may have no room for everything twice.
+    """Inside the block the program may run updates; afterwards its state is restored bit for bit."""
+    # Copies go to host memory: an accelerator may not have room for the state twice.
     kept = [(tensor, tensor.detach().to("cpu", copy=True)) for tensor in _state(program)]
     was_training = program.model.training
     drawn = torch.get_rng_state(), random.getstate(), np.random.get_state()
@@ -62,13 +61,13 @@ def _state(program: TrainingProgram) -> Iterator[Tensor]:
 
 
 class MeasuringStoppedError(Exception):
-    """The run was asked to stop while it measured."""
+    """The run was asked to stop while updates were timed."""
 
 
 class ProgramTimer:
-    """Runs updates from `first` to the last and again, in their order: a stream of data goes on.
+    """Times updates from `first` on, in order, starting over after the last: streamed data come in order.
 
-    Nothing is kept to be put back before something is measured: a model may be large.
+    The state is copied only when the first timing begins, because copying a large model takes time.
     """
 
     def __init__(
@@ -98,12 +97,12 @@ class ProgramTimer:
         return self._program.compiled.failure
 
     def time_plain(self) -> float:
-        """Seconds of an update as it is written."""
+        """Seconds of an uncompiled update."""
         self._switch(on=False)
         return self._time()[1]
 
     def time_compiled(self) -> tuple[float, float]:
-        """Seconds of compiling, and of an update then; the program is compiled after it."""
+        """Seconds of compiling, and of a compiled update; the program stays compiled."""
         self._switch(on=True)
         return self._time()
 

@@ -1,4 +1,4 @@
-"""A run's choice whether to compile, kept in its plan: a continued run must compute the same."""
+"""Keeps the choice whether to compile in plan.json, so that a continued run computes the same bits."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ _KEY = "compile"
 
 
 def chosen_before(plan: Path) -> dict[str, Any]:
-    """What an earlier part of the run has put into its plan, for the plan that takes its place."""
+    """The choices an earlier part of the run stored in its plan, to be copied into the new plan."""
     before = stored_plan(plan)
     return {key: before[key] for key in (_KEY, VALIDATION_KEY) if key in before}
 
@@ -31,12 +31,12 @@ def choose_and_keep(
     limit: TimeLimit | None,
     reporter: Reporter,
 ) -> CompileChoice | None:
-    """Chooses for the updates from `first` on, says so, and writes it into the plan.
+    """Chooses for the updates from `first` on, prints the choice and writes it into the plan.
 
-    None at a stop, and where the time is up before it is known what pays: the next part of the run chooses.
+    None if the run was stopped, or --max-time ran out, while measuring: the next part of the run chooses.
     """
     recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
-    # All trainings of a job choose alike, whatever time is left for the last of them.
+    # All folds of a cross-validation must choose alike, however little time is left for the last one.
     series = request.series or TrainingSeries(trainings=1, max_time_s=None if limit is None else limit.left_s)
     choice = choose_compile(
         recipe,

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: copied while the training waits, written while it goes on."""
+"""Checkpoints during training: the state is copied while training waits, and written while it continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,14 +14,14 @@ from drivetrain.store.best import Best
 
 __all__ = ["RunCheckpoints"]
 
-# Until a checkpoint has been written: weights, two states of the optimiser and an average, at the speed of a
-# slow disk in bytes per second.
+# Time that --max-time reserves for a checkpoint before the first one was measured: weights, two optimiser
+# states and an average (4 copies), at the speed of a slow disk, 100 MB/s. Too long only stops a run early.
 _STATE_COPIES, _GUESSED_WRITING = 4, 100e6
 
 
 @dataclass(slots=True, kw_only=True)
 class RunCheckpoints:
-    """Keeps the state of a run after updates, and the best one so far."""
+    """Saves checkpoints of a run; keeps the newest ones and the best."""
 
     context: RunContext
     best: Best
@@ -39,13 +39,16 @@ class RunCheckpoints:
 
     @property
     def has_lost_one(self) -> bool:
-        """Whether a write has failed; of several ranks only the first knows before all of them save again."""
+        """Whether the last write failed, so that the next event saves again.
+
+        Always False with several ranks: only rank 0 would know, and all must save together.
+        """
         return self.writer.has_failed and self.context.is_alone
 
     def save(self, update: int) -> None:
-        """Copies what is to be kept; while that is written, the training goes on.
+        """Copies the state and starts writing it; training continues meanwhile.
 
-        After a write that failed this one must succeed.
+        If the previous write failed, waits for this one: two failures in a row end the run.
         """
         context, limit = self.context, self.context.limit
         with self._waiting(update):
@@ -59,10 +62,10 @@ class RunCheckpoints:
             self.writer.start(copied, update=update, state=state, best_update=self.best.update)
             if failure is not None:
                 self.writer.wait()
-                context.reporter.warn(f"{failure} Since then, that of update {update} could be written.")
+                context.reporter.warn(f"{failure} The checkpoint of update {update} has been written since.")
 
     def wait(self, update: int) -> None:
-        """Returns when the last one is whole; `update` is the last of the run."""
+        """Waits until the last checkpoint is on disk; `update` is the last of the run."""
         with self._waiting(update):
             self.writer.wait()
 

@@ -1,4 +1,4 @@
-"""Where the time of a run and of its updates goes, and how fast an accelerator is by itself."""
+"""Measures where the time of a run goes, how long updates take, and the speed of the device by itself."""
 
 import math
 import time
@@ -14,14 +14,14 @@ from drivetrain.run.reporting.replica_efficiency import ReplicaTimes, SumSeconds
 
 __all__ = ["RunClock", "UpdateTimes", "pace_updates"]
 
-# Recording an update takes three; after that there must be one that is only repeated.
+# The first three runs warm up and record a captured update; at least one more is a plain replay.
 _PACED_UPDATES = 5
 
 
 class RunClock:
-    """Seconds per part of a run, and since its start; a continued run goes on counting.
+    """Seconds per part of a run and since its start; a continued run adds to the earlier time.
 
-    `start_up_s` is what came before: reading the data, building the model.
+    `start_up_s` is the time before the loop: reading the data, building the model.
     """
 
     def __init__(self, *, elapsed_before_s: float = 0.0, start_up_s: float = 0.0) -> None:
@@ -52,9 +52,9 @@ class RunClock:
 
 @dataclass(slots=True, kw_only=True)
 class UpdateTimes:
-    """What the updates of this process take from update `first` on, host events not counted.
+    """Times of the updates of this process from update `first` on, without logs, validations, checkpoints.
 
-    `execution_s` are the seconds of all of them, `fastest_update_s` those of the fastest, where it is known.
+    `execution_s` is the total; `fastest_update_s` is the fastest single update, infinity if not measured.
     """
 
     program: TrainingProgram
@@ -70,13 +70,13 @@ class UpdateTimes:
     _first_update: ReplicaTimes | None = None
 
     def begin_run(self, first: int) -> None:
-        """Counts from now on."""
+        """Starts counting at update `first`."""
         self.first = first
         self._begin_feed()
 
     @contextmanager
     def executing(self) -> Iterator[None]:
-        """Counts the block's time, until the device is done too."""
+        """Measures the block, including the work it left queued on the device."""
         self._began_s, processor_s = time.perf_counter(), time.process_time()
         self._sums_before = read_sums(self.program)
         yield
@@ -86,10 +86,10 @@ class UpdateTimes:
         self._processor_s += time.process_time() - processor_s
 
     def end_first_update(self, *, compiles: bool) -> None:
-        """Keeps apart what the first update took, which the device must be done with."""
+        """Stores the time of the first update separately; the device must be synchronised before."""
         took_s = time.perf_counter() - self._began_s
         if compiles:
-            # What prepares the data was compiled meanwhile too.
+            # The feed compiled its preparation in this update too: that time is not data loading.
             self._begin_feed()
         self._first_update = ReplicaTimes(
             execution_s=took_s,
@@ -107,13 +107,13 @@ class UpdateTimes:
 
     @property
     def usual_update_s(self) -> float | None:
-        """Seconds of an update, the first one, which may compile, not counted; None before there is one."""
+        """Mean seconds of an update, without the first one, which may compile; None before the second."""
         updates = self.updates_run - 1
         return (self.execution_s - self.first_update_s) / updates if updates > 0 else None
 
     @property
     def feed_seconds(self) -> tuple[float, float]:
-        """Seconds the updates waited for data, and for their transfer; set-up before them not counted."""
+        """Seconds that updates waited for data and for its transfer, without the set-up of the feed."""
         feed, (data_s, transfer_s) = self.program.feed, self._feed_before
         return feed.data_seconds - data_s, feed.transfer_seconds - transfer_s
 
@@ -124,13 +124,13 @@ class UpdateTimes:
 
     @property
     def timed_samples(self) -> int:
-        """The samples of the updates that `of_replica` counts."""
+        """Number of samples in the updates that `of_replica` counts."""
         begin = self.first + (1 if self.updates_run > 1 else 0)
         return self._samples(self.first + self.updates_run) - self._samples(begin)
 
     @property
     def processor_share(self) -> float | None:
-        """How much of the threads' time in executions a CPU really worked; None where that says little."""
+        """Share of the threads' time in which a CPU really worked; None on accelerators and several ranks."""
         waits_for_others = self.program.group.size > 1
         if not self.program.device.is_cpu or not self.execution_s or waits_for_others:
             return None
@@ -141,14 +141,14 @@ class UpdateTimes:
         return self.speed(finished, self.execution_s + time.perf_counter() - self._began_s)
 
     def speed(self, reached: int, until_s: float, *, since: tuple[int, float] | None = None) -> float:
-        """Samples per second since another update, or since the first one, which may compile."""
+        """Samples per second since the update and time in `since`; by default since the first update."""
         first = (self.first + 1, self.first_update_s) if reached > self.first + 1 else (self.first, 0.0)
         update, before_s = since or first
         seconds = until_s - before_s
         return (self._samples(reached) - self._samples(update)) / seconds if seconds else math.nan
 
     def of_replica(self) -> ReplicaTimes:
-        """Of this replica until now; the first update, which compiles, counts where there is no other."""
+        """Times of this rank so far; the first update, which may compile, counts only if it is alone."""
         before = self._first_update if self.updates_run > 1 else None
         data_s = sum(self.feed_seconds)
         if before is None:
@@ -163,9 +163,6 @@ class UpdateTimes:
         return self.program.order.samples_until(update)
 
 
-# How fast an accelerator is by itself, found in the first updates of a streamed run.
-
-
 def pace_updates(
     program: TrainingProgram,
     first: int,
@@ -174,10 +171,11 @@ def pace_updates(
     goes_on: Callable[[int], bool],
     stops: Callable[[], bool],
 ) -> tuple[int, float]:
-    """Runs the first of some updates one by one; returns the next one, and the seconds of the fastest.
+    """Runs the first few updates one by one; returns the next update and the seconds of the fastest one.
 
-    Waiting for data is not counted. Later the device is not waited for, so nobody could tell its time from
-    the host's; on a CPU, and where data are resident, nobody has to.
+    The time without waiting for data is the speed of the device by itself. It is measured here because later
+    updates are not synchronised, so device and host time cannot be told apart. On a CPU and with resident
+    data nothing is measured: it would not be used.
     """
     fastest_s, update = math.inf, first
     if program.device.is_cpu or not isinstance(program.feed, StreamFeed):

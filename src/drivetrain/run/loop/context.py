@@ -1,4 +1,4 @@
-"""What everybody in the loop of a run works with."""
+"""What all parts of the training loop share: program, directory, logs, clock and stop request."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ __all__ = ["RunContext"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """A run as its loop finds it: what is trained, where it is kept and who is told."""
+    """What all parts of the training loop share."""
 
     recipe: Recipe
     program: TrainingProgram
@@ -35,7 +35,7 @@ class RunContext:
 
     @property
     def stops(self) -> bool:
-        """Whether the run was asked to stop; several replicas agree on the update at which they do."""
+        """Whether the run stops; several ranks vote, so that all stop after the same update."""
         return self.stop.made if self.is_alone else self.program.rank_sums.stop_votes.agreed
 
     def samples_until(self, update: int) -> int:
@@ -43,7 +43,7 @@ class RunContext:
         return self.program.order.samples_until(update)
 
     def position(self, update: int) -> dict[str, float]:
-        """Where the run is after so many updates, as its events tell it."""
+        """Elapsed seconds, epoch and samples after `update` updates, as every event has them."""
         return {
             "elapsed_seconds": round(self.clock.elapsed_s, 3),
             "epoch": self.epochs.epoch_of(update - 1) + 1,

@@ -1,4 +1,7 @@
-"""The loop of a run: executions on the device, host events between them."""
+"""The training loop: executions on the device, and host events (log, validation, checkpoint) between them.
+
+An execution is the updates between two host events; the host does not interrupt the device in between.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -23,28 +26,26 @@ from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
 
 __all__ = ["RunLoop", "require_sound"]
 
-# Accelerators count votes to stop a few updates later (`program/stop_votes.py`).
+# On accelerators, votes to stop are counted a few updates later (`program/stop_votes.py`), so --max-time
+# must look that many updates ahead.
 _VOTED_AHEAD = 5
 
 
-# Losses that are not finite end a run before their weights are kept.
-
-
 def require_sound(program: TrainingProgram, *, first: int, update: int) -> None:
-    """Refuses to go on where a loss of updates first..update-1, or the loss scale after them, is no use."""
+    """Ends the run before a checkpoint if a loss of updates first..update-1 or the loss scale is bad."""
     losses = program.records.read("loss", first, update)
     wrong = np.flatnonzero(~np.isfinite(losses))
     if len(wrong):
         raise RunFailedError(
             f"the loss became {losses[wrong[0]]} at update {first + int(wrong[0]) + 1}; no checkpoint "
-            f"was written after that; {program.mover.rules.advice_on_overflow}."
+            f"was written since; {program.mover.rules.advice_on_overflow}."
         )
     check_scale(program.records, update)
 
 
 @dataclass(slots=True, kw_only=True)
 class RunLoop:
-    """Carries a program from its first update to its last, or to a stop."""
+    """Runs a program from its first update to its last, or until it is stopped."""
 
     context: RunContext
     times: UpdateTimes
@@ -66,12 +67,12 @@ class RunLoop:
 
     @property
     def events(self) -> HostEvents:
-        """After which updates the host acts."""
+        """After which updates the run logs, validates and saves checkpoints."""
         return self.validations.events
 
     @property
     def is_broken_off(self) -> bool:
-        """Whether the run was stopped before all its work was done."""
+        """Whether the run was stopped with updates or a validation still to do."""
         return self.context.stops and (not self._is_done or self.validations.is_owed)
 
     @property
@@ -80,13 +81,13 @@ class RunLoop:
 
     @property
     def compiles(self) -> bool:
-        """Whether anything was compiled, be it only to see what that gives."""
+        """Whether anything was compiled, if only to time it for --compile auto."""
         was_tried = self.choice is not None and self.choice.compiling_s > 0
         return was_tried or self.context.program.compiled.is_on
 
     @property
     def compile_s(self) -> float:
-        """Seconds of the first update, and of compiling before it; NaN before the first update."""
+        """Seconds of the first update plus compiling before it; NaN before the first update."""
         if not self.times.first_update_s:
             return math.nan
         return self.times.first_update_s + (0.0 if self.choice is None else self.choice.compiling_s)
@@ -131,7 +132,7 @@ class RunLoop:
         if self.profile is not None:
             self.profile.finish(program.group, directory=context.directory, reporter=context.reporter)
         if context.stops:
-            # A signal may have reached only some replicas, but all end with one status.
+            # A signal may have reached only some ranks, but all must end with the same exit status.
             context.stop.make(max(program.group.gather(context.stop.exit_status)))
 
     def _execute(self, first: int, last: int) -> int:
@@ -148,7 +149,7 @@ class RunLoop:
         return reached
 
     def _run_first_update(self, update: int) -> int:
-        """The very first update pays for kernel selection and compilation, and is timed apart."""
+        """Runs and times the first update separately: it includes kernel selection and compilation."""
         program, reporter = self.context.program, self.context.reporter
         with reporter.showing("compiling" if program.compiled.is_on else "first update"):
             reached = program.execute(update, update + 1, goes_on=self._is_in_time)
@@ -171,21 +172,21 @@ class RunLoop:
         return not self.context.stops
 
     def _look_at_time(self, finished: int) -> None:
-        """Stops the run while what must come before its end still fits into the time it has."""
+        """Stops the run while there is still time for what must happen before it ends (--max-time)."""
         limit = self.context.limit
         if limit is None:
             return
         if self.checkpoints.writer.longest_write_s:
             limit.reserve("writing", self.checkpoints.writer.longest_write_s)
         next_s = self.collective_timeout.longest_update_s
-        # Several replicas decide before an event whether there is time for it: they cannot break it off.
+        # Several ranks cannot interrupt an event together, so they decide before it whether there is time.
         if not self.context.is_alone:
             next_s += self._seconds_of_events_after(finished, copying_s=limit.longest("copying"))
         if limit.is_up(beside=next_s):
             self.context.stop.make(TIME_IS_UP_STATUS)
 
     def _seconds_of_events_after(self, finished: int, *, copying_s: float) -> float:
-        """What the events cost that would begin before a vote to stop is counted."""
+        """Seconds of the events that would start before a vote to stop is counted."""
         soon = range(finished + 1, finished + _VOTED_AHEAD + 1)
         validates = any(map(self.validations.is_due, soon))
         saves = self.context.recipe.checkpoints and any(map(self.events.is_checkpoint, soon))
@@ -193,7 +194,7 @@ class RunLoop:
         return validates * validation_s + saves * copying_s
 
     def _guessed_validation_s(self, finished: int) -> float:
-        """Before the first validation: as if its samples were trained on, which takes longer."""
+        """Upper guess before the first validation: the time to train on its samples, which takes longer."""
         evaluate, context = self.validations.evaluate, self.context
         if evaluate is None:
             return 0.0
@@ -202,7 +203,7 @@ class RunLoop:
         return self.collective_timeout.longest_update_s * evaluate.samples / trained
 
     def _handle_owed_validation(self, update: int) -> None:
-        """What a stop or a kill left undone at the update where the run goes on."""
+        """Runs the validation that an earlier stop or kill left out."""
         self.collective_timeout.begin_event(validates=True)
         if self.validations.validate(update) and self.context.recipe.checkpoints:
             self.checkpoints.save(update)
@@ -215,7 +216,7 @@ class RunLoop:
             if self.events.is_log(update):
                 self.training_log.write(update, compile_s=self.compile_s)
         improved = False
-        # A run that is asked to stop keeps its weights; it owes the validation, and pays when it goes on.
+        # A run that is asked to stop saves a checkpoint, not a validation; the continued run catches up.
         self.validations.is_owed = validates
         if validates and not self.context.stops:
             improved = self.validations.validate(update)

@@ -1,7 +1,6 @@
-"""--profile UPDATES: a timeline of the first updates after the one that warms up, and what it says.
+"""--profile UPDATES: records a timeline of the updates after the first one, which warms up.
 
-While an update is recorded, an accelerator is waited for after every action, so a recorded update is slower
-there than the others.
+The device is synchronised after each recorded action, so timings are exact but recorded updates are slower.
 """
 
 import json
@@ -32,9 +31,10 @@ _DIGITS = 4
 
 @dataclass(slots=True, kw_only=True)
 class RunProfile:
-    """The timeline of a run; `spans` are those of all ranks once they are gathered.
+    """The timeline of a run; `spans` holds those of all ranks once they are gathered.
 
-    A process that plays several devices by turns has no bubble of its own, only the simulator's.
+    If one process plays several devices in turns (`plays_several`), it has no bubble that could be measured;
+    only the simulated one is reported.
     """
 
     recorder: TimelineRecorder
@@ -45,14 +45,14 @@ class RunProfile:
     spans: list[TimedSpan] = field(default_factory=list)
 
     def finish(self, group: ReplicaGroup, *, directory: RunDirectory, reporter: Reporter) -> None:
-        """Brings the spans of all ranks together, and writes them; a collective."""
+        """Gathers the spans of all ranks and writes them; a collective."""
         every = [span for spans in group.gather(self.recorder.spans) for span in spans]
         self.spans = sorted(every, key=lambda span: (span.start_s, span.replica, span.device))
         if group.is_first:
             self._write(directory, reporter=reporter)
 
     def summary(self) -> dict[str, Any] | None:
-        """What goes into the summary of the run; None where no update was recorded."""
+        """The `profile` entry of the summary event; None if no update was recorded."""
         if not self.spans:
             return None
         updates = sorted({span.update for span in self.spans})
@@ -67,7 +67,7 @@ class RunProfile:
         return found
 
     def _write(self, directory: RunDirectory, *, reporter: Reporter) -> None:
-        """profile.json and profile.png, and a sentence about them."""
+        """Writes profile.json and profile.png, and prints one line about them."""
         summary = self.summary()
         if summary is None:
             reporter.warn("--profile recorded nothing: the run ended before its second update.")
@@ -78,7 +78,7 @@ class RunProfile:
         draw_timeline(
             directory.path / "profile.png", self._last_update(), title=f"{directory.path.name}: {sentence}"
         )
-        reporter.say(f"profile: {sentence}; profile.png shows it, and ui.perfetto.dev opens profile.json")
+        reporter.say(f"profile: {sentence}; see profile.png, or open profile.json in ui.perfetto.dev")
 
     def _simulation(self) -> Simulation | None:
         if self.schedule_of is None:
@@ -95,12 +95,12 @@ class RunProfile:
 def plan_profile(
     program: TrainingProgram, updates: int, *, first: int, total: int, reporter: Reporter
 ) -> RunProfile:
-    """Records so many updates after `first`, where there are as many before `total`."""
+    """Plans to record `updates` updates after `first`; warns if fewer are left before `total`."""
     recorded = range(first + 1, min(first + 1 + updates, total))
     if len(recorded) < updates:
         reporter.warn(
-            f"--profile {updates} records the updates after the first, of which this run has "
-            f"{len(recorded)}; --max-updates {first + 1 + updates} gives it as many."
+            f"--profile {updates} records updates after the first one, but this run has only "
+            f"{len(recorded)}; --max-updates {first + 1 + updates} gives it enough."
         )
     groups, stages = program.groups, program.stages
     devices = 1 if stages is None else stages.plan.devices
@@ -125,8 +125,8 @@ def _sentence(summary: dict[str, Any]) -> str:
     when = f"update {first}" if first == last else f"updates {first} to {last}"
     parts = []
     if "bubble" in summary:
-        seconds = f"{summary['passes_seconds']:.3g} s of passes each"
+        seconds = f"{summary['passes_seconds']:.3g} s of forward and backward passes each"
         parts.append(f"{summary['bubble']:.1%} in {when}, {seconds}")
     if "simulated_bubble" in summary:
-        parts.append(f"{summary['simulated_bubble']:.1%} by the simulator with the same actions")
+        parts.append(f"{summary['simulated_bubble']:.1%} in a simulation with the measured times")
     return f"bubble {'; '.join(parts)}"

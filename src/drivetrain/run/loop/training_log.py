@@ -1,4 +1,4 @@
-"""What a run says of its updates: at logs into its events, between them beside its progress."""
+"""Training numbers of a run: logged as events, and shown in the progress line between logs."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ __all__ = ["TrainingLog"]
 
 @dataclass(slots=True, kw_only=True)
 class TrainingLog:
-    """Loss, score and speed of the updates between two logs, which come every `log_updates` updates."""
+    """Loss, score and speed between two logs, which are `log_updates` updates apart."""
 
     context: RunContext
     times: UpdateTimes
@@ -24,11 +24,11 @@ class TrainingLog:
     _last_logged: str = "loss: -"
 
     def previous(self, update: int) -> int:
-        """The update of the log before that of `update`, or before the next one."""
+        """The update of the last log before `update`."""
         return (update - 1) // self.log_updates * self.log_updates
 
     def write(self, update: int, *, compile_s: float) -> None:
-        """The event of a log; the first one tells of compilation too."""
+        """Writes a training event; the first one includes the time of the first update and of compiling."""
         first, records = self.previous(update), self.context.program.records
         values = self._means(first, update)
         rate = float(records.read("learning_rate", update - 1, update)[0])
@@ -43,7 +43,10 @@ class TrainingLog:
         self.context.log.training(update, **self.context.position(update), **values)
 
     def newest(self, finished: int) -> str:
-        """Where reading a number costs nothing the newest ones; an accelerator is not asked between logs."""
+        """Text of the progress line: on a CPU the newest numbers; on an accelerator those of the last log.
+
+        Reading a number from an accelerator would synchronise it.
+        """
         if not self.context.program.device.is_cpu:
             return self._last_logged
         means = self._means(finished - 1, finished)

@@ -1,4 +1,4 @@
-"""The validations of a run: when the weights are measured, and what follows from it."""
+"""Validations during training: when they run, the best so far, early stopping and their interval."""
 
 import time
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ __all__ = ["Validations"]
 
 
 class _ValidationStoppedError(Exception):
-    """The run was asked to stop while it validated."""
+    """The run was asked to stop during a validation."""
 
 
 class _ValidationTooLongError(Exception):
-    """A validation takes more of the time than it may."""
+    """A validation takes too long compared to the training (`ValidationPace`)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Validations:
-    """Measures the weights where `events` say so, which become rarer where that takes too long.
+    """Validates after the updates that `events` name; validates more rarely if it takes too long.
 
-    One `is_owed` while it is due and has not been made.
+    `is_owed`: a validation is due and has not been made yet.
     """
 
     context: RunContext
@@ -55,11 +55,11 @@ class Validations:
         )
 
     def is_due(self, update: int) -> bool:
-        """Whether the weights after an update are to be measured."""
+        """Whether a validation takes place after this update."""
         return self.evaluate is not None and self.events.is_evaluation(update)
 
     def validate(self, update: int) -> bool:
-        """Measures the weights; True when they are the best so far. A request to stop breaks it off."""
+        """Validates; True if the result is the best so far. A request to stop interrupts it."""
         if self.evaluate is None:
             return False
         self._under_way = (update, time.perf_counter())
@@ -87,7 +87,8 @@ class Validations:
             yield
 
     def _judged(self, update: int) -> tuple[Evaluation, bool]:
-        # Objects are scored at the end alone: it takes the host longer than the rest of a validation.
+        # Objects (connected regions) are scored only at the end: this takes the host longer than the rest
+        # of a validation.
         found = self._measured(regions=update == self.events.total_updates)
         metrics = found.as_metrics()
         improved = self.best.offer(update, metrics.get(self.best.metric))
@@ -109,12 +110,12 @@ class Validations:
         self._see_pace(update, lasted_s)
 
     def _see_pace(self, update: int, lasted_s: float) -> None:
-        """Once it is known what updates and validations take, how often to validate is chosen."""
+        """Chooses the validation interval once the times of updates and validations are known."""
         update_s, group = self.times.usual_update_s, self.context.program.group
         is_over = update == self.events.total_updates or self.early_end.reason is not None
         if update_s is None or is_over or not self.pace.is_open:
             return
-        # Clocks differ: the first replica chooses for all.
+        # Clocks differ between ranks, so rank 0 chooses for all.
         choice = self.pace.see(update, lasted_s, update_s=update_s) if group.is_first else None
         choice = group.from_first(choice)
         if choice is not None:
@@ -131,11 +132,12 @@ class Validations:
 
     def _end_of_batch(self, samples: int) -> None:
         self.context.reporter.progress_if_due(samples)
-        # Several replicas measure to the end: they could not agree on where to break off.
+        # Several ranks always finish a validation: they could not agree on the batch to stop at.
         if not self.context.is_alone:
             return
         limit, stop = self.context.limit, self.context.stop
-        # A validation that an earlier part of the run owes is done, however long: else it never would be.
+        # An owed validation at the start ignores --max-time: if it were interrupted, every restart would
+        # interrupt it again.
         if limit is not None and self.times.updates_run and limit.is_up():
             stop.make(TIME_IS_UP_STATUS)
         if stop.made:

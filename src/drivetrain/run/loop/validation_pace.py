@@ -1,8 +1,9 @@
-"""How often a run validates where nobody said: so that it takes at most a fifth of the training time.
+"""How often a run validates if --evaluate-every is not given: at most a fifth of the training time.
 
-What is chosen by measured times is chosen once and kept in the run's plan, so that a continued run validates
-at the same updates; a training of another length chooses again. Where validations decide when a training
-ends, no clock may choose them, now or before.
+The interval follows from measured times. It is chosen once and stored in the run's plan, so that a continued
+run validates at the same updates; a training of another length chooses again. If validations decide when
+the training ends (--patience, --stop-at), the interval never follows measured times: results would depend on
+the speed of the machine.
 """
 
 import math
@@ -27,14 +28,15 @@ __all__ = [
     "rarer_in_words",
 ]
 
+# Largest share of the training time that validations may take (docs/architecture.md).
 _LARGEST_SHARE = 0.2
-# Validations that take less than this in all are nothing to save.
+# If all validations together take less than this, validating more rarely saves nothing worth mentioning.
 _WORTH_SAVING_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceChoice:
-    """What a run has chosen; `rarer` is None where it must not choose, `sentence` where nothing changes."""
+    """The chosen interval; `rarer` is None if the run must not choose, `sentence` if nothing changes."""
 
     rarer: RarerEvaluation | None
     sentence: str | None
@@ -42,11 +44,11 @@ class PaceChoice:
 
 @dataclass(slots=True, kw_only=True)
 class ValidationPace:
-    """Watches what validations take beside updates from `first` on.
+    """Compares the time of validations with that of updates from `first` on.
 
-    `fixed_by` is an option for which they must stay where they are. A first validation may be slower than all
-    others, so that only the second one can make them rarer; where a validation cannot be broken off, the
-    second one must then fit, together with the last.
+    `fixed_by` is an option that forbids changing the interval. The first validation may be slower than later
+    ones, so normally the second one decides. If a validation cannot be interrupted
+    (several replicas), there must be time for the second and the last one; else the first one decides.
     """
 
     events: HostEvents
@@ -59,19 +61,19 @@ class ValidationPace:
     _seen: int = 0
 
     def is_too_long(self, lasted_s: float, *, update_s: float) -> bool:
-        """Whether a validation under way leaves too little of the time for the one at the end."""
+        """Whether a running validation leaves too little time for the last one."""
         can_change = self.is_open and self.fixed_by is None
         return can_change and self._spent_s + lasted_s > max(_WORTH_SAVING_S, self._most_s(update_s) / 2)
 
     def break_off(self, update: int) -> PaceChoice:
-        """What follows from a validation that took too long."""
+        """The choice after a validation that was interrupted because it took too long."""
         self.is_open = False
         rarer = RarerEvaluation(periods=self._period(update) - 1, times=0)
-        why = "the validation was broken off because it takes too long beside the training."
+        why = "the validation was interrupted because it takes too long compared to the training."
         return PaceChoice(rarer=rarer, sentence=f"{why} From now on {rarer_in_words(self.events, rarer)}.")
 
     def see(self, update: int, lasted_s: float, *, update_s: float) -> PaceChoice | None:
-        """Takes the newest validation into account; None while nothing is chosen."""
+        """Takes the newest validation into account; None while the choice is still open."""
         if not self.is_open:
             return None
         self._seen += 1
@@ -86,7 +88,7 @@ class ValidationPace:
         return PaceChoice(rarer=None if self.fixed_by else rarer, sentence=sentence)
 
     def _may_wait(self, update_s: float) -> bool:
-        """Whether there is time for a second validation, as long as the first, beside the last one."""
+        """Whether there is time for a second validation as slow as the first, and for the last one."""
         most_s = max(_WORTH_SAVING_S, self._most_s(update_s))
         return self.can_break_off or self.fixed_by is not None or self._spent_s + 2 * self._usual_s <= most_s
 
@@ -97,7 +99,7 @@ class ValidationPace:
         return self._training_s(update_s) * _LARGEST_SHARE
 
     def _affordable(self, update: int, *, update_s: float) -> int:
-        """Of how many validations one is to take place; 0 where only the last one may."""
+        """n: only every n-th validation takes place; 0: only the last one does."""
         most_s = max(_WORTH_SAVING_S, self._most_s(update_s))
         times = 1
         while (count := self._count(update, times)) > 1:
@@ -127,7 +129,7 @@ class ValidationPace:
         if rarer.times:
             every = math.ceil(self.events.evaluate_updates * rarer.times)
         return (
-            f"{cost} Validations stay where they are because {self.fixed_by} depends on them; "
+            f"{cost} The interval stays the same because {self.fixed_by} depends on it; "
             f"--evaluate-every {every} would save time."
         )
 
@@ -140,8 +142,8 @@ class ValidationPace:
 
 
 def rarer_in_words(events: HostEvents, rarer: RarerEvaluation) -> str:
-    """When the model is validated, and how to have it otherwise."""
-    when = "after the last update alone"
+    """When the model is validated, and the option that restores the usual interval."""
+    when = "only after the last update"
     if rarer.times:
         period = events.evaluate_updates * rarer.times
         about = "" if period.denominator == 1 else "about "
@@ -159,26 +161,26 @@ def _epochs_in_words(events: HostEvents, updates: Fraction) -> str:
 
 
 def decisive_option(recipe: Recipe) -> str | None:
-    """The option by which validations decide when the training ends."""
+    """The option that lets validations decide when the training ends; None if neither is given."""
     if recipe.patience is not None:
         return f"--patience {recipe.patience}"
     return None if recipe.stop_at is None else f"--stop-at {recipe.stop_at}"
 
 
 def fixed_by_option(recipe: Recipe) -> str | None:
-    """The option for which validations stay where they are, whatever they cost."""
-    # Folds that train at the same time would choose apart, and their evaluations could not be averaged.
+    """The option that forbids changing the validation interval, whatever it costs."""
+    # Parallel folds would choose different intervals, and could not be averaged point by point.
     folds = f"--parallel-folds {recipe.parallel_folds}" if recipe.parallel_folds > 1 else None
     return decisive_option(recipe) or folds
 
 
 def kept_rarer(directory: RunDirectory, recipe: Recipe) -> RarerEvaluation | None:
-    """What this run has chosen before for its length, or another fold of its cross-validation."""
+    """The interval that this run, or another fold of its cross-validation, chose for the same length."""
     job = CrossvalDirectory(directory.path.parent)
     folds = range(recipe.folds or 0) if recipe.fold is not None and job.holds_job else ()
     for run in (directory, *(job.fold(fold) for fold in folds)):
         kept = stored_plan(run.plan).get(VALIDATION_KEY)
-        # A plan that was changed by hand; runs of earlier versions kept no length.
+        # Ignores plans edited by hand; plans of earlier versions have no length.
         with suppress(TypeError, KeyError, AttributeError):
             if kept is not None and kept.get("length", _length(recipe)) == _length(recipe):
                 return RarerEvaluation(periods=kept["periods"], times=kept["times"])
@@ -186,11 +188,11 @@ def kept_rarer(directory: RunDirectory, recipe: Recipe) -> RarerEvaluation | Non
 
 
 def keep_rarer(directory: RunDirectory, recipe: Recipe, rarer: RarerEvaluation) -> None:
-    """Writes a choice into the run's plan, where a continuation finds it."""
+    """Stores a choice in the run's plan for a continued run."""
     kept = {**asdict(rarer), "length": _length(recipe)}
     write_json(directory.plan, stored_plan(directory.plan) | {VALIDATION_KEY: kept})
 
 
 def _length(recipe: Recipe) -> dict[str, int | None]:
-    """As the options say it: all folds of a job have the same, though not the same number of updates."""
+    """Options instead of updates: folds share their options but may differ in their number of updates."""
     return {"num_epochs": recipe.num_epochs, "max_updates": recipe.max_updates}

@@ -1,4 +1,4 @@
-"""Who looks on at the updates of a run: its profile, and the note that is read when a rank dies."""
+"""Observers of the updates of a run: --profile, and the activity note that is read when a rank dies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ _OF_PART = {
 
 
 class NotingObserver:
-    """Keeps a rank's note up to date; each beginning tells of the end before it."""
+    """Keeps the activity note of a rank up to date; the start of an action implies the end of the last."""
 
     sees_ends = False
 
@@ -33,20 +33,20 @@ class NotingObserver:
         self._note.turn_to_pass(_OF_KIND[action.kind], action.stage, action.micro_batch)
 
     def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
-        """Is not called."""
+        """Never called, because `sees_ends` is False."""
 
     def part_begins(self, update: int, part: Part) -> None:
         self._note.turn_to(_OF_PART[part], update=update)
 
     def part_ended(self, update: int, part: Part, *, start_s: float) -> None:  # noqa: ARG002
         if part is Part.OPTIMISER:
-            # What follows belongs to the updates that are done, which count from 1.
+            # Events after an update name the number of finished updates, counted from 1.
             self._note.turn_to(Doing.AFTER_UPDATE, update=update + 1)
 
 
 @contextmanager
 def noted(doing: Doing, *, update: int) -> Iterator[None]:
-    """This rank's note, where it has one, tells of an event after `update` updates."""
+    """Notes in this rank's activity note, if it has one, what it does after `update` updates."""
     note = own_note()
     if note is None:
         yield
@@ -59,9 +59,9 @@ def noted(doing: Doing, *, update: int) -> Iterator[None]:
 def watch_run(
     program: TrainingProgram, recipe: Recipe, *, first: int, total: int, reporter: Reporter
 ) -> RunProfile | None:
-    """Lets everybody look on at updates first..total-1 who wants to; returns the profile asked for.
+    """Attaches the observers to updates first..total-1; returns the profile if --profile is given.
 
-    A process that stands alone has no note to write.
+    A single process has no activity note.
     """
     profile = None
     if recipe.profile is not None:
@@ -79,7 +79,7 @@ def watch_run(
 
 
 def _place(program: TrainingProgram, own: tuple[int, ...]) -> str:
-    """Which part of the training a rank is; without stages its rank says it."""
+    """Stages and replica of a rank, such as "stage 1 of replica 0"; empty without stages."""
     if program.groups.devices.size == 1:
         return ""
     numbers = [str(stage) for stage in own]

@@ -1,4 +1,7 @@
-"""Where a run's events go: each reader gets every event, in the order in which the readers were added."""
+"""Event log of a run and its readers: terminal, metrics.jsonl, TensorBoard and W&B.
+
+Every reader gets every event, in the order in which the readers were added.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -27,14 +30,14 @@ _SHOWN_METRICS = ("loss", "accuracy", "dice")
 
 
 class EventReader(Protocol):
-    """Something that wants to know what happens in a run."""
+    """Receives the events of a run."""
 
     def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
         """Takes a "train", "validation" or "summary" event."""
         ...
 
     def close(self) -> None:
-        """Ends the record; it may be continued by another process."""
+        """Closes files or connections; a continued run opens them again."""
         ...
 
 
@@ -69,7 +72,7 @@ class EventLog:
 def open_event_log(
     recipe: Recipe, *, directory: RunDirectory, reporter: Reporter, total_updates: int, first_update: int
 ) -> EventLog:
-    """The readers a recipe asks for; a run that continues goes on with their records."""
+    """Opens the readers that a recipe asks for; a continued run appends to their earlier records."""
     log = EventLog([MetricsLog(directory.metrics), ScreenLog(reporter, total_updates=total_updates)])
     folder = log_folder(recipe, directory)
     if recipe.tensorboard:
@@ -83,7 +86,7 @@ def open_event_log(
 
 
 def check_loggers(recipe: Recipe) -> None:
-    """Refuses loggers that could not write, before a run does."""
+    """Refuses loggers that cannot write, before the run writes anything."""
     if recipe.wandb:
         from drivetrain.run.reporting.wandb_log import require_wandb
 
@@ -95,7 +98,7 @@ def check_loggers(recipe: Recipe) -> None:
 def _check_log_dir(path: Path) -> None:
     existing = next(entry for entry in (path, *path.absolute().parents) if entry.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise BadInputError(f"--log-dir {path}: {existing} is no folder to write in; try --log-dir logs.")
+        raise BadInputError(f"--log-dir {path}: {existing} is not a writable folder; try --log-dir logs.")
 
 
 def log_folder(recipe: Recipe, directory: RunDirectory) -> Path | None:
@@ -104,7 +107,7 @@ def log_folder(recipe: Recipe, directory: RunDirectory) -> Path | None:
 
 
 class ScreenLog:
-    """A line per log and validation, for the person."""
+    """Prints one line per training log and validation."""
 
     def __init__(self, reporter: Reporter, *, total_updates: int) -> None:
         self._reporter = reporter
@@ -132,7 +135,7 @@ class ScreenLog:
 
 
 class TimingLog:
-    """For the verbose: what the time since the last log went to."""
+    """--verbosity verbose: prints where the time since the last log went."""
 
     def __init__(self, reporter: Reporter, spent: Callable[[], Mapping[str, float]]) -> None:
         self._reporter, self._spent = reporter, spent
@@ -152,7 +155,7 @@ class TimingLog:
 
 
 class TensorBoardLog:
-    """Scalars per update; a continued run replaces what lies after its checkpoint."""
+    """Writes scalars for TensorBoard; a continued run hides those after its checkpoint (`purge_step`)."""
 
     def __init__(self, folder: Path, *, first_update: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -171,7 +174,7 @@ class TensorBoardLog:
 
 
 def _shown_name(kind: str, metric: str) -> str:
-    """training_accuracy, validation_loss; the loss of the training is the loss."""
+    """For example training_accuracy or validation_loss; the training loss is just `loss`."""
     if kind == "train" and metric == "loss":
         return metric
     when, words = "training" if kind == "train" else kind, shown_metric(metric)

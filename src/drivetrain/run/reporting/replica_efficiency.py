@@ -1,4 +1,4 @@
-"""How well replicas work together: what each of them waited for, and how much of the time was computing."""
+"""How well ranks scale: which share of the update time they computed, and what they waited for otherwise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +11,11 @@ __all__ = ["ReplicaTimes", "Scaling", "SumSeconds", "read_sums", "scaling_of"]
 
 
 class SumSeconds(NamedTuple):
-    """Seconds of waiting for the sums of gradients, of batch norm over a group, and of the small vector.
+    """Seconds that one rank waited for all-reduces, by kind; None if the device cannot time them.
 
-    `stages` is the waiting for values and gradients of other stages. None where the device cannot tell.
+    `gradient`: all-reduces of gradients. `batch_norm`: all-reduces inside the forward and backward passes of
+    batch norms that normalise over a group of replicas. `small`: one all-reduce per update of loss, score,
+    stop votes and batch-norm statistics. `stages`: waiting for activations and gradients of other stages.
     """
 
     gradient: float | None = 0.0
@@ -22,13 +24,13 @@ class SumSeconds(NamedTuple):
     stages: float | None = 0.0
 
     def added(self, other: "SumSeconds", *, factor: float = 1.0) -> "SumSeconds":
-        """Part by part, this and `factor` times the other."""
+        """This plus `factor` times the other, part by part."""
         pairs = zip(self, other, strict=True)
         return SumSeconds(*(None if a is None or b is None else a + factor * b for a, b in pairs))
 
 
 def read_sums(program: TrainingProgram) -> SumSeconds:
-    """What a program has waited for so far; on an accelerator, only once it was synchronised."""
+    """What a program has waited for so far; on an accelerator, synchronise the device first."""
     layers = program.batch_norms.batch_norms
     return SumSeconds(
         gradient=program.rank_sums.gradient_sum.waits.read(),
@@ -40,7 +42,7 @@ def read_sums(program: TrainingProgram) -> SumSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTimes:
-    """Seconds of one replica's executions, and of waiting inside them."""
+    """Seconds that one rank spent in executions (updates between two host events), and waiting in them."""
 
     execution_s: float
     data_s: float
@@ -49,10 +51,11 @@ class ReplicaTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """Shares of the executions' time, on average over the replicas; None where sums could not be timed.
+    """Shares of the update time, averaged over the ranks; None if all-reduces could not be timed.
 
-    A replica that waits for a sum waits for the slowest one first, and then for the sum itself: what the one
-    that waited least had to wait is the sum, the rest is for stragglers.
+    A rank in an all-reduce first waits for the slowest rank and then for the all-reduce itself. The rank that
+    waited least is taken as the slowest one: its wait is the cost of the all-reduce, and what the others
+    waited beyond it counts as waiting for stragglers.
     """
 
     replicas: int
@@ -67,7 +70,7 @@ class Scaling:
 
     @property
     def losses(self) -> dict[str, float]:
-        """What the time that was not computing went to, as far as it was measured."""
+        """Shares of the time spent waiting, by cause, as far as they were measured."""
         parts = {
             "data": self.data,
             **({"stages": self.stages} if self.devices > 1 else {}),
@@ -85,12 +88,12 @@ class Scaling:
 
     @property
     def main_loss(self) -> str:
-        """What took most of the time that was not computing."""
+        """The cause of most waiting."""
         return max(self.losses, key=lambda name: self.losses[name])
 
     @property
     def advice(self) -> str | None:
-        """What would help most, where replicas mostly wait."""
+        """What ranks mostly wait for and what helps; None if they mostly compute."""
         is_poor = self.computing is not None and self.computing <= _POOR
         return _ADVICE[self.main_loss] if is_poor else None
 
@@ -108,40 +111,46 @@ class Scaling:
         }
 
     def sentence(self) -> str:
-        """For the person, with the reason where replicas mostly wait."""
+        """The line of the final summary, with advice if ranks waited much."""
         count = f"{self.replicas} replica{'s' if self.replicas > 1 else ''}"
         of = f" on {self.devices} devices{' each' if self.replicas > 1 else ''}" if self.devices > 1 else ""
-        all_of_it = f" each, {speed_text(self.images_per_second)} in all" if self.replicas > 1 else ""
+        all_of_it = f" each, {speed_text(self.images_per_second)} in total" if self.replicas > 1 else ""
         own = speed_text(self.images_per_second / self.replicas)
         speed = f"{count}{of}: {own} images/s{all_of_it}"
         if self.computing is None:
-            return f"{speed}; they waited {self.data:.0%} of the time for data, and for sums nobody knows"
-        waits = [f"{share:.0%} for {_WORDS[name]}" for name, share in self.losses.items() if share]
-        text = f"{speed}; they computed {self.computing:.0%} of the time and waited {', '.join(waits)}"
-        return text if self.advice is None else f"{text}: mostly {self.advice}"
+            return (
+                f"{speed}; {self.data:.0%} of the time was spent waiting for data; this device cannot time "
+                "all-reduces"
+            )
+        waits = ", ".join(f"{share:.0%} for {_WORDS[name]}" for name, share in self.losses.items() if share)
+        text = f"{speed}; {self.computing:.0%} of the time was spent computing"
+        text += f", the rest waiting: {waits}" if waits else ""
+        return text if self.advice is None else f"{text}. Ranks mostly wait for {self.advice}"
 
 
+# Below this share of computing, the summary gives advice (docs/replicas.md).
 _POOR = 0.7
 _WORDS = {
     "data": "data",
-    "stages": "other stages",
-    "gradient_sum": "gradient sums",
-    "batch_norm_sum": "batch-norm sums",
-    "small_sum": "other sums",
-    "stragglers": "stragglers",
+    "stages": "other pipeline stages",
+    "gradient_sum": "gradient all-reduces",
+    "batch_norm_sum": "all-reduces inside batch norm (--dbn-replica-group-size)",
+    "small_sum": "small all-reduces (loss, score, batch-norm statistics)",
+    "stragglers": "slower ranks",
 }
 _ADVICE = {
-    "data": "data, where more loader workers or resident data help",
-    "stages": "other stages, where a larger --gradient-accumulation-count or a more even cut helps",
-    "gradient_sum": "gradient sums, where a larger --global-batch-size or fewer replicas help",
-    "batch_norm_sum": "batch-norm sums, where a smaller --dbn-replica-group-size helps",
-    "small_sum": "other sums, where a larger --global-batch-size or fewer replicas help",
-    "stragglers": "stragglers, where fewer replicas than cores, equal devices, or fewer checkpoints help",
+    "data": "data; a larger --num-workers or --data-placement resident helps",
+    "stages": "other pipeline stages; a larger --gradient-accumulation-count or more even stages help",
+    "gradient_sum": "gradient all-reduces; a larger --global-batch-size or fewer replicas help",
+    "batch_norm_sum": "all-reduces inside batch norm; a smaller --dbn-replica-group-size helps",
+    "small_sum": "small all-reduces (loss, score, batch-norm statistics); a larger --global-batch-size or "
+    "fewer replicas help",
+    "stragglers": "slower ranks; fewer replicas than cores, equal devices or fewer checkpoints help",
 }
 
 
 def scaling_of(times: Sequence[ReplicaTimes], *, images_per_second: float, devices: int = 1) -> Scaling:
-    """What all ranks' times amount to; `devices` is how many of them make up a replica."""
+    """Combines the times of all ranks; `devices` is the number of ranks per replica."""
     data = sum(time.data_s / time.execution_s for time in times) / len(times)
     stages = sum((time.sums.stages or 0.0) / time.execution_s for time in times) / len(times)
     scaling = Scaling(
@@ -166,7 +175,7 @@ def scaling_of(times: Sequence[ReplicaTimes], *, images_per_second: float, devic
 
 
 def _shares(time: ReplicaTimes) -> list[float] | None:
-    """Each kind of sum as a share of the executions."""
+    """Each kind of all-reduce as a share of the execution time; None if one could not be timed."""
     sums = (time.sums.gradient, time.sums.batch_norm, time.sums.small)
     shares = [part / time.execution_s for part in sums if part is not None]
     return shares if len(shares) == len(sums) else None

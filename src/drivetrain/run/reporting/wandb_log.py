@@ -1,4 +1,4 @@
-"""Weights & Biases as a reader of a run's events; the package is an extra, imported when asked for."""
+"""Logs the events of a run to Weights & Biases; the optional package is imported only with --wandb."""
 
 import os
 import uuid
@@ -24,9 +24,7 @@ _RECORD_FILE = "wandb.json"
 def require_wandb() -> None:
     """Refuses --wandb without the package or a login, before anything is written."""
     if find_spec("wandb") is None:
-        raise BadInputError(
-            "--wandb needs a package that is not installed; run pip install wandb, or leave --wandb out."
-        )
+        raise BadInputError("--wandb needs the package wandb; run pip install wandb, or leave --wandb out.")
     if os.environ.get("WANDB_MODE", "online") == "online" and not _is_logged_in():
         raise BadInputError(
             "--wandb finds no W&B login; run wandb login, or set WANDB_MODE=offline to log without one."
@@ -40,12 +38,12 @@ def _is_logged_in() -> bool:
 
 
 def shareable_config(recipe: Recipe) -> dict[str, Any]:
-    """The recipe's plain values; paths below the home directory begin with ~, for others read them too."""
+    """The options of a recipe; paths in the home directory start with ~, as W&B pages may be public."""
     return {name: _without_home(value) for name, value in plain_values(recipe).items()}
 
 
 class WandbLog:
-    """One W&B record per run; its id lies in the run directory, so that a continued run goes on with it."""
+    """One W&B run per training run; its id is kept in wandb.json, so that a continued run appends to it."""
 
     def __init__(self, recipe: Recipe, *, directory: RunDirectory, folder: Path) -> None:
         import wandb
@@ -69,7 +67,8 @@ class WandbLog:
                 f"W&B could not start ({' '.join(str(error).split())}); run `wandb login`, or set "
                 "WANDB_MODE=offline to sync later."
             ) from error
-        # A continued run repeats the updates after its checkpoint, which W&B's own step does not allow.
+        # W&B's own step must only increase, but a continued run repeats the updates after its checkpoint; so
+        # `update` is a metric of its own and the x axis of all others.
         self._run.define_metric("update")
         self._run.define_metric("*", step_metric="update")
 
@@ -87,7 +86,7 @@ class WandbLog:
 
 
 def _record_of(directory: RunDirectory) -> dict[str, str]:
-    """Which W&B record is this run's: the one it began with, else a new one."""
+    """Id and project of the W&B run: those in wandb.json, else new ones."""
     path = directory.path / _RECORD_FILE
     with suppress(OSError, ValueError, KeyError):
         stored = read_json(path)
@@ -98,13 +97,13 @@ def _record_of(directory: RunDirectory) -> dict[str, str]:
 
 
 def _group_of(directory: RunDirectory) -> str | None:
-    """The folds of one cross-validation stand together."""
+    """The W&B group: the name of the cross-validation that the run is a fold of."""
     job = directory.path.resolve().parent
     return job.name if (job / CROSSVAL_RECORD).is_file() else None
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested numbers and texts under names with slashes; anything else is for the run directory alone."""
+    """Flattens nested numbers and texts to names with slashes; drops all other values."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The end of a run: summary, pictures, tidying up."""
+"""The end of a run: summary event, figures, README.md and the last lines on the terminal."""
 
 import shutil
 from collections.abc import Callable
@@ -20,9 +20,10 @@ from drivetrain.run.reporting.replica_efficiency import Scaling, scaling_of
 from drivetrain.run.summary.mask_pictures import draw_mask_predictions
 from drivetrain.run.summary.pictures import draw_curves, draw_predictions
 from drivetrain.run.summary.report_page import write_readme
-from drivetrain.run.summary.time_spent import data_bound_of, suggest, time_spent
+from drivetrain.run.summary.time_spent import PART_WORDS, data_bound_of, suggest, time_spent
 from drivetrain.state.updates_file import save_history
 
+# Parts that would be printed as 0% are left out.
 _WORTH_A_WORD = 0.005
 
 
@@ -34,9 +35,9 @@ def finish_run(
     preprocess: Preparation,
     program: TrainingProgram,
 ) -> dict[str, Any]:
-    """Leaves a directory a person enjoys opening; returns the summary event.
+    """Writes summary, figures and README.md of a finished run; returns the summary event.
 
-    `program` has the whole model, whatever stages it was trained in.
+    `program` holds the whole model, even if it was trained in stages.
     """
     context = loop.context
     save_history(context.directory.updates, context.program.records, updates=update)
@@ -46,10 +47,10 @@ def finish_run(
     if data.bad_samples:
         summary["bad_samples"] = len(data.bad_samples)
     context.log.summary(update, **summary)
-    with context.clock.measure("pictures"), context.reporter.showing("drawing pictures"):
+    with context.clock.measure("pictures"), context.reporter.showing("drawing figures"):
         draw_curves(context.directory)
         _draw_validation(loop, data=data, preprocess=preprocess, program=program)
-    # The event above came first, so that a run whose pictures fail is finished all the same.
+    # The summary event comes before the figures: a run whose figures fail is finished all the same.
     spent = time_spent(loop)
     summary |= _account(loop, spent)
     if loop.validations.last is not None and data.validation is not None:
@@ -70,7 +71,7 @@ def finish_run(
 def _draw_validation(
     loop: RunLoop, *, data: DataSplits, preprocess: Preparation, program: TrainingProgram
 ) -> None:
-    """predictions/validation.png, with the weights that were measured."""
+    """Draws predictions/validation.png with the weights that were validated (averaged ones with --ema)."""
     if data.validation is None:
         return
     context = loop.context
@@ -89,7 +90,7 @@ def _write_bad_samples(loop: RunLoop, data: DataSplits) -> None:
     if data.bad_samples:
         listed = [asdict(sample) for sample in data.bad_samples]
         write_json(loop.context.directory.path / "bad_samples.json", {"bad_samples": listed})
-        loop.context.reporter.say(f"left out as unreadable: {len(listed)} samples, see bad_samples.json")
+        loop.context.reporter.say(f"{len(listed)} unreadable samples were left out, see bad_samples.json")
 
 
 def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def _summary(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
 
 
 def _account(loop: RunLoop, spent: dict[str, float]) -> dict[str, Any]:
-    """Where the time went, and what would save some of it."""
+    """Where the time went, and one suggestion to save some of it."""
     suggestion = suggest(spent, recipe=loop.context.recipe, processor_share=loop.times.processor_share)
     advice = _scaling(loop).advice if len(loop.replica_times) > 1 else None
     if advice is not None and max(spent, key=lambda part: spent[part]) in ("step", "data"):
@@ -162,7 +163,8 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     listed = [
         part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= _WORTH_A_WORD
     ]
-    say("where the time went: " + ", ".join(f"{part} {shares[part]:.0%}" for part in listed))
+    words = (f"{PART_WORDS.get(part, part)} {shares[part]:.0%}" for part in listed)
+    say("where the time went: " + ", ".join(words))
     say(f"suggestion: {summary['suggestion']}")
     if loop.validations.last is not None:
         _say_validation(loop, loop.validations.last.as_metrics())
@@ -172,7 +174,7 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
 
 
 def _say_validation(loop: RunLoop, metrics: dict[str, float]) -> None:
-    """The last validation, by class where classes have scores, and which one is the best."""
+    """Prints the last validation, with a table by class in segmentation, and the best one."""
     best = loop.validations.best
     by_class = table_lines(metrics)
     for line in ["validation by class:", *by_class] if by_class else []:
@@ -180,5 +182,5 @@ def _say_validation(loop: RunLoop, metrics: dict[str, float]) -> None:
     words = shown_metric(best.metric)
     name = f"validation_{best.metric}" if words == best.metric else f"validation {words}"
     last = "-" if best.metric not in metrics else f"{metrics[best.metric]:.4f}"
-    chosen = "no best one" if best.value is None else f"best {best.value:.4f} at update {best.update}"
+    chosen = "no best validation" if best.value is None else f"best {best.value:.4f} at update {best.update}"
     loop.context.reporter.result(f"{name}: {last} ({chosen})")

@@ -1,4 +1,4 @@
-"""What a run sees in its validation images, as masks."""
+"""Draws predicted masks over validation images of a segmentation run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +24,7 @@ from drivetrain.tasks.task import Evaluation
 
 __all__ = ["draw_mask_predictions"]
 
+# Images that are predicted to find the worst ones if no validation has scored them: few, as each takes time.
 _CANDIDATES = 24
 _WORST, _TYPICAL = 3, 3
 _PANEL_SIDE = 320
@@ -40,10 +41,9 @@ def draw_mask_predictions(
     spec: DataSpec,
     evaluation: Evaluation | None,
 ) -> None:
-    """predictions/validation.png: the validation images that went worst, then some that went as most did.
+    """Draws predictions/validation.png: the worst validation images, then some typical (median) ones.
 
-    They are chosen from all that `evaluation` measured, by their foreground, else from as many as do not take
-    long.
+    They are chosen by foreground Dice, from all images if `evaluation` scored them, else from a few.
     """
     if data.validation is None:
         return
@@ -69,7 +69,7 @@ def draw_mask_predictions(
 
 
 def _predictor(recipe: Recipe, program: TrainingProgram, spec: DataSpec) -> Callable[[NDArray[Any]], Classes]:
-    """The most likely class of each pixel of an image."""
+    """Returns a function that predicts the most likely class of each pixel of an image."""
     program.model.eval()
     forward = whole_image_forward(
         recipe,
@@ -88,7 +88,7 @@ def _predictor(recipe: Recipe, program: TrainingProgram, spec: DataSpec) -> Call
 
 
 def _measured_scores(evaluation: Evaluation | None, *, count: int) -> dict[int, float]:
-    """The score of every image; none where nothing was measured."""
+    """The score of every image; empty if the last validation did not score all of them."""
     if not isinstance(evaluation, SegmentationEvaluation) or evaluation.samples != count:
         return {}
     return dict(enumerate(evaluation.foreground_scores()))
@@ -97,7 +97,7 @@ def _measured_scores(evaluation: Evaluation | None, *, count: int) -> dict[int, 
 def _scores_of_some(
     masked: MaskedImages, predict: Callable[[NDArray[Any]], Classes], spec: DataSpec
 ) -> dict[int, float]:
-    """The scores of all images, or of as many of them, evenly spread, as do not take long."""
+    """Scores of up to `_CANDIDATES` images, evenly spaced over the set."""
     count = min(_CANDIDATES, len(masked))
     scores: dict[int, float] = {}
     for index in (len(masked) * place // count for place in range(count)):
@@ -109,6 +109,6 @@ def _scores_of_some(
 
 def _title(shown: int, *, looked_at: int, there: int) -> str:
     if shown == there:
-        return f"The validation images ({there}), the worst first, by hard Dice of the foreground"
+        return f"All {there} validation images, worst first (by hard Dice of the foreground)"
     of = f"{there} validation images" if looked_at == there else f"{looked_at} of {there} validation images"
-    return f"The worst {_WORST} of {of} by hard Dice of the foreground, then some typical ones"
+    return f"The worst {_WORST} of {of} (by hard Dice of the foreground), then typical ones"

@@ -1,4 +1,4 @@
-"""Pictures of a run: its curves, and what it sees in the validation images."""
+"""Draws the figures of a run: curves.png, and predictions on validation images of a classifier."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,14 +21,16 @@ from drivetrain.tasks.classification_measure import ClassificationEvaluation, Gu
 from drivetrain.tasks.task import Evaluation
 
 _GRID_COLUMNS, _GRID_ROWS = 8, 4
+# Validation images that are predicted to find mistakes if the last validation kept no predictions.
 _CANDIDATES = 512
+# Width of the moving average in curves.png, as a share of all updates.
 _SMOOTHING_SHARE = 0.02
-# Not the blue of the training.
+# Without blue, which is the training curve.
 _CLASS_COLOURS = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:olive")
 
 
 def draw_curves(directory: RunDirectory) -> None:
-    """curves.png: loss and score over the updates; of classes that have scores, each of them."""
+    """Draws curves.png: loss and score over the updates, by class in segmentation."""
     plt = load_pyplot()
     history = load_history(directory.updates)
     entries = read_metrics(directory.metrics)
@@ -52,7 +54,7 @@ def _title(directory: RunDirectory, entries: Sequence[dict[str, Any]]) -> str:
 def _draw_panel(
     axis: Any, name: str, history: NDArray[np.float64] | None, validations: Sequence[dict[str, Any]]
 ) -> None:
-    """Every update, the validations and, where classes have this score, the validations of each of them."""
+    """Draws one panel: training at every update, validations, and those of each class if there are any."""
     is_mean = shown_metric(name) != name
     mean = " (mean over classes)" if is_mean else ""
     if history is not None:
@@ -73,7 +75,7 @@ def _draw_panel(
 
 
 def _class_curves(metric: str, validations: Sequence[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
-    """The validations of each class, foreground first; of many classes those that end lowest."""
+    """Validation curves of each class, foreground first; of many classes only those that end lowest."""
     words = shown_metric(metric).partition(" (")[0]
     curves: dict[str, list[tuple[int, float]]] = {}
     for entry in validations:
@@ -102,9 +104,9 @@ def draw_predictions(
     preprocess: Preparation,
     evaluation: Evaluation | None,
 ) -> None:
-    """predictions/validation.png: validation images with what the model says, its mistakes first.
+    """Draws predictions/validation.png: validation images with their predicted classes, mistakes first.
 
-    They are chosen from all that `evaluation` measured, else from as many as do not take long.
+    They are chosen from all images if `evaluation` kept their predictions, else from `_CANDIDATES` of them.
     """
     if data.validation is None:
         return
@@ -128,7 +130,7 @@ def draw_predictions(
 
 
 def choose_shown(guesses: Guesses, *, count: int) -> NDArray[np.int64]:
-    """Mistakes, then right answers; of each first one of every true class, those the model is surest of."""
+    """Mistakes first, then correct ones; both go round the true classes, most confident first."""
     is_right = guesses.classes == guesses.labels
     order = np.argsort(-guesses.confidences, kind="stable")
     turns = np.empty(len(order), dtype=np.int64)
@@ -144,13 +146,13 @@ def _title_of_mistakes(guesses: Guesses, *, there: int, shown: int) -> str:
     samples, wrong = len(guesses.labels), int((guesses.classes != guesses.labels).sum())
     of = f"{there}" if samples == there else f"{samples} of {there}"
     if wrong == 0:
-        return f"No mistakes on {of} validation samples; some of them, from each class in turn"
+        return f"No mistakes on {of} validation samples; some correct ones of every class"
     if wrong > shown:
         return (
-            f"{shown} of {wrong} mistakes on {of} validation samples: the surest of each true class in turn"
+            f"{shown} of {wrong} mistakes on {of} validation samples: the most confident of every true class"
         )
-    rest = "" if wrong == shown else ", then some that are right"
-    return f"All {wrong} mistakes on {of} validation samples, from each true class in turn{rest}"
+    rest = "" if wrong == shown else ", then correct ones"
+    return f"All {wrong} mistakes on {of} validation samples, by true class in turn{rest}"
 
 
 def _guesses(
@@ -193,9 +195,9 @@ def _draw_grid(
     for image, index, axis in zip(images, chosen, axes.flat, strict=False):
         label, guess = guesses.labels[index], guesses.classes[index]
         axis.imshow(_displayable(image), cmap="gray")
-        text = f"says {names[guess]} ({guesses.confidences[index]:.0%})"
+        text = f"{names[guess]} ({guesses.confidences[index]:.0%})"
         axis.set_title(
-            text if guess == label else f"{text}\nbut is {names[label]}",
+            text if guess == label else f"{text}\ntrue: {names[label]}",
             fontsize=9,
             color="green" if guess == label else "red",
         )

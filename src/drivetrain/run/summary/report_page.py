@@ -10,18 +10,22 @@ from drivetrain.store.best import Best
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 
 _FILES = {
-    "curves.png": "loss and score over the updates",
-    "predictions/validation.png": "validation images and what the model says, mistakes first",
-    "images.csv": "every validation image's metrics",
+    "curves.png": "loss and score (accuracy or Dice) over the updates",
+    "predictions/validation.png": "validation images with the model's predictions, mistakes first",
+    "images.csv": "metrics of every validation image",
     "confusion.csv": "validation samples by true and predicted class",
-    "profile.png": "an update as a pipeline diagram: one row per device",
+    "confusion.png": "the same as an image",
+    "profile.png": "timeline of one update: one row per device",
     "profile.json": "the recorded updates as a Chrome trace, for ui.perfetto.dev",
-    "metrics.jsonl": "one line per log, validation and the summary",
+    "metrics.jsonl": "training logs, validations and the final summary, one JSON object per line",
     "updates.npz": "loss, score and learning rate of every update",
-    "recipe.yaml": "everything that was asked for, defaults included",
-    "plan.json": "what it became: batches, epochs, executions, learning rate, model",
+    "recipe.yaml": "all options of the run, defaults included",
+    "plan.json": "what the options mean for these data: batches, epochs, learning rate, model, executions "
+    "(updates between two logs, validations or checkpoints)",
+    "data.json": "image shape, classes and task of the data",
+    "identity.json": "what must not change when the run is continued",
     "checkpoints/": "weights and optimiser state (safetensors, checksums in manifest.json)",
-    "rank-0.log": "what was printed",
+    "rank-0.log": "the output of the run, as on the terminal",
 }
 _COUNT = "validation_samples"
 _SCORES_EXPLAINED = (
@@ -49,7 +53,7 @@ def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Re
         "| --- | --- |",
         *(f"| `{name}` | {what} |" for name, what in present.items()),
     ]
-    lines += ["", f"Measure it again: {_how_to_measure(directory, recipe)}"]
+    lines += ["", f"Evaluate the run again: {_how_to_measure(directory, recipe)}"]
     write_atomically(directory.path / "README.md", ("\n".join(lines) + "\n").encode())
 
 
@@ -60,7 +64,7 @@ def _results(summary: dict[str, Any]) -> dict[str, str]:
         numbers = plain_numbers(summary["validation"])
         first = summary["best"]["metric"]
         names = sorted(numbers, key=lambda name: name != first)
-        results |= {f"validation {shown_metric(name)}": f"{numbers[name]:.4f}" for name in names}
+        results |= {f"last validation {shown_metric(name)}": f"{numbers[name]:.4f}" for name in names}
         results["validation samples"] = str(summary["validation"][_COUNT])
     results["time to train"] = f"{summary['time_to_train_seconds']:.1f} s"
     results["throughput"] = f"{speed_text(summary['images_per_second'])} images/s"
@@ -69,7 +73,7 @@ def _results(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def _by_class(summary: dict[str, Any]) -> list[str]:
-    """The last validation of each class, foreground first, and what the scores are."""
+    """The scores of each class at the last validation, foreground first, and how they are computed."""
     rows = score_table(summary.get("validation", {}))
     if not rows:
         return []

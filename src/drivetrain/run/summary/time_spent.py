@@ -1,4 +1,4 @@
-"""Where the time of a run went, whether its data kept up, and the one change that would save most."""
+"""Where the time of a run went, whether data loading was the bottleneck, and how to save time."""
 
 import math
 from dataclasses import dataclass
@@ -8,28 +8,39 @@ from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.loop.loop import RunLoop
 
-__all__ = ["DataBound", "data_bound_of", "suggest", "time_spent"]
+__all__ = ["PART_WORDS", "DataBound", "data_bound_of", "suggest", "time_spent"]
 
+# Below 15% of the time, a part is not worth a suggestion. CPU threads that worked less than 60% of the time
+# of the updates are taken as displaced by other processes.
 _PART_WORTH_A_WORD = 0.15
 _BUSY_ELSEWHERE = 0.6
 _MEASURED = ("validation", "checkpoint", "logging", "pictures")
 _REMEDIES = {
-    "start-up": "data are read and the model is built once per start; a longer training makes up for it.",
-    "data": "fewer or cheaper augmentations, or a streamed set's --num-workers, would shorten it.",
+    "start-up": "data are read and the model is built once per start; this matters less in a longer run.",
+    "data": "fewer or cheaper augmentations, or more --num-workers for streamed data, would shorten it.",
     "transfer": "try --accelerator-side-preprocess --eight-bit-transfer.",
     "validation": "try a larger --evaluate-every.",
     "checkpoint": "try a larger --checkpoint-every.",
     "logging": "try fewer --logs-per-epoch.",
-    "pictures": "curves and predictions are drawn once, at the end; a longer training makes up for it.",
-    "probing": "the same command remembers the answer; --compile on or --compile off does not ask.",
-    "compilation": "the same command finds it done the next time; --compile off does without.",
-    "other": "time outside the parts above; --verbosity verbose shows after which events it was spent.",
+    "pictures": "they are drawn once, at the end; this matters less in a longer run.",
+    "probing": "the answer is remembered for the next run; --compile on or --compile off skips it.",
+    "compilation": "compiled code is reused by the next run of the same command; --compile off avoids it.",
+    "other": "time outside all other parts; --verbosity verbose shows after which events it was spent.",
+}
+# Parts by the names that a reader of the terminal knows; the keys are those of metrics.jsonl.
+PART_WORDS = {
+    "step": "training steps",
+    "data": "waiting for data",
+    "transfer": "transfer to the device",
+    "checkpoint": "checkpoints",
+    "pictures": "figures",
+    "probing": "comparing compiled and uncompiled updates",
 }
 _DATA_SHARE_WORTH_A_WORD = 0.1
 
 
 def time_spent(loop: RunLoop) -> dict[str, float]:
-    """Seconds of this process's part of the run, by what they were spent on."""
+    """Seconds that this process spent on each part of the run."""
     data_s, transfer_s = loop.times.feed_seconds
     first_update_s = loop.times.first_update_s if loop.compiles else 0.0
     step = max(0.0, loop.times.execution_s - data_s - transfer_s - first_update_s)
@@ -44,32 +55,29 @@ def time_spent(loop: RunLoop) -> dict[str, float]:
 
 
 def suggest(spent: dict[str, float], *, recipe: Recipe, processor_share: float | None = None) -> str:
-    """One sentence that follows from the largest share; a training step can be no shorter than it is.
+    """One sentence about the largest share of the time that could be saved.
 
-    `processor_share` is how much of its threads' time a CPU really worked; None on an accelerator.
+    `processor_share` is the share of its threads' time in which a CPU really worked; None on an accelerator.
     """
     total = sum(spent.values()) or 1.0
     shares = {part: seconds / total for part, seconds in spent.items()}
     part = max((name for name in shares if name != "step"), key=lambda name: shares[name])
     if shares[part] > shares["step"]:
-        return f"{shares[part]:.0%} of the time goes to {part}: {_REMEDIES[part]}"
+        return f"{shares[part]:.0%} of the time goes to {PART_WORDS.get(part, part)}: {_REMEDIES[part]}"
     if processor_share is not None and processor_share < _BUSY_ELSEWHERE and recipe.num_threads != 1:
         return (
-            f"the processor worked {processor_share:.0%} of the time: something else is using it; "
-            "--num-threads 1 waits less."
+            f"the CPU worked for this run {processor_share:.0%} of the time: something else is using it; "
+            "--num-threads 1 waits less for busy cores."
         )
     step = f"{shares['step']:.0%} of the time is the training step itself"
     if shares[part] < _PART_WORTH_A_WORD:
         return f"{step}; only a faster device helps."
-    return f"{step}, {shares[part]:.0%} goes to {part}: {_REMEDIES[part]}"
-
-
-# Whether a run's data kept up with its device: what the loader delivered beside what the device could do.
+    return f"{step}, {shares[part]:.0%} goes to {PART_WORDS.get(part, part)}: {_REMEDIES[part]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataBound:
-    """Images per second of the loader by itself, and of the device if it had not waited for any."""
+    """Images per second that the loader delivers, and that the device could train without waiting."""
 
     loader_images_per_second: float
     device_images_per_second: float
@@ -82,23 +90,23 @@ class DataBound:
         }
 
     def sentence(self) -> str:
-        """For the person."""
+        """The line of the final summary."""
         loader, device = map(speed_text, (self.loader_images_per_second, self.device_images_per_second))
         return (
-            f"the data did not keep up: the loader delivers {loader} images/s and "
-            f"the device could train {device}; see --num-workers, and `drivetrain "
-            "bench data` for what takes the loader's time."
+            f"data loading was the bottleneck: the loader delivers {loader} images/s and "
+            f"the device could train {device}; try more --num-workers, and `drivetrain "
+            "bench data` to see what takes the loader's time."
         )
 
 
 def data_bound_of(loop: RunLoop) -> DataBound | None:
-    """What bounds a streamed run, where waiting for data took a part of its time that is worth a word."""
+    """The speeds of loader and device, if a streamed run waited for data for a tenth of its time or more."""
     if not isinstance(loop.context.program.feed, StreamFeed) or not loop.replica_times:
         return None
     slowest = max(loop.replica_times, key=lambda times: times.data_s / times.execution_s)
     if slowest.data_s < _DATA_SHARE_WORTH_A_WORD * slowest.execution_s:
         return None
-    # A training process that prepares its samples itself does so in turns with the device.
+    # Without loader workers, loading and training alternate, so loading has only the time spent waiting.
     loading_s = slowest.data_s if loop.context.recipe.num_workers == 0 else slowest.execution_s
     loader = loop.times.timed_samples / loading_s
     if math.isfinite(loop.times.fastest_update_s):
