@@ -1,10 +1,11 @@
-"""The tests themselves: what several files need lies in helper modules."""
+"""The tests themselves: what several files need lies in helper modules, and each has its marks."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.import_graph import import_graph
+from tests.tiers import RANK_FILES, SLOW_FILES, marks_of
 
 TESTS = Path(__file__).parent
 
@@ -38,3 +39,22 @@ def test_an_import_of_a_file_of_tests_is_found_wherever_it_stands(text: str, tmp
     for name, content in files.items():
         (house / name).write_text(content)
     assert imported_test_modules(house) == ["test_a -> test_b"]
+
+
+def test_the_files_that_are_marked_exist() -> None:
+    assert [file for file in sorted(RANK_FILES | SLOW_FILES) if not (TESTS / file).is_file()] == []
+
+
+def test_marks_follow_from_the_file_and_the_fixtures() -> None:
+    assert marks_of(min(RANK_FILES - SLOW_FILES), fixtures=[]) == ["ranks"]
+    assert marks_of(min(SLOW_FILES - RANK_FILES), fixtures=[]) == ["slow"]
+    assert marks_of("core/test_wording.py", fixtures=["tmp_path"]) == []
+    assert marks_of("core/test_wording.py", fixtures=["tmp_path", "rank_pool"]) == ["ranks"]
+    assert marks_of("data/augment/test_dense_on_accelerator.py", fixtures=[]) == ["accelerator"]
+
+
+def test_this_session_has_them(request: pytest.FixtureRequest) -> None:
+    for item in request.session.items:
+        fixtures = getattr(item, "fixturenames", ())
+        expected = marks_of(item.path.relative_to(TESTS).as_posix(), fixtures=fixtures)
+        assert set(expected) <= {mark.name for mark in item.iter_markers()}

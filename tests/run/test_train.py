@@ -45,6 +45,7 @@ def logged_each_update(tmp_path_factory: pytest.TempPathFactory) -> drivetrain.R
 
 
 @pytest.mark.pictures
+@pytest.mark.slow
 def test_a_run_leaves_what_the_other_commands_need(tmp_path: Path, train_small: TrainSmall) -> None:
     result = train_small(tmp_path / "run", tensorboard=True)
     there = {path.name for path in (tmp_path / "run").iterdir()}
@@ -279,6 +280,7 @@ def test_a_lost_history_does_not_stop_a_sound_run(tmp_path: Path, train_small: T
 
 
 @pytest.mark.pictures
+@pytest.mark.slow
 def test_a_kill_before_the_summary_is_made_up_for(tmp_path: Path, train_small: TrainSmall) -> None:
     train_small(tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -379,6 +381,7 @@ def test_averaged_weights_survive_a_stop(tmp_path: Path, train_small: TrainSmall
 
 
 @pytest.mark.pictures
+@pytest.mark.slow
 def test_balanced_class_weights_change_the_training_alone(tmp_path: Path, train_small: TrainSmall) -> None:
     plain = train_small(tmp_path / "plain")
     weighted = train_small(tmp_path / "weighted", class_weights=("balanced",))
