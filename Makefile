@@ -1,16 +1,23 @@
-# Both commands set up their own virtual environment; nothing else has to be installed first.
+# Every command sets up its own virtual environment; nothing else has to be installed first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Processes that share the tests, file by file; 0 runs them all in one.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test lint commands clean
+.PHONY: demo test check lint commands clean
 
 demo: $(READY)
 	$(BIN)/drivetrain train --output-dir runs/demo --overwrite
 
 test: $(READY) lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# Without the tests that take long or start several processes.
+check: $(READY) lint
+	$(PYTEST) -m "not slow and not ranks"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ from drivetrain.devices.code_folder import CACHE_VARIABLE, TRITON_VARIABLE
 from drivetrain.devices.cpu_half import make_half_safe, usable_half_names
 from drivetrain.devices.processor import read_processor
 from tests.deadlines import HANG_S
+from tests.tiers import marks_of
 
 if TYPE_CHECKING:
     from drivetrain.ranks.pool import RankPool
@@ -49,6 +50,14 @@ os.environ["XDG_CACHE_HOME"] = _CACHE
 # Tests with a cache of their own share compiled code all the same: compiling takes most of their time.
 os.environ[CACHE_VARIABLE] = os.path.join(_CACHE, "compiled")
 os.environ.pop(TRITON_VARIABLE, None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `make check` leaves out, and what needs an accelerator."""
+    for item in (item for item in items if item.path.is_relative_to(_TESTS)):
+        file = item.path.relative_to(_TESTS).as_posix()
+        for mark in marks_of(file, fixtures=getattr(item, "fixturenames", ())):
+            item.add_marker(mark)
 
 
 def pytest_unconfigure() -> None:
@@ -93,12 +102,10 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     A test there that looks at them is marked `pictures`.
     """
-    from drivetrain.run.summary import finish
+    from tests.run.small_training import leave_out_pictures
 
-    if request.node.get_closest_marker("pictures") is not None:
-        return
-    for name in ("draw_curves", "draw_predictions", "draw_mask_predictions", "write_evaluation"):
-        monkeypatch.setattr(finish, name, lambda *arguments, **options: None)
+    if request.node.get_closest_marker("pictures") is None:
+        leave_out_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from drivetrain.data.sources.arrays import as_source
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
-from tests.data.sources.test_cifar import write_binary10
+from tests.data.sources.cifar_files import write_binary10
 
 
 def test_case_113_four_epochs_leave_four_checkpoints_that_can_be_measured(tmp_path: Path) -> None:

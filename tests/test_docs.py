@@ -19,8 +19,8 @@ from drivetrain.cli.main import COMMANDS, main
 from drivetrain.cli.options import OneSentenceParser, normalise_argv
 from tests.data.folders import write_images
 from tests.data.mask_files import classes, grey, save
-from tests.data.sources.test_cifar import write_binary10
-from tests.data.sources.test_isbi2012 import write_isbi
+from tests.data.sources.cifar_files import write_binary10
+from tests.data.sources.isbi_files import write_isbi
 from tests.doc_pages import ROOT, Block, blocks_of, links_of, outside_of_fences, pages, source_files_of
 
 LADDER = ROOT / "docs" / "mnist_ladder.md"

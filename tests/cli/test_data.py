@@ -13,9 +13,9 @@ from drivetrain.cli.main import main
 from drivetrain.data.files.tiff_pages import write_pages
 from tests.data.folders import truncate, write_images
 from tests.data.mask_files import grey, save, write_pairs
-from tests.data.sources.test_cifar import write_binary10
-from tests.data.sources.test_isbi2012 import write_isbi
-from tests.data.sources.test_mnist import write_mnist
+from tests.data.sources.cifar_files import write_binary10
+from tests.data.sources.isbi_files import write_isbi
+from tests.data.sources.mnist_files import write_mnist
 
 Captured = pytest.CaptureFixture[str]
 

@@ -1,7 +1,6 @@
 """Whoever reads many files tells how far it is; who called may show it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -20,33 +19,9 @@ from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.sources.stored_images import common_size
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe
+from tests.core.watcher import Watcher, watched
 from tests.data.folders import write_images
 from tests.data.mask_files import write_pairs
-
-
-class Watcher:
-    """Writes down what it is told, at every step."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    @contextmanager
-    def showing(self, what: str, *, total: int | None = None) -> Iterator[None]:
-        self.told.append(f"{what} of {total}")
-        try:
-            yield
-        finally:
-            self.told.append("end")
-
-    def progress_if_due(self, done: int) -> None:
-        self.told.append(str(done))
-
-
-def watched(work: Callable[[], object]) -> list[str]:
-    watcher = Watcher()
-    with showing_progress(watcher):
-        work()
-    return watcher.told
 
 
 def test_a_name_a_count_and_an_end() -> None:

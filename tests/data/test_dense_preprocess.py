@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from drivetrain.data.preprocess import DensePreprocess, channels_last_view
+from tests.data.bilinear import bilinear_by_hand
 from tests.data.dense_samples import dense_spec, stored_pairs
-from tests.data.test_preprocess import bilinear_by_hand
 
 
 def as_images(pixels: np.ndarray) -> torch.Tensor:

@@ -8,26 +8,13 @@ import torch
 
 from drivetrain.data.preprocess import Preprocess, channels_last_view
 from drivetrain.data.source import Normalisation
+from tests.data.bilinear import bilinear_by_hand
 from tests.data.helpers import float_source, small_source, spec_of_small
 
 
 def stored(channels: int = 3) -> torch.Tensor:
     images, _ = small_source(channels=channels).fetch(np.arange(4))
     return channels_last_view(torch.from_numpy(images))
-
-
-def bilinear_by_hand(image: np.ndarray, size: int) -> np.ndarray:
-    """Half-pixel centres, edges repeated, no antialiasing, in float64."""
-
-    def weights(length: int) -> np.ndarray:
-        centres = np.clip((np.arange(size) + 0.5) * length / size - 0.5, 0, None)
-        low = np.minimum(np.floor(centres).astype(int), length - 1)
-        matrix = np.zeros((size, length))
-        np.add.at(matrix, (np.arange(size), low), 1 - (centres - low))
-        np.add.at(matrix, (np.arange(size), np.minimum(low + 1, length - 1)), centres - low)
-        return matrix
-
-    return np.asarray(weights(image.shape[0]) @ image @ weights(image.shape[1]).T)
 
 
 def test_bytes_are_multiplied_by_one_over_255() -> None:

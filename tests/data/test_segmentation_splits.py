@@ -21,7 +21,7 @@ from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import dense_spec, stored_pairs
 from tests.data.helpers import CPU, collect, make_order, same_batches
 from tests.data.mask_files import classes, colour, save
-from tests.data.test_training_tiles import Numbered
+from tests.data.numbered_images import Numbered
 
 
 def _held(height: int = 20, width: int = 24, *, samples: int = 4) -> HeldMaskedImages:

@@ -12,7 +12,7 @@ from drivetrain.data.source import Source
 from drivetrain.data.splits import open_data, split_user_data, warn_of_divided_files
 from drivetrain.recipe.schema import Recipe
 from tests.data.mask_files import write_pairs, write_volume
-from tests.data.sources.test_mnist import write_mnist
+from tests.data.sources.mnist_files import write_mnist
 
 IMAGES = np.arange(20, dtype=np.uint8).reshape(20, 1, 1, 1)
 LABELS = np.arange(20) % 4

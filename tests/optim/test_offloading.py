@@ -130,6 +130,7 @@ def test_chunks_inside_a_parameter_would_change_what_lars_does() -> None:
     assert not torch.equal(whole[part], own.values[part])
 
 
+@pytest.mark.accelerator
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", RECIPES)
 def test_on_an_accelerator_the_states_stay_pinned_on_the_host(name: str) -> None:

@@ -20,6 +20,7 @@ from drivetrain.run.loop import loop as loop_module
 from drivetrain.state.saver import copy_sound_state
 from tests.deadlines import HANG_S, wait_until
 from tests.ranks.rank_functions import lives, pids_in
+from tests.ranks.turned_clock import Clock
 from tests.run.impatient import train_impatiently
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,30 +28,19 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 HOUR_S = 3600.0
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def pass_by(self, seconds: float) -> None:
-        self.now_s += seconds
-
-
-def _patience(clock: _Clock) -> tuple[CollectiveTimeout, list[float]]:
+def _patience(clock: Clock) -> tuple[CollectiveTimeout, list[float]]:
     timeouts: list[float] = []
     return CollectiveTimeout(timeouts.append, clock=clock), timeouts
 
 
-def _updates(patience: CollectiveTimeout, clock: _Clock, *seconds: float) -> None:
+def _updates(patience: CollectiveTimeout, clock: Clock, *seconds: float) -> None:
     for lasted_s in seconds:
         clock.pass_by(lasted_s)
         patience.end_update()
 
 
 def test_compilation_may_take_long_and_says_little_about_updates() -> None:
-    clock = _Clock()
+    clock = Clock()
     patience, timeouts = _patience(clock)
     patience.begin_run()
     assert timeouts == [1800.0]
@@ -63,7 +53,7 @@ def test_compilation_may_take_long_and_says_little_about_updates() -> None:
 
 
 def test_slow_updates_are_waited_for_by_the_longest() -> None:
-    clock = _Clock()
+    clock = Clock()
     patience, timeouts = _patience(clock)
     patience.begin_run()
     _updates(patience, clock, 10.0, 4.0, 9.0, 5.0)
@@ -74,7 +64,7 @@ def test_slow_updates_are_waited_for_by_the_longest() -> None:
 
 
 def test_a_validation_of_hours_is_waited_for() -> None:
-    clock = _Clock()
+    clock = Clock()
     patience, timeouts = _patience(clock)
     patience.begin_run()
     _updates(patience, clock, 1.0, 1.0)
@@ -94,7 +84,7 @@ def test_a_validation_of_hours_is_waited_for() -> None:
 
 
 def test_a_validation_before_the_first_update_hides_no_slow_update() -> None:
-    clock = _Clock()
+    clock = Clock()
     patience, timeouts = _patience(clock)
     patience.begin_run()
     patience.begin_event(validates=True)
@@ -112,7 +102,7 @@ def test_the_loop_sets_what_belongs_to_each_part_of_a_run(
 
     A log line alone is nothing to wait longer for, however often there is one.
     """
-    clock = _Clock()
+    clock = Clock()
     timeouts: list[float] = []
     run_update, evaluate = TrainingProgram.run_update, Evaluator.__call__
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import drivetrain
 from drivetrain.program.training_program import TrainingProgram
+from drivetrain.run.summary import finish
 from tests.run.stopping import result_of
 
 SMALL: dict[str, Any] = {
@@ -32,6 +34,24 @@ TrainSmall = Callable[..., drivetrain.RunResult]
 def train_small_run(path: Path, **options: Any) -> drivetrain.RunResult:
     """Trains the small recipe into a directory, quietly; options replace its values."""
     return result_of(drivetrain.train, quiet=True, output_dir=str(path), **{**SMALL, **options})
+
+
+def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
+    """Runs draw none from here on."""
+    for name in ("draw_curves", "draw_predictions", "draw_mask_predictions", "write_evaluation"):
+        patch.setattr(finish, name, lambda *arguments, **options: None)
+
+
+def train_to_share(train: TrainSmall, path: Path, **options: Any) -> drivetrain.RunResult:
+    """A training for several tests, on one thread and without pictures; they change copies of it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            leave_out_pictures(patch)
+            return train(path, **options)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drivetrain.data.splits import open_data
 from drivetrain.data.training_tiles import masked_of
 from drivetrain.recipe.load import resolve_recipe
-from tests.data.masks.test_border_weights import by_hand as border_by_hand
+from tests.data.masks.border_formula import by_hand as border_by_hand
 from tests.run.segments import SEGMENT, losses_of, segment, write_shapes
 from tests.tasks.dense_cases import cross_entropy_by_hand, dice_by_hand
 

@@ -13,7 +13,7 @@ from drivetrain.data import training_tiles as tile_source
 from drivetrain.data.draws import draw_per_sample
 from drivetrain.store.metrics_file import read_metrics
 from tests.run.segments import ALL_AUGMENTATIONS, TILES, losses_of, segment, write_shapes
-from tests.run.small_training import final_files, signal_after
+from tests.run.small_training import final_files, signal_after, train_to_share
 
 METRICS = {"loss", "dice", "hard_dice", "iou", "pixel_accuracy", "validation_samples"}
 
@@ -118,6 +118,15 @@ def test_negative_control_another_draw_ends_with_other_weights(
     assert len(set(weights)) == 2
 
 
+IN_PLACES = {**ALL_AUGMENTATIONS, "border_weight": 5.0, "max_updates": 3, "validation": False}
+
+
+@pytest.fixture(scope="module")
+def resident(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("places") / "resident"
+    return train_to_share(segment, path, data_placement="resident", **IN_PLACES).directory
+
+
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     "streamed",
@@ -127,12 +136,12 @@ def test_negative_control_another_draw_ends_with_other_weights(
         {"accelerator_side_preprocess": True, "eight_bit_transfer": True},
     ],
 )
-def test_where_samples_lie_and_are_prepared_changes_no_bit(tmp_path: Path, streamed: dict[str, Any]) -> None:
-    options = {**ALL_AUGMENTATIONS, "border_weight": 5.0, "max_updates": 3, "validation": False}
-    segment(tmp_path / "resident", data_placement="resident", **options)
-    segment(tmp_path / "stream", data_placement="stream", num_workers=0, **streamed, **options)
-    assert np.array_equal(losses_of(tmp_path / "resident"), losses_of(tmp_path / "stream"))
-    files = [final_files(tmp_path / name)["model.safetensors"] for name in ("resident", "stream")]
+def test_where_samples_lie_and_are_prepared_changes_no_bit(
+    resident: Path, tmp_path: Path, streamed: dict[str, Any]
+) -> None:
+    segment(tmp_path / "stream", data_placement="stream", num_workers=0, **streamed, **IN_PLACES)
+    assert np.array_equal(losses_of(resident), losses_of(tmp_path / "stream"))
+    files = [final_files(path)["model.safetensors"] for path in (resident, tmp_path / "stream")]
     assert files[0] == files[1]
 
 

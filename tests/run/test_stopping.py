@@ -20,7 +20,7 @@ from drivetrain.run.stopping import TimeLimit
 from drivetrain.state.saver import copy_sound_state
 from drivetrain.store.checkpoint_paths import checkpoint_paths
 from drivetrain.store.metrics_file import read_metrics
-from tests.ranks.test_collective_timeout import _Clock
+from tests.ranks.turned_clock import Clock
 from tests.run.small_training import TrainSmall
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -30,9 +30,9 @@ BEFORE_S = 60.0
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A run whose process has spent 60 s before its loop, and whose parts take what is said above."""
-    clock = _Clock()
+    clock = Clock()
     run_update, evaluate = TrainingProgram.run_update, Evaluator.__call__
 
     def slow_update(program: TrainingProgram, update: int) -> None:
@@ -67,7 +67,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
 @pytest.mark.parametrize("max_time", [200, 240, 270, 299, 300, 331])
 @pytest.mark.parametrize("checkpoint_every", [2, 100])
 def test_a_run_ends_with_its_checkpoint_before_the_time_is_up(
-    max_time: int, checkpoint_every: int, clock: _Clock, tmp_path: Path, train_small: TrainSmall
+    max_time: int, checkpoint_every: int, clock: Clock, tmp_path: Path, train_small: TrainSmall
 ) -> None:
     options: dict[str, Any] = {
         "evaluate_every": 10**6,
@@ -87,7 +87,7 @@ def test_a_run_ends_with_its_checkpoint_before_the_time_is_up(
 
 
 def test_a_validation_for_which_there_is_no_time_is_broken_off_and_owed(
-    clock: _Clock, tmp_path: Path, train_small: TrainSmall
+    clock: Clock, tmp_path: Path, train_small: TrainSmall
 ) -> None:
     options: dict[str, Any] = {"evaluate_every": 4, "checkpoint_every": 2, "validation_micro_batch_size": 8}
     result = train_small(tmp_path / "run", max_time=300, **options)
@@ -97,7 +97,7 @@ def test_a_validation_for_which_there_is_no_time_is_broken_off_and_owed(
 
 
 def test_a_stopped_run_tells_its_latest_validation_also_one_from_before_it_went_on(
-    clock: _Clock, tmp_path: Path, train_small: TrainSmall
+    clock: Clock, tmp_path: Path, train_small: TrainSmall
 ) -> None:
     early = train_small(tmp_path / "run", max_time=1, evaluate_every=3)
     assert (early.status, early.updates, early.metrics) == ("stopped", 1, {})
@@ -116,7 +116,7 @@ def test_a_stopped_run_tells_its_latest_validation_also_one_from_before_it_went_
 
 
 def test_a_training_that_is_stopped_is_not_called_done(
-    clock: _Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("drivetrain.console.reporter._LINE_PERIOD_S", 0.0)
     train_small(tmp_path / "run", max_time=331, evaluate_every=10**6, lr_schedule="const")
@@ -129,7 +129,7 @@ def test_a_training_that_is_stopped_is_not_called_done(
 
 
 def test_every_start_gets_further_however_little_time_there_is(
-    clock: _Clock, tmp_path: Path, train_small: TrainSmall
+    clock: Clock, tmp_path: Path, train_small: TrainSmall
 ) -> None:
     for updates in (1, 2):
         result = train_small(tmp_path / "run", max_time=1)
@@ -137,7 +137,7 @@ def test_every_start_gets_further_however_little_time_there_is(
 
 
 def test_the_longest_time_of_each_step_is_reserved() -> None:
-    clock = _Clock()
+    clock = Clock()
     limit = TimeLimit(100.0, began_s=0.0, clock=clock)
     for lasted_s in (10.0, 20.0, 5.0):
         with limit.timing("copying"):
@@ -152,7 +152,7 @@ def test_the_longest_time_of_each_step_is_reserved() -> None:
 
 
 def test_a_guess_counts_until_the_step_has_been_timed() -> None:
-    limit = TimeLimit(100.0, began_s=0.0, clock=_Clock())
+    limit = TimeLimit(100.0, began_s=0.0, clock=Clock())
     limit.guess("writing", 100.0)
     assert limit.is_up()
     limit.reserve("writing", 5.0)
@@ -178,7 +178,7 @@ def test_a_run_reserves_what_writing_really_takes(
 
 
 def test_what_compiling_pays_is_measured_within_the_time_that_is_left(
-    clock: _Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
 

@@ -1,6 +1,7 @@
 """What a run does around its updates."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,36 @@ from drivetrain.program.move_weights import WeightMover
 from drivetrain.store.lock import hold_lock
 from drivetrain.store.metrics_file import read_metrics
 from drivetrain.tasks.classification import ClassificationTask
-from tests.run.small_training import TrainSmall, final_files, signal_after
+from tests.run.small_training import (
+    TrainSmall,
+    final_files,
+    signal_after,
+    train_small_run,
+    train_to_share,
+)
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> drivetrain.RunResult:
+    return train_to_share(train_small_run, tmp_path_factory.mktemp("trained") / "run")
+
+
+@pytest.fixture
+def trained(trained_once: drivetrain.RunResult, tmp_path: Path) -> drivetrain.RunResult:
+    """The small recipe's run, finished in `run` of the test's folder."""
+    shutil.copytree(trained_once.directory, tmp_path / "run")
+    return trained_once
+
+
+@pytest.fixture(scope="module")
+def logged_each_update(tmp_path_factory: pytest.TempPathFactory) -> drivetrain.RunResult:
+    return train_to_share(train_small_run, tmp_path_factory.mktemp("logged") / "run", log_every=1)
+
+
 @pytest.mark.pictures
+@pytest.mark.slow
 def test_a_run_leaves_what_the_other_commands_need(tmp_path: Path, train_small: TrainSmall) -> None:
     result = train_small(tmp_path / "run", tensorboard=True)
     there = {path.name for path in (tmp_path / "run").iterdir()}
@@ -126,8 +151,8 @@ def test_accumulation_may_change_while_the_global_batch_stays(
         train_small(tmp_path / "run", gradient_accumulation_count=4)
 
 
+@pytest.mark.usefixtures("trained")
 def test_overwrite_starts_afresh(tmp_path: Path, train_small: TrainSmall) -> None:
-    train_small(tmp_path / "run", seed=1)
     again = train_small(tmp_path / "run", seed=2, overwrite=True, max_updates=3)
     assert again.updates == 3
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["3"]
@@ -180,8 +205,9 @@ def test_clean_dir_removes_the_checkpoints_at_the_end(tmp_path: Path, train_smal
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_training_false_validates_the_newest_checkpoint(tmp_path: Path, train_small: TrainSmall) -> None:
-    trained = train_small(tmp_path / "run")
+def test_training_false_validates_the_newest_checkpoint(
+    tmp_path: Path, train_small: TrainSmall, trained: drivetrain.RunResult
+) -> None:
     validated = train_small(tmp_path / "run", training=False)
     assert validated.status == "validated"
     assert validated.metrics["accuracy"] == trained.metrics["validation"]["accuracy"]
@@ -254,6 +280,7 @@ def test_a_lost_history_does_not_stop_a_sound_run(tmp_path: Path, train_small: T
 
 
 @pytest.mark.pictures
+@pytest.mark.slow
 def test_a_kill_before_the_summary_is_made_up_for(tmp_path: Path, train_small: TrainSmall) -> None:
     train_small(tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -264,8 +291,8 @@ def test_a_kill_before_the_summary_is_made_up_for(tmp_path: Path, train_small: T
     assert (tmp_path / "run" / "curves.png").exists()
 
 
+@pytest.mark.usefixtures("trained")
 def test_training_false_leaves_the_runs_own_files_alone(tmp_path: Path, train_small: TrainSmall) -> None:
-    train_small(tmp_path / "run")
     names = ("recipe.yaml", "plan.json", "metrics.jsonl", "identity.json")
     before = [(tmp_path / "run" / name).read_bytes() for name in names]
     train_small(tmp_path / "run", training=False, max_updates=1)
@@ -301,8 +328,8 @@ def test_padding_is_not_counted(tmp_path: Path, train_small: TrainSmall) -> None
     assert entry["samples"] == 100
 
 
+@pytest.mark.usefixtures("trained")
 def test_a_changed_length_of_a_bound_schedule_is_said(tmp_path: Path, train_small: TrainSmall) -> None:
-    train_small(tmp_path / "run")
     train_small(tmp_path / "run", num_epochs=4)
     assert "planned for 18 updates and now has 24" in (tmp_path / "run" / "rank-0.log").read_text()
 
@@ -354,6 +381,7 @@ def test_averaged_weights_survive_a_stop(tmp_path: Path, train_small: TrainSmall
 
 
 @pytest.mark.pictures
+@pytest.mark.slow
 def test_balanced_class_weights_change_the_training_alone(tmp_path: Path, train_small: TrainSmall) -> None:
     plain = train_small(tmp_path / "plain")
     weighted = train_small(tmp_path / "weighted", class_weights=("balanced",))
@@ -396,9 +424,8 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path, train_small: TrainSmall) ->
     assert kept == {best, 36}
 
 
-def test_the_plan_of_a_run_is_what_it_did(tmp_path: Path, train_small: TrainSmall) -> None:
-    train_small(tmp_path / "run")
-    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+def test_the_plan_of_a_run_is_what_it_did(trained_once: drivetrain.RunResult) -> None:
+    plan = json.loads((trained_once.directory / "plan.json").read_text())
     assert plan["batch"] == {"micro": 8, "replicas": 1, "accumulation": 2, "global": 16}
     assert plan["epoch"]["samples"] == 100
     assert plan["total_updates"] == 18
@@ -406,11 +433,10 @@ def test_the_plan_of_a_run_is_what_it_did(tmp_path: Path, train_small: TrainSmal
 
 @pytest.mark.parametrize("executions", ["1", "2", "1/3", "0"])
 def test_executions_do_not_change_the_result(
-    tmp_path: Path, train_small: TrainSmall, executions: str
+    tmp_path: Path, train_small: TrainSmall, executions: str, logged_each_update: drivetrain.RunResult
 ) -> None:
-    reference = train_small(tmp_path / "reference", log_every=1)
     other = train_small(tmp_path / "other", logs_per_epoch=executions)
-    for name, value in reference.model.state_dict().items():
+    for name, value in logged_each_update.model.state_dict().items():
         assert torch.equal(value, other.model.state_dict()[name]), name
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from drivetrain.data.augment.crop_and_resize import CropAndResize
+from tests.data.augment.by_hand import places_of
 from tests.data.augment.dense_helpers import (
-    Plane,
     assert_company_does_not_matter,
     assert_mask_follows_image,
     assert_sampled,
@@ -14,18 +14,6 @@ from tests.data.augment.dense_helpers import (
     random_images,
     random_labels,
 )
-
-
-def corner_aligned(first: float, last: float, length: int) -> list[float]:
-    """The rule as published: y1 (H - 1) + i (y2 - y1) (H - 1) / (out - 1)."""
-    return [first * (length - 1) + i * (last - first) * (length - 1) / (length - 1) for i in range(length)]
-
-
-def places_of(box: list[float], height: int, width: int) -> tuple[Plane, Plane]:
-    top, left, bottom, right = box
-    rows, columns = corner_aligned(top, bottom, height), corner_aligned(left, right, width)
-    y, x = np.meshgrid(rows, columns, indexing="ij")
-    return y, x
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -5,34 +5,13 @@ import pytest
 import torch
 
 from drivetrain.data.augment.chain import AnyAugmentation, DenseAugmentation
-from drivetrain.data.augment.crop_and_resize import CropAndResize
-from drivetrain.data.augment.flip import DenseFlip
-from drivetrain.data.augment.intensity import Brightness, Gamma, Noise
-from drivetrain.data.augment.warp import Elastic, Rotate
-from drivetrain.data.preprocess import DensePreprocess, channels_last_view
+from drivetrain.data.preprocess import channels_last_view
+from tests.data.augment.by_hand import places_of
+from tests.data.augment.dense_chains import EVERYTHING, PREPROCESS, SYSTEMS
 from tests.data.augment.dense_helpers import Plane, bilinear_mirrored
 from tests.data.augment.helpers import in_pass, numbers
-from tests.data.augment.test_crop_and_resize import places_of
-from tests.data.dense_samples import Bytes, dense_spec, stored_pairs
-from tests.data.test_preprocess import bilinear_by_hand
-
-PREPROCESS = DensePreprocess(dense_spec(40, 42), image_size=26, margin=6)
-SYSTEMS = DenseAugmentation(
-    3, (DenseFlip("horizontal"), DenseFlip("vertical"), CropAndResize(num_classes=2), Brightness())
-)
-EVERYTHING = DenseAugmentation(
-    3,
-    (
-        DenseFlip("horizontal"),
-        DenseFlip("vertical"),
-        Rotate(degrees=40, num_classes=2, padding=6),
-        Elastic(shift=2, num_classes=2, padding=6),
-        CropAndResize(num_classes=2),
-        Brightness(),
-        Gamma(spread=0.3),
-        Noise(deviation=0.1),
-    ),
-)
+from tests.data.bilinear import bilinear_by_hand
+from tests.data.dense_samples import Bytes, stored_pairs
 
 
 def prepared(

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from drivetrain.data.preprocess import channels_last_view
+from tests.data.augment.dense_chains import EVERYTHING, PREPROCESS
 from tests.data.augment.helpers import numbers
-from tests.data.augment.test_dense_chain import EVERYTHING, PREPROCESS
 from tests.data.dense_samples import stored_pairs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from drivetrain.data.augment.intensity import Noise
+from tests.data.augment.by_hand import shifts_by_hand
 from tests.data.augment.dense_helpers import (
     assert_company_does_not_matter,
     dense_draws,
     random_images,
     random_labels,
 )
-from tests.data.augment.test_warp import shifts_by_hand
 
 
 def test_equals_the_hash_by_hand() -> None:

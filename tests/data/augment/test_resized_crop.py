@@ -14,7 +14,7 @@ from tests.data.augment.helpers import (
     numbers,
     random_pixels,
 )
-from tests.data.test_preprocess import bilinear_by_hand
+from tests.data.bilinear import bilinear_by_hand
 
 
 def crop_of(

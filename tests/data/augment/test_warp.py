@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from drivetrain.core.randomness import draw_words, mix64
 from drivetrain.data.augment.warp import Elastic, largest_shift
+from tests.data.augment.by_hand import shifts_by_hand
 from tests.data.augment.dense_helpers import (
     Plane,
     assert_company_does_not_matter,
@@ -17,14 +15,6 @@ from tests.data.augment.dense_helpers import (
     random_images,
     random_labels,
 )
-
-
-def shifts_by_hand(draws: list[float], count: int) -> NDArray[np.float64]:
-    """Normal numbers from the key's words, 16 bits each."""
-    key = int(draws[0]) * 2**24 + int(draws[1])
-    word = int(mix64(np.array([key * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64))[0])
-    levels = draw_words(word, np.arange(-(-count // 4), dtype=np.int64)).view(np.int16)[:count]
-    return np.asarray(ndtri((levels.astype(np.float64) + 32768 + 0.5) / 65536))
 
 
 def cubic_weights(points: int, length: int) -> Plane:

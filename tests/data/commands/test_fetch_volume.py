@@ -14,7 +14,7 @@ from drivetrain.data.commands.fetch import fetch_dataset
 from drivetrain.data.commands.fetch_table import PIXELS, RemoteDataset, RemoteFile
 from drivetrain.data.commands.fetch_volume import is_whole_volume
 from drivetrain.data.files.tiff_pages import pixel_digest, read_volume, write_pages
-from tests.data.commands.test_fetch import Server, running_server
+from tests.data.commands.local_server import Server, running_server
 
 VOLUME = np.random.default_rng(5).integers(0, 256, (3, 16, 16)).astype(np.uint8)
 

@@ -10,7 +10,7 @@ from drivetrain.data.masks.masked_images import HeldMaskedImages
 from drivetrain.data.preprocess import Preprocess, channels_last_view
 from tests.data.dense_samples import dense_spec
 from tests.data.helpers import CPU, float_source, same_batches, small_source, spec_of_small
-from tests.data.test_training_tiles import SIZES, Numbered
+from tests.data.numbered_images import SIZES, Numbered
 
 
 def make_feed(*, resident: bool, batch_size: int = 8, num_workers: int = 0) -> EvaluationFeed:

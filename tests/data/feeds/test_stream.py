@@ -14,38 +14,12 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.data.feeds.loader import LoaderTracebackError, default_num_workers
 from drivetrain.data.feeds.resident import ResidentFeed
-from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.data.order import SampleOrder
 from drivetrain.data.preprocess import Preprocess
-from drivetrain.data.source import Source
 from drivetrain.recipe.schema import Remainder
+from tests.data.feeds.small_stream import stream
 from tests.data.helpers import CPU, collect, make_order, same_batches, small_source, spec_of_small
 from tests.deadlines import HANG_S
-
-
-def stream(
-    order: SampleOrder,
-    *,
-    num_workers: int = 0,
-    source: Source | None = None,
-    preprocess_on_device: bool = False,
-    eight_bit_transfer: bool = False,
-    image_size: int | None = 7,
-    replica: int = 0,
-    replicas: int = 1,
-) -> StreamFeed:
-    return StreamFeed(
-        source or small_source(),
-        order=order,
-        preprocess=Preprocess(spec_of_small(small_source()), image_size),
-        micro_batch_size=2,
-        device=CPU,
-        num_workers=num_workers,
-        preprocess_on_device=preprocess_on_device,
-        eight_bit_transfer=eight_bit_transfer,
-        replica=replica,
-        replicas=replicas,
-    )
 
 
 def resident(order: SampleOrder, *, replica: int = 0, replicas: int = 1) -> ResidentFeed:
@@ -153,7 +127,7 @@ def test_signals_do_not_end_a_loader_worker() -> None:
 
 _LEAVES_WITHOUT_CLOSING = """
 from tests.data.helpers import collect, make_order
-from tests.data.feeds.test_stream import stream
+from tests.data.feeds.small_stream import stream
 feed = stream(make_order(), num_workers=1)
 collect(feed, range(2))
 raise SystemExit(7)
@@ -172,7 +146,7 @@ import torch.utils.data._utils as utilities
 # torch's own watchdog, which looks for the parent every 5 seconds, is not to be what ends them.
 utilities.MP_STATUS_CHECK_INTERVAL = 1e6
 from tests.data.helpers import collect, make_order
-from tests.data.feeds.test_stream import stream
+from tests.data.feeds.small_stream import stream
 feed = stream(make_order(), num_workers=2)
 collect(feed, range(2))
 print(*[child.pid for child in multiprocessing.active_children()], flush=True)

@@ -22,9 +22,9 @@ from drivetrain.devices.device import choose_device
 from drivetrain.recipe.schema import Recipe
 from tests.data.folders import write_images
 from tests.data.helpers import collect, make_order, same_batches
-from tests.data.sources.test_cifar import write_binary10, write_binary100
-from tests.data.sources.test_isbi2012 import write_isbi
-from tests.data.sources.test_mnist import write_mnist
+from tests.data.sources.cifar_files import write_binary10, write_binary100
+from tests.data.sources.isbi_files import write_isbi
+from tests.data.sources.mnist_files import write_mnist
 from tests.run.segments import write_shapes
 
 Write = Callable[[Path], object]

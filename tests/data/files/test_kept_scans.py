@@ -26,7 +26,7 @@ from drivetrain.data.sources.image_folder import open_image_folder
 from drivetrain.data.sources.stored_images import ImageRequest, common_size
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe
-from tests.core.test_progress import watched
+from tests.core.watcher import watched
 from tests.data.folders import truncate, write_images
 from tests.data.mask_files import classes, colour, grey, save, write_pairs, write_volume
 

@@ -7,12 +7,13 @@ from time import process_time
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, label
+from scipy.ndimage import distance_transform_edt
 
 from drivetrain.data.masks.border_weights import WithBorderWeights, border_codes, codes_between
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedImages, ObjectPixels, cut_out
 from tests.data.mask_files import grey, save
+from tests.data.masks.border_formula import by_hand
 
 
 def cells(size: int, count: int, *, gap: float = 3.0) -> NDArray[np.uint8]:
@@ -21,16 +22,6 @@ def cells(size: int, count: int, *, gap: float = 3.0) -> NDArray[np.uint8]:
     y, x = np.mgrid[:size, :size]
     distances = np.sort(np.hypot(y[..., None] - points[:, 0], x[..., None] - points[:, 1]), axis=-1)
     return np.asarray(distances[..., 1] - distances[..., 0] > gap, dtype=np.uint8)
-
-
-def by_hand(mask: NDArray[np.uint8], sigma: float) -> NDArray[np.float64]:
-    """One distance map of the whole image per object, the two smallest at every pixel."""
-    maps = []
-    for number in np.unique(mask[mask > 0]):
-        parts, count = label(mask == number)
-        maps += [distance_transform_edt(parts != part) for part in range(1, count + 1)]
-    nearest, second = np.sort(np.stack(maps), axis=0)[:2]
-    return np.asarray(255 * np.exp(-((nearest + second) ** 2) / (2 * sigma**2)))
 
 
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 30.0])

@@ -4,29 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.tiff_pages import write_pages
 from drivetrain.data.masks.masked_images import MaskedImages
 from drivetrain.data.sources.isbi2012 import open_isbi2012, unlabelled_volume
-
-PAGES, SIDE = 5, 16
-
-
-def volumes() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    random = np.random.default_rng(1)
-    images = random.integers(0, 256, (PAGES, SIDE, SIDE)).astype(np.uint8)
-    return images, np.where(random.random(images.shape) < 0.2, 0, 255).astype(np.uint8)
-
-
-def write_isbi(folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """A small data set in a folder; returns its images and labels."""
-    images, labels = volumes()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_pages(folder / "train-volume.tif", list(images))
-    write_pages(folder / "train-labels.tif", list(labels))
-    return images, labels
+from tests.data.sources.isbi_files import PAGES, SIDE, volumes, write_isbi
 
 
 def test_images_and_classes(tmp_path: Path) -> None:

@@ -9,32 +9,7 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.sources.mnist import open_mnist
-
-TRAIN_IMAGES = "train-images-idx3-ubyte"
-TRAIN_LABELS = "train-labels-idx1-ubyte"
-
-
-def idx_bytes(values: np.ndarray) -> bytes:
-    header = np.array([0x0800 + values.ndim, *values.shape], dtype=">u4")
-    return header.tobytes() + values.astype(np.uint8).tobytes()
-
-
-def pixels(samples: int) -> np.ndarray:
-    return (np.arange(samples * 28 * 28) % 251).reshape(samples, 28, 28)
-
-
-def write_mnist(folder: Path, *, compressed: bool = True) -> Path:
-    files = {
-        TRAIN_IMAGES: pixels(12),
-        TRAIN_LABELS: np.arange(12) % 10,
-        "t10k-images-idx3-ubyte": pixels(5),
-        "t10k-labels-idx1-ubyte": np.arange(5),
-    }
-    for name, values in files.items():
-        content = idx_bytes(values)
-        path = folder / (f"{name}.gz" if compressed else name)
-        path.write_bytes(gzip.compress(content) if compressed else content)
-    return folder
+from tests.data.sources.mnist_files import TRAIN_IMAGES, TRAIN_LABELS, idx_bytes, pixels, write_mnist
 
 
 @pytest.mark.parametrize("compressed", [True, False])

@@ -1,8 +1,9 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.run.small_training import TrainSmall
+from tests.run.small_training import TrainSmall, train_small_run, train_to_share
 
 import drivetrain
 from drivetrain.console.reporter import Reporter
@@ -13,8 +14,19 @@ from drivetrain.inference.model.restore import find_checkpoints, weights_sentenc
 from drivetrain.store.directory import open_run
 
 
-def test_the_newest_checkpoint_measures_as_in_training(tmp_path: Path, train_small: TrainSmall) -> None:
-    trained = train_small(tmp_path / "run")
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> drivetrain.RunResult:
+    return train_to_share(train_small_run, tmp_path_factory.mktemp("evaluate") / "run")
+
+
+@pytest.fixture
+def trained(trained_once: drivetrain.RunResult, tmp_path: Path) -> drivetrain.RunResult:
+    """The small recipe's run, finished in `run` of the test's folder."""
+    shutil.copytree(trained_once.directory, tmp_path / "run")
+    return trained_once
+
+
+def test_the_newest_checkpoint_measures_as_in_training(tmp_path: Path, trained: drivetrain.RunResult) -> None:
     (row,) = drivetrain.evaluate(tmp_path / "run")
     assert row["update"] == 18
     assert row["samples"] == 40
@@ -23,8 +35,8 @@ def test_the_newest_checkpoint_measures_as_in_training(tmp_path: Path, train_sma
     assert read_json(tmp_path / "run" / "evaluation-validation.json")["evaluations"] == [row]
 
 
-def test_all_the_best_and_one_by_number(tmp_path: Path, train_small: TrainSmall) -> None:
-    train_small(tmp_path / "run")
+@pytest.mark.usefixtures("trained")
+def test_all_the_best_and_one_by_number(tmp_path: Path) -> None:
     kept = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
     rows = drivetrain.evaluate(tmp_path / "run", checkpoint="all", split="train")
     assert [row["update"] for row in rows] == kept
@@ -48,8 +60,8 @@ def test_it_says_whose_weights_it_takes(
     assert [line.split()[0] for line in said] == ["weights", "weights", "best"]
 
 
-def test_what_is_not_there_is_named(tmp_path: Path, train_small: TrainSmall) -> None:
-    train_small(tmp_path / "run", max_updates=2)
+@pytest.mark.usefixtures("trained")
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"--checkpoint 77 .*newest"):
         drivetrain.evaluate(tmp_path / "run", checkpoint="77")
     with pytest.raises(BadInputError, match="--split test is not in digits; --split validation"):

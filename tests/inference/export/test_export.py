@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from tests.run.segments import TILES, segment
-from tests.run.small_training import TrainSmall
+from tests.run.small_training import TrainSmall, train_small_run, train_to_share
 from torch import nn
 
 import drivetrain
@@ -30,11 +31,15 @@ QUIET = Reporter(quiet=True)
 EVERY_FORMAT = export_formats.available_formats()
 
 
+@pytest.fixture(scope="module")
+def trained_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "run"
+    return train_to_share(train_small_run, path, image_size=16, num_epochs=1).directory
+
+
 @pytest.fixture
-def classifier(tmp_path: Path, train_small: TrainSmall, no_pictures: None) -> Path:
-    path = tmp_path / "run"
-    train_small(path, image_size=16, num_epochs=1)
-    return path
+def classifier(trained_classifier: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained_classifier, tmp_path / "run"))
 
 
 def _loaded(path: Path) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -7,9 +7,7 @@ from torch import nn
 from drivetrain.catalogue.models import model_info, model_names
 from drivetrain.models.create import create_model
 from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
-from tests.models.zoo.test_resnet import LARGE_COUNTS
-from tests.models.zoo.test_unet import UNET_COUNTS
-from tests.models.zoo.test_unet_same import SAME_COUNTS
+from tests.models.zoo.known_counts import LARGE_COUNTS, SAME_COUNTS, UNET_COUNTS
 
 RESNETS = {8: 75290, 20: 269722, 32: 464154, 44: 658586, 56: 853018}
 MOVING_STATISTICS = {8: 480, 20: 1376, 32: 2272, 44: 3168, 56: 4064}

@@ -9,14 +9,7 @@ from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
 from drivetrain.models.zoo import resnet
 from drivetrain.models.zoo.initialise import Initialiser, ones, zeros
 from drivetrain.models.zoo.resnet import ResNet
-
-LARGE_COUNTS = {
-    "resnet18": 11693736,
-    "resnet34": 21801896,
-    "resnet50": 25557032,
-    "resnet101": 44549160,
-    "resnet152": 60192808,
-}
+from tests.models.zoo.known_counts import LARGE_COUNTS
 
 
 def outline(name: str, *, num_classes: int = 1000) -> ResNet:

@@ -18,8 +18,9 @@ from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
 from drivetrain.models.zoo import unet
 from drivetrain.models.zoo.layers import CentralCrop
 from drivetrain.models.zoo.unet import UNet
+from tests.models.zoo.known_counts import UNET_COUNTS
+from tests.models.zoo.leaf_tracer import LeafTracer
 
-UNET_COUNTS = {"unet": 31030658, "unet_medical": 34512258}
 UP_COUNTS = {
     "unet": [2097664, 524544, 131200, 32832],
     "unet_medical": [4719104, 1179904, 295040, 73792],
@@ -332,13 +333,6 @@ def test_channels_last_holds_from_the_first_layer_to_the_logits(name: str) -> No
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     model(images)
     assert not any(formats[:-1])
-
-
-class LeafTracer(fx.Tracer):
-    """Keeps every named layer whole."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return next(m.children(), None) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,9 +13,8 @@ from drivetrain.models.create import create_model
 from drivetrain.models.summary import describe_layers
 from drivetrain.models.zoo import unet_same as family
 from drivetrain.models.zoo.unet_same import num_groups
-from tests.models.zoo.test_unet import LeafTracer
-
-SAME_COUNTS = {"unet_same": 31030658}
+from tests.models.zoo.known_counts import SAME_COUNTS
+from tests.models.zoo.leaf_tracer import LeafTracer
 
 
 def small(**params: Any) -> nn.Module:
