@@ -63,7 +63,7 @@ def test_a_model_that_cannot_be_compiled_is_measured_as_it_is(monkeypatch: pytes
     found = measure_inference(
         resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
     )
-    assert found.notes[-1].startswith("the model runs uncompiled, as compiling failed: ")
+    assert found.notes[-1].startswith("the model runs uncompiled, because compiling failed: ")
     assert "no compiler is here" in found.notes[-1]
     assert found.entries[0].figures["images_per_second"] > 0
 
