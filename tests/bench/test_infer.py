@@ -112,7 +112,9 @@ def test_a_run(tmp_path: Path) -> None:
     settings = InferSettings(batch_sizes=(2,), repetition=REPETITION, run=path, folds=False)
     found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
     assert found.workload["image"] == "1x28x28"
-    with pytest.raises(BadInputError, match="--checkpoint all is for evaluate; bench infer takes one"):
+    with pytest.raises(
+        BadInputError, match="--checkpoint all is only for evaluate; bench infer takes one checkpoint"
+    ):
         measure_inference(
             resolved, replace(settings, checkpoint="all"), reporter=Reporter(quiet=True), command="x"
         )
