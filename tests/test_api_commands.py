@@ -159,7 +159,7 @@ def test_json_leaves_warnings_on_stderr(masks_run: Path, capsys: pytest.CaptureF
 
 
 def test_no_input_is_refused_and_nothing_noted(masks_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="INPUT names no image"):
+    with pytest.raises(BadInputError, match="INPUT is empty; give image files"):
         drivetrain.predict(masks_run, [], output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

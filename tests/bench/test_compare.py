@@ -41,7 +41,7 @@ def test_ratios_are_to_the_first_file(tmp_path: Path) -> None:
         ("infer batch 1", "p50_seconds", (0.5, 1.0)),
     ]
     assert found.rows()[1] == ["infer batch 1", "images/s", "10", "25", "10", "2.500x", "1.000x"]
-    assert found.warnings == (f"only one of {paths[0]} and {paths[1]} has infer batch 16.",)
+    assert found.warnings == (f"only one of {paths[0]} and {paths[1]} contains infer batch 16.",)
     assert found.to_json()["ratios"][0]["values"] == [10.0, 25.0, 10.0]
     assert found.differences == ("a -> b: compile off -> on",)
 
@@ -49,7 +49,7 @@ def test_ratios_are_to_the_first_file(tmp_path: Path) -> None:
 def test_other_machines_are_warned_of(tmp_path: Path) -> None:
     paths = [_write(tmp_path / "a.json"), _write(tmp_path / "b.json", machine={"cpu": "two", "cores": 2})]
     (warning,) = compare_files(paths).warnings
-    assert "different machines: cpu one against two" in warning
+    assert "different machines: cpu one versus two" in warning
 
 
 def test_threads_that_ranks_share_out_make_no_other_machine(tmp_path: Path) -> None:

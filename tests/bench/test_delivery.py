@@ -89,12 +89,12 @@ def test_numbers_and_advice_are_plain() -> None:
     figures = {"images_per_second": 1301030.4, "read_per_second": 90.0, "preprocess_per_second": 5e6}
     said = "it delivers 1301030 images/s, 2000000 are needed"
     assert keeps_up(_result("stream", **figures), needed=2e6) == (
-        f"the feed does not keep up: {said}; reading is the slowest stage, 90 images/s without loader "
-        "workers (see --num-workers)."
+        f"the feed does not keep up: {said}; reading is the slowest stage: 90 images/s without loader "
+        "workers; more workers may help (--num-workers)."
     )
     assert keeps_up(_result("resident", **figures), needed=2e6) == (
-        f"the feed does not keep up: {said}; the data are resident, and preprocessing alone makes 5000000 "
-        "images/s."
+        f"the feed does not keep up: {said}; the data are resident in memory, and preprocessing alone "
+        "reaches 5000000 images/s."
     )
     assert keeps_up(_result("resident", **figures), needed=440.5).endswith(" 440.5 are needed.")
 

@@ -63,7 +63,7 @@ def test_a_model_that_cannot_be_compiled_is_measured_as_it_is(monkeypatch: pytes
     found = measure_inference(
         resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
     )
-    assert found.notes[-1].startswith("the model runs uncompiled, as compiling failed: ")
+    assert found.notes[-1].startswith("the model runs uncompiled, because compiling failed: ")
     assert "no compiler is here" in found.notes[-1]
     assert found.entries[0].figures["images_per_second"] > 0
 
@@ -112,7 +112,9 @@ def test_a_run(tmp_path: Path) -> None:
     settings = InferSettings(batch_sizes=(2,), repetition=REPETITION, run=path, folds=False)
     found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
     assert found.workload["image"] == "1x28x28"
-    with pytest.raises(BadInputError, match="--checkpoint all is for evaluate; bench infer takes one"):
+    with pytest.raises(
+        BadInputError, match="--checkpoint all is only for evaluate; bench infer takes one checkpoint"
+    ):
         measure_inference(
             resolved, replace(settings, checkpoint="all"), reporter=Reporter(quiet=True), command="x"
         )

@@ -17,7 +17,7 @@ def _notes(*entries: Entry, warmup_steps: int = 1) -> list[str]:
 def test_only_the_entry_whose_repeats_disagree_is_named() -> None:
     (note,) = _notes(_entry("infer batch 1", 100.0, 150.0, 120.0), _entry("infer batch 16", 100.0, 230.0))
     assert note.startswith(
-        "the repeats of infer batch 16 differ by 2.3 times: something else uses the machine"
+        "the repeats of infer batch 16 differ by a factor of 2.3: another program uses the machine"
     )
 
 
@@ -28,6 +28,6 @@ def test_repeats_that_agree_need_no_note(entry: Entry) -> None:
 
 def test_a_first_repeat_without_warm_up_explains_itself() -> None:
     (note,) = _notes(_entry("train", 1.0, 4.0, 4.0), warmup_steps=0)
-    assert "the first one had no warm-up (--warmup-steps 3" in note
+    assert "the first repeat had no warm-up (--warmup-steps 3" in note
     (other,) = _notes(_entry("train", 4.0, 1.0, 4.0), warmup_steps=0)
-    assert "something else uses the machine" in other
+    assert "another program uses the machine" in other

@@ -166,7 +166,7 @@ def test_a_row_agrees_with_itself_and_tells_of_repeats_that_do_not() -> None:
     found = training_result(_prepare("device")[0], _found(), command="")
     figures = found.entries[0].figures
     assert (figures["seconds_per_update"], figures["images_per_second"]) == (1.5, 8 / 1.5)
-    assert "the repeats of train differ by 2.0 times" in found.notes[0]
+    assert "the repeats of train differ by a factor of 2.0" in found.notes[0]
     assert "compile_seconds" not in figures
 
 

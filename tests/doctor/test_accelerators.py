@@ -21,7 +21,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_one(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     (found,) = check_accelerators()
-    assert (found.status, found.sentence) == ("ok", "none, --device auto is the CPU.")
+    assert (found.status, found.sentence) == ("ok", "none; --device auto uses the CPU.")
     driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n")
     (found,) = check_accelerators()
     assert found.status == "note"
@@ -44,6 +44,6 @@ def test_each_is_tried(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
     first, second = check_accelerators()
     assert (first.topic, first.status) == ("cpu:0", "ok")
-    assert "free, driver 550.54.15; --precision auto is 16.32 (bfloat16)." in first.sentence
+    assert "free, driver 550.54.15; --precision auto means 16.32 (bfloat16)." in first.sentence
     assert (second.status, second.topic) == ("note", "cpu:1")
     assert "(no kernel image is available); --device cpu works." in second.sentence

@@ -31,22 +31,22 @@ def test_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.topic, found.status) == ("CPU bfloat16", "ok")
     assert "AMX) included." in found.sentence
     monkeypatch.setenv(ISA_VARIABLE, "AVX2")
-    assert "held to AVX2" in _bfloat16(monkeypatch, as_is=Verdict.WORKS).sentence
+    assert "limited to AVX2" in _bfloat16(monkeypatch, as_is=Verdict.WORKS).sentence
 
 
 def test_a_forbidden_unit_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _bfloat16(monkeypatch, as_is=Verdict.DIES, held=Verdict.WORKS)
     assert found.status == "ok"
-    assert "forbids them" in found.sentence
+    assert "forbids their use" in found.sentence
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16" in found.sentence
 
 
 @pytest.mark.parametrize(
     ("as_is", "words"),
     [
-        (Verdict.DIES, "whatever instructions"),
+        (Verdict.DIES, "crash with every allowed instruction set"),
         (Verdict.REFUSED, "torch has no bfloat16"),
-        (Verdict.UNKNOWN, "could not be found out"),
+        (Verdict.UNKNOWN, "could not be tested"),
     ],
 )
 def test_what_does_not_run(as_is: Verdict, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

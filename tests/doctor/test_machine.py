@@ -38,7 +38,7 @@ def test_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert check_cores(tmp_path).sentence.startswith("8 of 16 cores, all used")
+    assert check_cores(tmp_path).sentence.startswith("8 of 16 cores, all used by default")
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert check_cores(tmp_path).status == "ok"
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -46,7 +46,7 @@ def test_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu.max").write_text("250000 100000\n")
     found = check_cores(tmp_path)
     assert found.status == "note"
-    assert "may use 2.5 of them at a time; --num-threads 2 fits" in found.sentence
+    assert "is limited to 2.5 of them; use --num-threads 2" in found.sentence
 
 
 @pytest.mark.parametrize(("load", "status"), [(0.1, "ok"), (2.0, "ok"), (7.0, "note")])
@@ -55,7 +55,7 @@ def test_load(load: float, status: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(psutil, "getloadavg", lambda: (load, 0.0, 0.0))
     found = check_load()
     assert found.status == status
-    assert found.sentence.startswith(f"{load:.1f} on 2 cores")
+    assert found.sentence.startswith(f"load average {load:.1f} on 2 cores")
 
 
 @pytest.mark.parametrize(("used", "status"), [(1 * GIB, "ok"), (7 * GIB, "note"), (8 * GIB - 1, "problem")])
@@ -65,7 +65,7 @@ def test_memory_of_a_container(
     memory = Memory(total=64 * GIB, available=60 * GIB)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     (tmp_path / "memory.max").write_text("max\n")
-    assert check_memory(tmp_path).sentence == "60.0 GiB of 64.0 GiB are free."
+    assert check_memory(tmp_path).sentence == "60.0 GiB of 64.0 GiB free."
     (tmp_path / "memory.max").write_text(f"{8 * GIB}\n")
     (tmp_path / "memory.current").write_text(f"{used}\n")
     assert check_memory(tmp_path).status == status

@@ -70,9 +70,9 @@ def test_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     assert "Python.h" in check_compiler().sentence
     (tmp_path / "Python.h").write_text("")
-    assert (check_compiler().status, check_compiler().sentence) == ("ok", "clang++ for --compile on.")
+    assert (check_compiler().status, check_compiler().sentence) == ("ok", "clang++, used by --compile on.")
     monkeypatch.setenv("CXX", "nothing++")
-    assert "CXX=nothing++ is no program" in check_compiler().sentence
+    assert "CXX=nothing++ is not a program" in check_compiler().sentence
 
 
 def test_packages_are_optional(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_packages_are_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {finding.topic: finding for finding in check_optional_packages()}
     assert {finding.status for finding in found.values()} == {"ok"}
     assert found["wandb"].sentence.endswith("(pip install wandb).")
-    assert found["tensorboard"].sentence == "tensorboard 1.0: --tensorboard writes its logs."
+    assert found["tensorboard"].sentence == "tensorboard 1.0: --tensorboard writes TensorBoard logs."
 
 
 def test_what_a_format_needs_beside_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_a_frozen_batch_norm_normalises_by_its_statistics_in_training() -> None:
         (["conv1_convv"], "--freeze conv1_conv works."),
         (["fc_layer", ""], "--freeze  matches no parameter"),
         (["zzz"], "--freeze conv1_conv works."),
-        (["*"], "--freeze * stops every parameter, so there is nothing to train; leave fc_layer out."),
+        (["*"], "--freeze * freezes every parameter, so there is nothing to train; leave fc_layer out."),
     ],
 )
 def test_refused(patterns: list[str], part: str) -> None:

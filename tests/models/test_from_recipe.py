@@ -60,7 +60,8 @@ def test_the_steps_see_what_the_ones_before_made(edits: str, tmp_path: Path) -> 
     save_file(weights, path)
     model, warnings = prepare_model(recipe.model_copy(update={"init_from": str(path)}), spec())
     assert warnings == [
-        f"--init-from {path} has 9 classes, the model 4: new_head starts from its own fresh weights."
+        f"--init-from {path} has 9 classes, but the model has 4: new_head starts from newly "
+        "initialised weights."
     ]
     assert torch.equal(model.get_parameter("conv1_conv.weight"), weights["conv1_conv.weight"])
     trainable = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -81,7 +82,7 @@ def test_a_model_made_in_python() -> None:
     model, _ = prepare_model(Recipe(freeze=("1",)), spec(), model=own)
     assert model is own
     assert not own[1].weight.requires_grad
-    with pytest.raises(BadInputError, match="edit your own before you pass it"):
+    with pytest.raises(BadInputError, match="edit your own model before you pass it"):
         prepare_model(Recipe(model_edit=("a:b",)), spec(), model=own)
 
 

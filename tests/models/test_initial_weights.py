@@ -62,7 +62,8 @@ def test_a_head_of_another_size_stays_fresh(tmp_path: Path) -> None:
     model = build()
     fresh = model.get_parameter("fc_layer.weight").detach().clone()
     assert load_initial_weights(model, str(path)) == [
-        f"--init-from {path} has 100 classes, the model 10: fc_layer starts from its own fresh weights."
+        f"--init-from {path} has 100 classes, but the model has 10: fc_layer starts from newly "
+        "initialised weights."
     ]
     assert torch.equal(model.get_parameter("fc_layer.weight"), fresh)
     assert same_weights(model, state, besides="fc_layer")
@@ -74,7 +75,7 @@ def test_mismatches_name_the_first_three(tmp_path: Path) -> None:
     message = refusal(build(), path)
     assert message.count(" is not in the model") == 3
     assert "conv2_block2_layer1_conv.weight" not in build().state_dict()
-    assert " and 57 more; name weights of this --model." in message
+    assert " and 57 more; give weights of this --model." in message
 
 
 def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
     save_file(state, path)
     assert refusal(build(), path) == (
         f"--init-from {path} does not fit the model: conv1_conv.weight is 16x1x3x3 instead of 16x3x3x3, "
-        "conv1_bn.running_var is missing; name weights of this --model."
+        "conv1_bn.running_var is missing; give weights of this --model."
     )
 
 
@@ -100,7 +101,7 @@ def test_a_head_that_sees_other_features_is_a_mismatch(tmp_path: Path) -> None:
 def test_nothing_fits(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_file({"foreign": torch.zeros(3)}, path)
-    assert "holds nothing that fits the model" in refusal(build(), path)
+    assert "contains no weights that fit the model" in refusal(build(), path)
 
 
 class _Code:
@@ -123,12 +124,12 @@ def test_a_pickle_of_anything_else_is_not_opened(
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("missing.safetensors", "does not exist; name a run directory or a .safetensors file."),
+        ("missing.safetensors", "does not exist; give a run directory or a .safetensors file."),
         ("broken.safetensors", "cannot be read as safetensors"),
         ("broken.pt", "is not opened"),
         ("weights.h5", "is neither a run directory nor"),
-        ("empty", "is a folder but no run"),
-        ("untrained", "holds no sound checkpoint: it was trained without"),
+        ("empty", "is a folder but not a run"),
+        ("untrained", "has no intact checkpoint: it was trained without any"),
     ],
 )
 def test_other_places(tmp_path: Path, name: str, part: str) -> None:

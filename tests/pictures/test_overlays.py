@@ -130,7 +130,7 @@ def test_captions_name_the_class_whose_dice_they_give(
     overlay_sheet([GREY], [TRUTH], [prediction], names=["a"], class_names=class_names)
     overlay_sheet([GREY], [TRUTH * 0], [TRUTH * 0], names=["a"], class_names=("back", "front"))
     assert captions[2] == caption
-    assert captions[6] == "prediction: no front, which is right"
+    assert captions[6] == "prediction: correctly no front"
 
 
 def test_images_of_any_channels_and_range_can_be_shown() -> None:

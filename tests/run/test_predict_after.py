@@ -90,7 +90,7 @@ def test_a_missing_file_is_refused_before_anything_is_written(
     arguments = ["--predict-after", missing, "--output-dir", str(tmp_path / "run"), "--max-updates", "1"]
     assert main(["train", "--dataset-size", "4", *arguments]) == 2
     shown = capsys.readouterr().err
-    assert f"--predict-after {missing} does not exist; name image files or folders of them." in shown
+    assert f"--predict-after {missing} does not exist; give image files or folders of images." in shown
     assert shown.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -24,8 +24,8 @@ def test_evaluating_a_run(tmp_path: Path, train_small: TrainSmall) -> None:
     train_small(tmp_path / "run", num_epochs=1)
     shown = ShownWork()
     evaluate_run(tmp_path / "run", reporter=shown, device="cpu")
-    assert shown.names == shown.ended == ["measuring update 6"]
-    assert shown.counted["measuring update 6"][-1] == shown.totals["measuring update 6"] == 40
+    assert shown.names == shown.ended == ["evaluating update 6"]
+    assert shown.counted["evaluating update 6"][-1] == shown.totals["evaluating update 6"] == 40
 
 
 def test_exporting_a_run(tmp_path: Path, train_small: TrainSmall) -> None:

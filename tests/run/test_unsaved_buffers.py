@@ -106,8 +106,8 @@ def test_extra_state_that_is_a_tensor_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "says"),
     [
-        (WithExtraState, {}, "get_extra_state of module itself gives a dict"),
-        (WithExtraState, {"replicas": 2}, "get_extra_state of module itself gives a dict"),
+        (WithExtraState, {}, "get_extra_state of module itself returns a dict"),
+        (WithExtraState, {"replicas": 2}, "get_extra_state of module itself returns a dict"),
         (WithExtraTensor, {"replicas": 2, "micro_batch_size": 4}, "several ranks cannot share"),
     ],
 )
@@ -121,6 +121,6 @@ def test_extra_state_that_no_checkpoint_keeps_is_refused_before_anything_is_writ
 
 def test_extra_state_of_a_model_by_name_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     options = {"dataset": "digits", "model": "tests.run.moving_models:WithExtraState", "device": "cpu"}
-    with pytest.raises(drivetrain.BadInputError, match="gives a dict"):
+    with pytest.raises(drivetrain.BadInputError, match="returns a dict"):
         drivetrain.train(**options, quiet=True, max_updates=2, output_dir=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -86,7 +86,7 @@ def test_the_certificate_of_own_model_and_data_in_python() -> None:
         updates=2,
     )
     assert found["ok"]
-    assert found["reference"]["notes"][0] == "samples: the first of your own, 20 of them"
+    assert found["reference"]["notes"][0] == "samples: the first 20 of your own data"
     assert [entry["layout"] for entry in found["different_by_definition"]] == ["accumulation=4"]
 
 
@@ -100,14 +100,15 @@ def test_a_model_that_draws_for_the_micro_batch_is_caught(rank_pool: RankPool, l
     said = closing_line(certificate)
     assert said.startswith(f"not certified: {layouts} in float32: the gradient of line.weight differs by ")
     assert said.endswith(
-        "the model draws from torch's own generator, whose numbers belong to the micro-batch"
+        "the model draws random numbers from torch's global generator, so they change with the size of the "
+        "micro-batches"
     )
 
 
 def test_a_norm_of_a_kind_of_its_own_is_caught_by_its_statistics(rank_pool: RankPool) -> None:
     certificate = verified("replicas=2", model=f"{MODELS}:with_own_norm", pool=rank_pool)
     assert not certificate.ok
-    assert "the statistics norm.running" in closing_line(certificate)
+    assert "the running statistics norm.running" in closing_line(certificate)
     assert "the ranks ended with different weights or statistics" in closing_line(certificate)
 
 
@@ -172,7 +173,7 @@ def test_a_wrong_layout_is_wrong_at_every_point(monkeypatch: pytest.MonkeyPatch)
     row = certificate.rows[0]
     assert (row.points_equal, row.points_tried) == (0, 4)
     assert row.gradients.error == pytest.approx(1e-3, rel=0.2)
-    assert "0 of 4 points are equal, 5 of 8 would do" in closing_line(certificate)
+    assert "equal for 0 of 4 seeds, 5 of 8 are needed" in closing_line(certificate)
 
 
 def test_the_control_spoils_the_last_of_the_ranks(rank_pool: RankPool) -> None:
@@ -197,9 +198,8 @@ def test_a_certificate_whose_control_is_missed_is_void(rank_pool: RankPool, layo
     assert all(row.ok for row in certificate.rows)
     assert [control.is_caught for control in certificate.controls] == [False]
     assert not certificate.ok
-    assert f"not certified: with {layouts} in float64 a gradient times 1.001 was not noticed" in closing_line(
-        certificate
-    )
+    missed = f"{layouts} in float64 with one gradient multiplied by 1.001 passed as equal"
+    assert f"not certified: the negative control failed: {missed}" in closing_line(certificate)
 
 
 def test_layouts_that_are_not_equal_at_every_point_are_named(
@@ -210,15 +210,15 @@ def test_layouts_that_are_not_equal_at_every_point_are_named(
     certificate = verified("accumulation=2", dtypes=("float32",), **MNIST)
     assert certificate.ok
     said = closing_line(certificate)
-    assert "points equal: accumulation=2 5 of 7; worst gradient 9.9e-04" in said
+    assert "equal seeds: accumulation=2 5 of 7; worst gradient 9.9e-04" in said
     print_certificate(certificate, console=Console(width=200))
-    assert "equal: 5 of 7 points" in capsys.readouterr().out
+    assert "equal: 5 of 7 seeds" in capsys.readouterr().out
     assert not verified("accumulation=2", dtypes=("float64",), **MNIST).ok
 
 
 def test_a_model_for_float32_alone_can_be_verified_in_float32() -> None:
     assert verified("accumulation=2", model=f"{MODELS}:Float32Only", dtypes=("float32",)).ok
-    with pytest.raises(BadInputError, match="--dtype float32 does without"):
+    with pytest.raises(BadInputError, match="--dtype float32 skips float64"):
         verified("accumulation=2", model=f"{MODELS}:Float32Only")
 
 
@@ -233,12 +233,12 @@ def test_the_table_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         "accumulation=2",
     ]
     assert lines[1].endswith("equal")
-    assert lines[2].endswith("different by definition")
+    assert lines[2].endswith("not comparable: batch norm sees a different set of samples")
     assert "negative control: one gradient x 1.001" in lines[3]
     assert lines[3].endswith("caught")
-    assert lines[4].startswith("certified: 1 layout computes what one process computes of ")
+    assert lines[4].startswith("certified: 1 layout computes the same as one process for ")
     print_certificate(certificate, console=Console(width=200, force_terminal=True))
-    assert "different by definition" in capsys.readouterr().out
+    assert "not comparable: batch norm sees a different set of samples" in capsys.readouterr().out
 
 
 def test_what_is_verified_is_shown_and_ends() -> None:

@@ -131,6 +131,6 @@ def test_no_schedule_gets_micro_batches_that_it_cannot_take(global_batch: int, m
 def test_a_batch_that_cannot_be_cut_has_no_pipelines() -> None:
     assert usual_pipelines(global_batch=3, fewest=2) == (
         [],
-        ["stages: left out, as 3 samples make too few micro-batches for them"],
+        ["stages: skipped, because a global batch of 3 has too few micro-batches"],
     )
     assert usual_pipelines(global_batch=8, fewest=2, marked_stages=1)[0] == []

@@ -96,7 +96,7 @@ def test_statistics_weights_and_ranks_count() -> None:
     measured = _measurement()
     step = measured.steps[1]
     moved = _with(measured, step=1, statistics={name: 1.01 * v for name, v in step.statistics.items()})
-    assert _compared(moved).failures[0].startswith("the statistics norm.running_mean differs by ")
+    assert _compared(moved).failures[0].startswith("the running statistics norm.running_mean differs by ")
     state = {name: 0.999 * v for name, v in step.optimiser.items()}
     forgot = _compared(_with(measured, step=1, optimiser=state))
     assert forgot.failures[0].startswith("the optimizer state momentum/first.weight differs by ")

@@ -67,8 +67,8 @@ def test_one_process_plays_all_devices_of_all_replicas() -> None:
     ("text", "said"),
     [
         ("replica=2", "Did you mean replicas?"),
-        ("2", "is no part of a layout"),
-        ("replicas=0", "replicas needs one whole number from 1, as in replicas=2."),
+        ("2", "is not a layout setting"),
+        ("replicas=0", "replicas needs one whole number of at least 1, as in replicas=2."),
         ("replicas=2,replicas=2", "needs one whole number"),
         ("replicas=4,group=3", "replicas=3,group=3 works."),
         ("stages=2,schedule=gipe", "schedule needs one of sequential, grouped, 1f1b, gpipe"),
@@ -79,7 +79,7 @@ def test_one_process_plays_all_devices_of_all_replicas() -> None:
         ("stages=2,recomputation=no", "recomputation needs true, or the numbers of stages"),
         ("splits=a b,stages=2", "splits the model into 3 stages"),
         ("stages=2,split_by=size", "split_by needs one of cost, parameters, time"),
-        ("replicas=2,stages=2,processes=1", "processes=1 plays the devices of one replica"),
+        ("replicas=2,stages=2,processes=1", "processes=1 runs all stages of one replica in one process"),
         ("stages=2,processes=2", "processes needs 1"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_pipeline_that_counts_recomputed_batch_norms_twice_is_caught(
     monkeypatch.setattr(BatchNormOwner, "recomputing", reporting)
     certificate = verified(RECOMPUTED, updates=1, dtypes=("float64",))
     assert not certificate.ok
-    assert "the statistics " in closing_line(certificate)
+    assert "the running statistics " in closing_line(certificate)
 
 
 def _usual(monkeypatch: pytest.MonkeyPatch, **options: Any) -> Certificate:

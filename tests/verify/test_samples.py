@@ -23,7 +23,7 @@ def _open(**options: Any) -> tuple[DataSplits, str]:
 
 def test_the_own_samples_where_they_can_be_opened() -> None:
     splits, said = _open(dataset="digits")
-    assert said == "the first of digits"
+    assert said == "digits"
     assert len(splits.train) == 18
     assert splits.validation is None
     assert splits.warnings == []
@@ -37,7 +37,7 @@ def test_all_samples_of_a_small_data_set_without_a_word_about_limits() -> None:
 
 def test_generated_images_stand_in_for_missing_files() -> None:
     splits, said = _open(dataset="cifar100")
-    assert said.startswith("generated ones of the shape of cifar100, which cannot be opened (")
+    assert said.startswith("data generated in the shape of cifar100, which cannot be opened (")
     assert (splits.spec.channels, splits.spec.height, splits.spec.num_classes) == (3, 32, 100)
     images, labels = splits.train.fetch(np.arange(18))
     assert images.shape == (18, 32, 32, 3)

@@ -96,7 +96,7 @@ def test_stages_on_many_devices_are_played_by_one_process() -> None:
     batch = _batch(stages=4, replicas=2)
     (cut,) = batch.own
     assert (cut.ranks, cut.stages, cut.accumulation * batch.micro) == (1, 4, batch.global_batch)
-    assert "2 replicas x 4 devices are more than the 4 processes" in batch.notes[0]
+    assert "2 replicas x 4 devices need more than the 4 processes" in batch.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The times of single steps, taken without making an accelerator wait, and how far a measurement has come."""
+"""Times single steps without synchronizing with the device, and shows the progress of a measurement."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,7 +13,10 @@ __all__ = ["StepClock", "counting"]
 
 
 class StepClock:
-    """Notes a moment after each step, where the device does its work; `stop` waits for it and reads them."""
+    """Records a timestamp after each step on the device itself; `stop` synchronizes and reads them.
+
+    On an accelerator the timestamps are events in its stream, so the host can keep queueing work.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -25,7 +28,7 @@ class StepClock:
         self.total_s = 0.0
 
     def note(self) -> None:
-        """The end of a step, and the beginning of the next."""
+        """Marks the end of a step, which is the beginning of the next one."""
         if self._device.is_cpu:
             self._moments_s.append(perf_counter())
             return
@@ -34,7 +37,7 @@ class StepClock:
         self._events.append(event)
 
     def stop(self) -> list[float]:
-        """The seconds of each step; `total_s` is how long all of them took as the host sees it."""
+        """The seconds of each step; `total_s` becomes the time of all steps on the host's clock."""
         self._device.synchronise()
         self.total_s = perf_counter() - self._started_s
         if self._device.is_cpu:
@@ -45,11 +48,8 @@ class StepClock:
         return [later - earlier for earlier, later in pairwise(moments)]
 
 
-# How far a measurement has come, one call a step.
-
-
 def counting(reporter: Reporter, *, done: int, what: str) -> Callable[[], None]:
-    """Shows `what` is under way, one step further at each call."""
+    """A function that advances the progress bar by one step per call, labelled `what`."""
     calls = done
 
     def show() -> None:

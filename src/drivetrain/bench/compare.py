@@ -1,4 +1,7 @@
-"""Compares results of benchmarks: ratios of what was measured alike; nothing here needs torch."""
+"""`bench compare`: ratios between benchmark results of the same work, as a table, JSON and a picture.
+
+Imports no torch.
+"""
 
 import io
 import json
@@ -17,7 +20,8 @@ __all__ = ["Comparison", "Ratio", "compare_files", "draw_comparison"]
 
 _COMPARED = ("images_per_second", "p50_seconds", "p99_seconds", "peak_memory_bytes")
 _MOST_NAMED = 3
-# Some files name the threads of a rank with the processor; ranks of one machine share them out.
+# Some result files add the thread count of a rank to the processor's name. It is removed before machines are
+# compared: it depends on the number of ranks, not on the machine.
 _THREADS = re.compile(r", \d+ threads?$")
 _GROUP_HEIGHT = 0.8
 _INCHES_PER_BAR = 0.3
@@ -26,7 +30,7 @@ _TICKS = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """One figure of one entry in all files; `ratios` are those of the others to the first file."""
+    """One figure of one entry in all files; `ratios` divides the other files by the first."""
 
     entry: str
     figure: str
@@ -42,15 +46,15 @@ class Ratio:
 
     @property
     def shown(self) -> list[str]:
-        """The values as a table shows them."""
+        """The values, formatted for a table."""
         return [FIGURES[self.figure].text(value) for value in self.values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What several files say of the same work; the first is what the others are compared with.
+    """Results of several files for the same work; all others are compared with the first.
 
-    `differences` says for each of the others how its measurement was set up differently.
+    `differences` describes, for each of the others, which settings differ from the first.
     """
 
     names: tuple[str, ...]
@@ -60,7 +64,7 @@ class Comparison:
     differences: tuple[str, ...] = ()
 
     def rows(self) -> list[list[str]]:
-        """A table: every figure in all files, then the ratios to the first."""
+        """The rows of a table: each figure in all files, then its ratios to the first file."""
         first, *others = self.names
         header = ["benchmark", "figure", *self.names, *(f"{name} / {first}" for name in others)]
         return [
@@ -91,15 +95,17 @@ class Comparison:
 
 
 def compare_files(paths: Sequence[str]) -> Comparison:
-    """The ratios of all figures that every file has; refuses files of different work."""
+    """The ratios of all figures that every file has; raises if the files measured different work."""
     if len(paths) < 2:
-        raise BadInputError("bench compare needs two files or more, as in: bench compare A.json B.json")
+        raise BadInputError("bench compare needs two files or more, for example: bench compare A.json B.json")
     results = [_read(path) for path in paths]
     for path, result in zip(paths[1:], results[1:], strict=True):
         _require_same_work(paths[0], results[0], path, result)
     ratios = tuple(_ratios(results))
     if not ratios:
-        raise BadInputError(f"{' and '.join(paths)} have no entry in common; measure the same in both.")
+        raise BadInputError(
+            f"{' and '.join(paths)} have no entry in common; give results of the same measurements."
+        )
     names = _distinct_names(paths)
     return Comparison(
         names=names,
@@ -114,10 +120,14 @@ def _read(path: str) -> dict[str, Any]:
     try:
         value = json.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise BadInputError(f"{path} cannot be read: {reason}; name files of --output FILE.json.") from error
+        reason = getattr(error, "strerror", None) or "it is not a text file"
+        raise BadInputError(
+            f"{path} cannot be read: {reason}; give files that bench --output FILE.json wrote."
+        ) from error
     except ValueError as error:
-        raise BadInputError(f"{path} is not JSON ({error}); name files of --output FILE.json.") from error
+        raise BadInputError(
+            f"{path} is not JSON ({error}); give files that bench --output FILE.json wrote."
+        ) from error
     if not _is_result(value):
         raise BadInputError(
             f"{path} is not the result of a benchmark; `bench train --output FILE.json` writes one."
@@ -142,15 +152,16 @@ def _require_same_work(
 ) -> None:
     if first["benchmark"] != other["benchmark"]:
         raise BadInputError(
-            f"{first_path} is of bench {first['benchmark']} and {path} of bench {other['benchmark']}; "
-            "compare results of the same benchmark."
+            f"{first_path} is a result of bench {first['benchmark']} and {path} of bench "
+            f"{other['benchmark']}; compare results of the same benchmark."
         )
     differing = _differing(first["workload"], other["workload"])
     if differing:
         name = differing[0]
         raise BadInputError(
-            f"{first_path} and {path} do not match: {name} is {_said(first['workload'].get(name))} in the "
-            f"one and {_said(other['workload'].get(name))} in the other; compare results of the same work."
+            f"{first_path} and {path} measured different work: {name} is "
+            f"{_said(first['workload'].get(name))} in the first and {_said(other['workload'].get(name))} in "
+            "the second; compare results of the same work."
         )
 
 
@@ -175,7 +186,7 @@ def _warnings(paths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> lis
         differing = _differing(first, other)
         if differing:
             told = "; ".join(
-                f"{name} {_said(first.get(name))} against {_said(other.get(name))}"
+                f"{name} {_said(first.get(name))} versus {_said(other.get(name))}"
                 for name in differing[:_MOST_NAMED]
             )
             warnings.append(f"{paths[0]} and {path} were measured on different machines: {told}.")
@@ -183,12 +194,12 @@ def _warnings(paths: Sequence[str], results: Sequence[Mapping[str, Any]]) -> lis
             entry["name"] for entry in result["entries"]
         }
         if missing:
-            warnings.append(f"only one of {paths[0]} and {path} has {', '.join(sorted(missing))}.")
+            warnings.append(f"only one of {paths[0]} and {path} contains {', '.join(sorted(missing))}.")
     return warnings
 
 
 def _machine(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine without what a rank used of it."""
+    """The machine's description without the thread count of a rank."""
     return {
         name: _THREADS.sub("", value) if isinstance(value, str) else value
         for name, value in result["machine"].items()
@@ -218,16 +229,13 @@ def _differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _distinct_names(paths: Sequence[str]) -> tuple[str, ...]:
-    """The files' names without folders and ending, or all of their paths where those are the same."""
+    """The file names without folder and suffix, or the full paths if two names are the same."""
     stems = [Path(path).stem for path in paths]
     return tuple(stems if len(set(stems)) == len(stems) else paths)
 
 
-# Ratios of benchmarks as a picture.
-
-
 def draw_comparison(comparison: Comparison, path: Path) -> None:
-    """Horizontal bars, a group for each figure, on a scale on which half and twice are equally far from 1."""
+    """Draws the ratios as horizontal bars, grouped by figure, on a log scale (0.5x and 2x are symmetric)."""
     plt = load_pyplot()
     first, *others = comparison.names
     groups = len(comparison.ratios)
@@ -245,7 +253,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_yticks(range(groups), [_label(ratio.entry, ratio.figure) for ratio in comparison.ratios])
     axes.invert_yaxis()
-    axes.set_xlabel(f"times {first}")
+    axes.set_xlabel(f"ratio to {first}")
     axes.set_title(f"bench {comparison.benchmark}")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8)
     content = io.BytesIO()
@@ -258,12 +266,12 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
 
 
 def _label(entry: str, figure: str) -> str:
-    better = "more is better" if FIGURES[figure].is_speed else "less is better"
+    better = "higher is better" if FIGURES[figure].is_speed else "lower is better"
     return f"{entry}\n{FIGURES[figure].title} ({better})"
 
 
 def _set_limits(axes: object, ratios: list[float]) -> None:
-    """Room for the numbers beside the bars, and ticks a person reads."""
+    """Leaves room for the numbers beside the bars, and sets readable ticks."""
     from matplotlib.axes import Axes
     from matplotlib.ticker import FuncFormatter, NullFormatter
 

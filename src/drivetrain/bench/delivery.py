@@ -1,4 +1,4 @@
-"""Measures how fast a recipe's data arrive when nobody trains: the feed as it is, and each of its stages."""
+"""`bench data`: how fast the input pipeline of a recipe delivers batches, as a whole and stage by stage."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _STAGES = {"read_per_second": "reading", "preprocess_per_second": "preprocessing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryMeasurement:
-    """What the ranks found; it travels by pickle. Workers and threads are those of one rank."""
+    """The measurement of all ranks, which is pickled. Workers and threads are per rank."""
 
     entries: list[Entry]
     workload: dict[str, Any]
@@ -46,7 +46,7 @@ class DeliveryMeasurement:
 def measure_delivery(
     resolved: ResolvedRecipe, repetition: Repetition, *, reporter: Reporter, group: ReplicaGroup = ALONE
 ) -> DeliveryMeasurement:
-    """The feeds of a recipe's replicas, with its augmentation and without; steps are updates."""
+    """Measures the feeds of all replicas, with and without augmentation; a step is one weight update."""
     group.set_timeout(FIRST_UPDATE_TIMEOUT_S)
     with set_up_device(resolved.recipe, group) as device:
         with showing_progress(reporter):
@@ -84,7 +84,7 @@ def delivery_result(
     command: str,
     needed: float | None = None,
 ) -> BenchResult:
-    """The figures of a feed, and everything that is needed to make them again."""
+    """The figures of a feed, with everything that is needed to repeat the measurement."""
     return BenchResult(
         benchmark="data",
         command=command,
@@ -105,8 +105,8 @@ def delivery_result(
         entries=measured.entries,
         notes=[
             *spread_notes(measured.entries, repetition),
-            "images/s: the feeds of all replicas as `train` has them; stages: one after the other in the "
-            "process of each replica, all replicas together",
+            "images/s: the feeds of all replicas together, as `train` uses them; read, preprocess and "
+            "transfer: each stage by itself, without loader workers, summed over all replicas",
         ],
     )
 
@@ -147,7 +147,7 @@ def _measure(
 def _deliver(
     feed: Feed, delivery: Delivery, updates: Iterator[int], *, steps: int, show: Callable[[], None]
 ) -> float:
-    """Images per second over some updates, whose batches nobody looks at; the slowest replica counts."""
+    """Images per second over `steps` updates without a model; the slowest replica counts."""
     delivery.device.synchronise()
     delivery.group.barrier()
     started_s = perf_counter()
@@ -161,7 +161,7 @@ def _deliver(
 
 
 def keeps_up(result: BenchResult, *, needed: float) -> str:
-    """One sentence: whether the feed delivers what is needed and, where it does not, what holds it up."""
+    """One sentence: whether the feed delivers what is needed and, if not, which stage limits it."""
     figures, text = result.entries[0].figures, FIGURES["images_per_second"].text
     speed = figures["images_per_second"]
     said = f"it delivers {text(speed)} images/s, {plain_number(needed)} are needed"
@@ -169,12 +169,12 @@ def keeps_up(result: BenchResult, *, needed: float) -> str:
         return f"the feed keeps up: {said}."
     if result.settings["placement"] == "resident":
         return (
-            f"the feed does not keep up: {said}; the data are resident, and preprocessing alone makes "
-            f"{text(figures['preprocess_per_second'])} images/s."
+            f"the feed does not keep up: {said}; the data are resident in memory, and preprocessing alone "
+            f"reaches {text(figures['preprocess_per_second'])} images/s."
         )
     stages = {words: figures[name] for name, words in _STAGES.items() if name in figures}
     slowest = min(stages, key=stages.__getitem__)
     return (
-        f"the feed does not keep up: {said}; {slowest} is the slowest stage, {text(stages[slowest])} "
-        "images/s without loader workers (see --num-workers)."
+        f"the feed does not keep up: {said}; {slowest} is the slowest stage: {text(stages[slowest])} "
+        "images/s without loader workers; more workers may help (--num-workers)."
     )

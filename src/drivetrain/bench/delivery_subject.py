@@ -1,4 +1,4 @@
-"""The data of a recipe and the parts of its feed, each measured by itself, without a model."""
+"""The data and the feed of a recipe without its model, and the speed of each stage of the feed by itself."""
 
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -28,7 +28,7 @@ __all__ = ["Delivery", "prepare_delivery", "stage_speeds"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """The data of a recipe, and all that the feed of one of its replicas is made of."""
+    """The data of a recipe, and the parts that make up the feed of one of its replicas."""
 
     recipe: Recipe
     data: DataSplits
@@ -41,11 +41,11 @@ class Delivery:
 
     @property
     def changes_samples(self) -> bool:
-        """Whether chance does anything to the samples."""
+        """Whether samples are augmented at random."""
         return self.augmentation is not None or augments_at_decode(self.data.train)
 
     def feed(self) -> Feed:
-        """The feed that `train` would have; a collective."""
+        """The feed that `train` would use; all ranks must call this together."""
         return training_feed(
             self.recipe,
             data=self.data,
@@ -79,11 +79,8 @@ def prepare_delivery(
     )
 
 
-# How fast each stage of a feed is by itself: reading, moving, preprocessing.
-
-
 def stage_speeds(delivery: Delivery, steps: int) -> dict[str, float]:
-    """Images per second of reading, preprocessing and moving batches, each by itself."""
+    """Images per second of reading, preprocessing and transfer to the device, each by itself."""
     spent_s = dict.fromkeys(("read_per_second", "preprocess_per_second", "transfer_per_second"), 0.0)
     images = 0
     for update in range(steps):
@@ -98,7 +95,7 @@ def stage_speeds(delivery: Delivery, steps: int) -> dict[str, float]:
 def _timed_stages(
     delivery: Delivery, samples: NDArray[np.int64], passes: NDArray[np.int64]
 ) -> dict[str, float]:
-    """The seconds of one micro-batch. Where there is no way to go, as on a CPU, transfer is left out."""
+    """The seconds of each stage for one micro-batch; on a CPU nothing is transferred, and that time is 0."""
     device, augmentation = delivery.device, delivery.augmentation
     drawn = None
     if augmentation is not None:

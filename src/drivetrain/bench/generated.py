@@ -1,4 +1,4 @@
-"""Samples of noise in the shape that a recipe's model sees, for benchmarks without a data set."""
+"""Noise in the shape of a recipe's samples, for benchmarks without a data set."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +16,13 @@ from drivetrain.recipe.load import ResolvedRecipe
 
 __all__ = ["GeneratedMasks", "GeneratedSource", "generated_data", "generated_spec", "noise_images"]
 
+# The number of different images. Each starts at its own offset in one shared block of noise.
 _OFFSETS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedSource:
-    """Sample i is a piece of one stretch of noise: making a batch costs about what copying it does."""
+    """Classification samples cut from one shared block of noise: making a batch costs no more than a copy."""
 
     spec: DataSpec
     samples: int
@@ -36,7 +37,7 @@ class GeneratedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedMasks:
-    """Noise with a class for each pixel."""
+    """Segmentation samples: noise with a class for each pixel."""
 
     spec: DataSpec
     samples: int
@@ -46,11 +47,11 @@ class GeneratedMasks:
         return self.samples
 
     def name(self, index: int) -> str:
-        """What a message calls the image."""
+        """The name of an image in messages."""
         return f"noise {index}"
 
     def size(self, index: int) -> tuple[int, int]:  # noqa: ARG002
-        """Height and width, the same for all."""
+        """Height and width, the same for all images."""
         return self.spec.height, self.spec.width
 
     def whole(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -61,12 +62,12 @@ class GeneratedMasks:
 
 
 def noise_images(spec: DataSpec, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Images (samples, height, width, channels) of a data set's shape."""
+    """Noise images (samples, height, width, channels) in the shape of a data set."""
     return np.stack([_noise_image(spec, index) for index in indices.tolist()])
 
 
 def _noise_image(spec: DataSpec, index: int) -> NDArray[np.uint8]:
-    """A view; the noise itself is not to be written to."""
+    """One image, as a view of the shared noise: callers must not write to it."""
     shape = (spec.height, spec.width, spec.channels)
     values = spec.height * spec.width * spec.channels
     first = index * 31 % _OFFSETS
@@ -79,7 +80,7 @@ def _noise(values: int) -> NDArray[np.uint8]:
 
 
 def generated_spec(resolved: ResolvedRecipe) -> DataSpec:
-    """What a recipe's images are like once they have their final size, without opening any."""
+    """The shape, classes and task of a recipe's images at their final size, without opening any file."""
     recipe = resolved.recipe.model_copy(update={"dataset_size": resolved.recipe.dataset_size or 1})
     shape = planned_inputs(recipe, origins=resolved.origins)
     task = named_task(dataset=recipe.dataset, model=recipe.model) or DEFAULT_TASK
@@ -96,7 +97,7 @@ def generated_spec(resolved: ResolvedRecipe) -> DataSpec:
 
 
 def generated_data(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
-    """Training samples in place of a recipe's own."""
+    """Generated training samples in place of the recipe's data."""
     spec = generated_spec(resolved)
     source: Source = GeneratedSource(spec=spec, samples=samples)
     if spec.has_dense_labels:

@@ -1,4 +1,4 @@
-"""Measures a model in evaluation mode: how long a batch takes, and how many images a second go through."""
+"""`bench infer`: latency and throughput of a model in evaluation mode, for each batch size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ __all__ = ["InferSettings", "measure_inference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """What was found at one batch size; `compile_s` is None where nothing is compiled."""
+    """The measurement at one batch size; `compile_s` is None without compilation."""
 
     batch: int
     repeats: list[dict[str, Any]]
@@ -48,7 +48,7 @@ class _Measured:
 def measure_inference(
     resolved: ResolvedRecipe, settings: InferSettings, *, reporter: Reporter, command: str
 ) -> BenchResult:
-    """From prepared images on the device to logits there, at every batch size."""
+    """Measures the model alone, from preprocessed images on the device to logits on the device."""
     recipe = resolved.recipe
     with set_up_device(recipe, ALONE) as device:
         subject = open_model(resolved, settings, device=device, reporter=reporter)
@@ -79,7 +79,8 @@ def measure_inference(
             peak=peak.to_json(),
             notes=[
                 *spread_notes(entries, settings.repetition),
-                "from prepared images on the device to logits there; peak memory is of the whole process",
+                "measured from preprocessed images on the device to logits on the device; peak memory is "
+                "that of the whole process",
                 *_compile_notes(recipe, measured),
                 *ready.notes,
             ],
@@ -88,7 +89,7 @@ def measure_inference(
 
 def _compile_notes(recipe: Recipe, measured: Sequence[_Measured]) -> list[str]:
     is_auto = recipe.compile == "auto"
-    notes = ["compile auto: an accelerator compiles, a CPU does not"] if is_auto else []
+    notes = ["compile auto: compiled on accelerators, not on a CPU"] if is_auto else []
     times = [
         f"{found.compile_s:.1f} s for batch {found.batch}"
         for found in measured
@@ -106,7 +107,7 @@ def _flops(subject: OpenedModel) -> int:
 def _measure(
     ready: ReadyModel, subject: OpenedModel, settings: InferSettings, reporter: Reporter
 ) -> list[_Measured]:
-    """Every batch size after the other; a compiled model is compiled for each of them."""
+    """Measures one batch size after the other; a compiled model is compiled again for each."""
     repetition, device = settings.repetition, subject.device
     reporter.start_progress("bench infer", done=0, total=len(settings.batch_sizes) * repetition.total)
     found = []
@@ -155,7 +156,7 @@ def _repeats(
 
 
 def _waited(forward: Forward, images: Tensor, device: Device, repetition: Repetition) -> list[float]:
-    """The latency of single batches: on an accelerator the next one is not begun before the last is done."""
+    """The latency of single batches: synchronizes with the accelerator after each one."""
     seconds = []
     for _ in range(repetition.steps):
         clock = StepClock(device)
@@ -166,7 +167,7 @@ def _waited(forward: Forward, images: Tensor, device: Device, repetition: Repeti
 
 
 def records_compiled(device: Device) -> bool:
-    """Whether what is compiled is also recorded once and replayed, unless it cannot be."""
+    """Whether compiled models are captured as CUDA graphs on this device, where they can be."""
     return device.torch_device.type == "cuda"
 
 

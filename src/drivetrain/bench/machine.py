@@ -1,4 +1,4 @@
-"""The machine that a measurement was made on, and what its device can do at best."""
+"""Describes the machine of a measurement, and measures the peak speed of its device."""
 
 import os
 import platform
@@ -14,16 +14,19 @@ from drivetrain.devices.device import Device
 
 __all__ = ["DevicePeak", "describe_machine", "measure_peak"]
 
+# Large enough to saturate the device (and, for the copy, to exceed its caches), small enough that a few calls
+# take well under a second.
 _SIDES = {"cpu": 2048, "other": 8192}
 _COPIED_BYTES = {"cpu": 256 * 2**20, "other": 2 * 2**30}
+# The best of at least so many calls and so many seconds counts: single calls scatter.
 _LEAST_S = 0.3
 _LEAST_CALLS = 3
 
 
 def describe_machine(device: str = "cpu") -> dict[str, Any]:
-    """The device, the cores beside it, and the versions that computed.
+    """The device, the number of CPU cores, and the versions of torch and Python.
 
-    How many threads were in use is a setting: ranks of one machine share its cores out.
+    The thread count is missing on purpose: it is a setting, because the ranks of a machine share its cores.
     """
     import torch
 
@@ -39,12 +42,9 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     }
 
 
-# What a device can do at best: a large matrix product, and a copy.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePeak:
-    """Products of one type, and bytes read and written by a copy, per second."""
+    """Peak speed of a matrix product in `dtype`, and of a copy (bytes read plus bytes written)."""
 
     dtype: str
     tflops: float
@@ -56,10 +56,10 @@ class DevicePeak:
 
 
 def measure_peak(device: Device, *, dtype: torch.dtype) -> DevicePeak:
-    """The best of some large products and copies on a device that does nothing else."""
+    """Times large matrix products and copies on an otherwise idle device; the best of each counts."""
     kind = "cpu" if device.is_cpu else "other"
     side = _SIDES[kind]
-    # Of ones, products cost less power than of any real numbers, and some devices run faster then.
+    # Random numbers: products of constants need less power, and some devices then run at a higher clock.
     matrix = torch.randn(side, side, device=device.torch_device).to(dtype)
     product = torch.empty_like(matrix)
     with _products_as_convolutions(device, dtype):
@@ -90,7 +90,10 @@ def _best_s(device: Device, work: Callable[[], object]) -> float:
 
 @contextmanager
 def _products_as_convolutions(device: Device, dtype: torch.dtype) -> Iterator[None]:
-    """Convolutions in float32 may use TF32 where matrix products do not by default."""
+    """Lets matrix products use TF32 if convolutions do, so that the peak matches what a model can reach.
+
+    torch allows TF32 for float32 convolutions by default, but not for matrix products.
+    """
     shortens = device.torch_device.type == "cuda" and dtype == torch.float32
     if not shortens or not torch.backends.cudnn.allow_tf32:
         yield

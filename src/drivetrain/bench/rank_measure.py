@@ -1,4 +1,4 @@
-"""A benchmark on several ranks: what the launching process does, and what each rank does."""
+"""Runs a benchmark on several ranks: the part of the launching process, and the part of each rank."""
 
 import os
 import pickle
@@ -25,14 +25,14 @@ Found = TypeVar("Found", covariant=True)
 
 
 class RankMeasure(Protocol[Found]):
-    """One rank's share of a measurement; it travels by pickle to where it is called."""
+    """One rank's part of a measurement; it is pickled and sent to the ranks."""
 
     def __call__(self, *, reporter: Reporter, group: ReplicaGroup) -> Found: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MeasureTask:
-    """What every rank gets from the launching process; it travels by pickle."""
+    """What the launching process sends to each rank, pickled."""
 
     measure: RankMeasure[Any]
     recipe: Recipe
@@ -47,7 +47,7 @@ def measure_on_ranks(
     place: RankPlace | None,
     reporter: Reporter,
 ) -> Found:
-    """Measures here, on ranks of this machine that are started for it, or as one that another started."""
+    """Measures in this process, on ranks that it starts, or as a rank that another process started."""
     ranks = recipe.replicas * devices_per_replica
     start = how_to_start(place, ranks=ranks)
     if start is Start.AS_RANK:
@@ -65,7 +65,7 @@ def _launch(measure: Callable[..., Found], recipe: Recipe, *, ranks: int) -> Fou
         task = _MeasureTask(measure=measure, recipe=recipe, outcome=Path(folder) / "outcome")
         status = launch(_run_rank, args=(task,), ranks=ranks, threads_per_rank=recipe.num_threads).settle()
         if not task.outcome.is_file():
-            # A signal came first, and nothing was measured.
+            # The ranks were stopped by a signal before they had a result.
             raise SystemExit(status)
         found: Found = pickle.loads(task.outcome.read_bytes())
     return found

@@ -1,4 +1,4 @@
-"""A model made ready to infer: opened, folded and compiled as far as it lets itself be."""
+"""Prepares a model for `bench infer`: opens it, folds its batch norms and compiles it, where possible."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ __all__ = ["InferSettings", "OpenedModel", "ReadyModel", "first_call_s", "make_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferSettings:
-    """What is measured, and how often; `run` is a run directory whose weights are used."""
+    """What to measure, and how often; if `run` is given, the weights of that run are used."""
 
     batch_sizes: tuple[int, ...]
     repetition: Repetition
@@ -38,7 +38,7 @@ class InferSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedModel:
-    """A model on its device, and what its images are like."""
+    """A model on its device, with the preprocessing of its images; `is_known`: one of Drivetrain's own."""
 
     model: nn.Module
     preprocess: Preparation
@@ -47,7 +47,7 @@ class OpenedModel:
     is_known: bool
 
     def images(self, batch: int) -> Tensor:
-        """A batch of noise on the device, ready for the model."""
+        """A preprocessed batch of noise on the device."""
         stored = torch.from_numpy(noise_images(self.preprocess.spec, np.arange(batch, dtype=np.int64)))
         prepared = self.preprocess(channels_last_view(stored.to(self.device.torch_device)))
         return prepared.contiguous(memory_format=torch.channels_last)
@@ -55,9 +55,9 @@ class OpenedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyModel:
-    """How the model is run, and what there is to say about it.
+    """The forward function to measure, and notes for the result.
 
-    `compile_s` is how long compiling took for the first batch size; None where nothing is compiled.
+    `compile_s` is the time of compiling for the first batch size; None without compilation.
     """
 
     forward: Forward
@@ -72,7 +72,7 @@ class ReadyModel:
 def open_model(
     resolved: ResolvedRecipe, settings: InferSettings, *, device: Device, reporter: Reporter
 ) -> OpenedModel:
-    """The model of a run with its weights, or that of a recipe with any."""
+    """The model of a run with its trained weights, or the model of a recipe with initial weights."""
     recipe = resolved.recipe
     if settings.run is not None:
         run = open_trained_run(settings.run, device=str(device.torch_device))
@@ -93,7 +93,7 @@ def open_model(
 
 
 def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool) -> ReadyModel:
-    """Folded and compiled as far as the model lets itself be."""
+    """Folds batch norms and compiles if asked to; notes what fails and continues without it."""
     images = subject.images(settings.batch_sizes[0])
     model, precision, notes = subject.model.eval(), subject.precision, []
     if settings.folds:
@@ -106,14 +106,14 @@ def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool)
     try:
         compile_s = first_call_s(compiled, images, device=subject.device)
     except Exception as error:
-        notes.append(f"the model runs uncompiled, as compiling failed: {describe_failure(error)}")
+        notes.append(f"the model runs uncompiled, because compiling failed: {describe_failure(error)}")
         return ReadyModel(forward=plain, notes=notes)
     return ReadyModel(forward=compiled, compile_s=compile_s, notes=notes)
 
 
 @torch.inference_mode()
 def first_call_s(compiled: Forward, images: Tensor, *, device: Device) -> float:
-    """Seconds of the first call of a compiled model with images of a shape, which compiles it for that."""
+    """Seconds of the first call with images of this shape, which includes compiling."""
     clock = StepClock(device)
     compiled(images)
     clock.stop()

@@ -1,4 +1,4 @@
-"""How often something is measured, and where repeats disagree; nothing here needs torch."""
+"""How often something is measured, and notes on repeats that disagree. Imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from drivetrain.core.errors import BadInputError
 
 __all__ = ["Repetition", "spread_notes"]
 
+# A guard against typing errors: the time of each step is kept in memory.
 _MOST_STEPS = 1_000_000
+# A larger ratio between the fastest and the slowest repeat gets a note.
 _MOST_TIMES = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """`warmup_steps` that do not count, then `repeats` times `steps`, of which the median counts."""
+    """`warmup_steps` that are not counted, then `repeats` times `steps`; the median of the repeats counts."""
 
     warmup_steps: int
     steps: int
@@ -30,17 +32,14 @@ class Repetition:
                 raise BadInputError(f"{option} {value} must be at least {least}; {option} 3 works.")
         if self.total > _MOST_STEPS:
             raise BadInputError(
-                f"--steps {self.steps} with --repeats {self.repeats} makes {self.total} steps, more than "
-                f"{_MOST_STEPS}; --steps 100 works."
+                f"--steps {self.steps} with --repeats {self.repeats} makes {self.total} steps in all, more "
+                f"than the limit of {_MOST_STEPS}; --steps 100 works."
             )
 
     @property
     def total(self) -> int:
-        """All steps, those of the warm-up included."""
+        """The number of all steps, including the warm-up."""
         return self.warmup_steps + self.repeats * self.steps
-
-
-# Says where the repeats of a measurement disagree; nothing here needs torch.
 
 
 def spread_notes(entries: Sequence[Entry], repetition: Repetition) -> list[str]:
@@ -53,9 +52,9 @@ def spread_notes(entries: Sequence[Entry], repetition: Repetition) -> list[str]:
         times = max(speeds) / min(speeds)
         is_cold = repetition.warmup_steps == 0 and speeds[0] == min(speeds)
         cause = (
-            "the first one had no warm-up (--warmup-steps 3 gives it one)"
+            "the first repeat had no warm-up (--warmup-steps 3 adds one)"
             if is_cold
-            else "something else uses the machine, or a repeat is too short (--steps)"
+            else "another program uses the machine, or the repeats are too short (increase --steps)"
         )
-        notes.append(f"the repeats of {entry.name} differ by {times:.1f} times: {cause}")
+        notes.append(f"the repeats of {entry.name} differ by a factor of {times:.1f}: {cause}")
     return notes

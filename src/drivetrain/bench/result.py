@@ -1,4 +1,4 @@
-"""What a benchmark found, as it is kept in a file; nothing here needs torch."""
+"""The result of a benchmark and the figures in it, as they are written to a file. Imports no torch."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -23,24 +23,24 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """How a number is shown: under `title`, multiplied by `scale`; more of a speed is better."""
+    """How a number is shown: under `title`, multiplied by `scale`; for speeds, higher is better."""
 
     title: str
     scale: float = 1.0
     is_speed: bool = False
 
     def text(self, value: float) -> str:
-        """In the unit of the title."""
+        """The value in the unit of the title."""
         return number_text(value * self.scale)
 
 
 def number_text(value: float) -> str:
-    """Four digits, and of a larger number all before its point."""
+    """Four significant digits; all integer digits for numbers of 1000 and more."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def plain_number(value: float) -> int | float:
-    """As a person types it: 1000000 rather than 1000000.0 or 1e+06."""
+    """The number as a person would type it: 1000000 rather than 1000000.0 or 1e+06."""
     return int(value) if value.is_integer() else value
 
 
@@ -64,9 +64,9 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing that was measured: its medians by the names of `FIGURES`, and every repeat.
+    """One measured case: its medians, keyed by the names in `FIGURES`, and every repeat.
 
-    `states` are words about how it was done, such as whether it was compiled.
+    `states` describes how it ran, for example {"compiled": "yes"}.
     """
 
     name: str
@@ -77,10 +77,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchResult:
-    """A benchmark with everything that is needed to make it again.
+    """The result of a benchmark, with everything that is needed to repeat it.
 
-    Results of the same `workload` can be compared; `settings` are how it was done. `peak` is what the device
-    can do, measured in the same run.
+    Only results with the same `workload` can be compared; `settings` may differ. `peak` is the peak speed of
+    the device, measured in the same run.
     """
 
     benchmark: str
@@ -120,7 +120,7 @@ class BenchResult:
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """The times that so many of a hundred steps do not exceed, between neighbours in proportion."""
+    """The 50th, 90th, 95th and 99th percentile of the step times, linearly interpolated."""
     ordered = sorted(seconds)
     found = {}
     for percent in PERCENTILES:
@@ -138,6 +138,6 @@ def median_of(repeats: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def one_median(repeats: Sequence[Mapping[str, Any]], name: str, *, images: int) -> dict[str, float]:
-    """The median seconds of a step with so many images, and the speed that this makes."""
+    """The median seconds of a step with `images` images, and the images per second that follow from it."""
     median_s = median_of(repeats, name)
     return {"images_per_second": images / median_s, name: median_s}

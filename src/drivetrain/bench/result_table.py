@@ -1,4 +1,4 @@
-"""A benchmark's result as a table on the terminal and as a file; nothing here needs torch."""
+"""Shows a benchmark result as a table and writes it as JSON, CSV or markdown. Imports no torch."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ SUFFIXES = (".json", ".csv", ".md")
 def check_output(
     output: str | None, *, option: str = "--output", suffixes: Sequence[str] = SUFFIXES
 ) -> Path | None:
-    """The file to write, refused before anything is measured where it cannot be written."""
+    """The path to write to; raises before anything is measured if it cannot be written."""
     if output is None:
         return None
     path = Path(output)
@@ -34,7 +34,7 @@ def check_output(
 
 
 def result_lines(result: BenchResult) -> list[str]:
-    """The table of a result, what it was measured on, and how."""
+    """The lines for the terminal: the table, workload, settings, device peak, machine and notes."""
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
     settings = ", ".join(
         f"{name} {_word(value)}" for name, value in result.settings.items() if value is not None
@@ -43,14 +43,15 @@ def result_lines(result: BenchResult) -> list[str]:
     lines = [*text_table(_rows(result)), f"workload: {workload}", f"settings: {settings}"]
     if result.peak:
         lines.append(
-            f"peak: {number_text(result.peak['tflops'])} TFLOP/s in {result.peak['dtype']} (a matrix "
-            f"product), {number_text(result.peak['copy_gb_per_second'])} GB/s (a copy), measured in this run"
+            f"peak: {number_text(result.peak['tflops'])} TFLOP/s in {result.peak['dtype']} (large matrix "
+            f"product), {number_text(result.peak['copy_gb_per_second'])} GB/s (memory copy), measured in "
+            "this run"
         )
     return [*lines, f"machine: {machine}", *(f"note: {note}" for note in result.notes)]
 
 
 def _word(value: object) -> str:
-    """One cell or setting; empty for what is not set."""
+    """A value as text; empty for None."""
     if value is None:
         return ""
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -93,7 +94,7 @@ def _cell(name: str, value: float | None) -> str:
 
 
 def _as_csv(result: BenchResult) -> str:
-    """Plain numbers in the units of the JSON file, a row per entry."""
+    """One row per entry, with plain numbers in the units of the JSON file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns, states = _columns(result), _states(result)

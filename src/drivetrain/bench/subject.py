@@ -1,4 +1,4 @@
-"""What a benchmark of training is about: a recipe as long as it is measured; nothing here needs torch."""
+"""Prepares `bench train`: the recipe shortened to the measured steps, and its data. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,8 @@ from drivetrain.recipe.schema import Recipe
 
 __all__ = ["DataKind", "Subject", "WantedData", "asked_values", "prepare_subject"]
 
-# Whether compiling pays is found out by updates whose records are overwritten later.
+# `--compile auto` tries some updates before the training begins. They need room in the buffer of per-update
+# records, which is as long as the training; the measured updates overwrite them later.
 _ROOM_TO_COMPARE = 256
 DataKind = Literal["real", "host", "device"]
 WantedData = Literal["auto", "real", "host", "device"]
@@ -36,9 +37,9 @@ _MEASUREMENTS: Mapping[DataKind, Measuring] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """All that another process needs to measure the training of a recipe.
+    """Everything a process needs to measure the training of a recipe.
 
-    `whole_updates` is how long the training itself would be, which decides whether compiling would pay.
+    `whole_updates` is the length of the full training: `--compile auto` decides by it whether to compile.
     """
 
     resolved: ResolvedRecipe
@@ -53,7 +54,7 @@ class Subject:
         return self.resolved.recipe
 
     def open_data(self) -> DataSplits:
-        """The samples: the recipe's own, or noise."""
+        """The samples: the recipe's data, or noise."""
         if self.data_kind == "real":
             return open_data(self.recipe)
         return generated_data(self.resolved, samples=_global_batch(self.recipe))
@@ -62,7 +63,7 @@ class Subject:
 def prepare_subject(
     resolved: ResolvedRecipe, *, data: WantedData, repetition: Repetition
 ) -> tuple[Subject, DataSplits]:
-    """The recipe as it is measured, and its data; raises for whatever cannot be done."""
+    """Prepares a recipe for measuring and opens its data; raises BadInputError for bad options or data."""
     given = Given(resolved.recipe, resolved.origins)
     opened, kind, note = _open(resolved, data)
     command = "bench train" if kind == "real" else f"bench train --data {kind}"
@@ -82,7 +83,7 @@ def prepare_subject(
 
 
 def _open(resolved: ResolvedRecipe, data: WantedData) -> tuple[DataSplits | None, DataKind, tuple[str, ...]]:
-    """The data, of what kind they are, and what should be said about it."""
+    """The data (None for noise), their kind, and warnings about them."""
     if data in ("host", "device"):
         return None, "host" if data == "host" else "device", ()
     try:
@@ -92,13 +93,13 @@ def _open(resolved: ResolvedRecipe, data: WantedData) -> tuple[DataSplits | None
             raise
         reason = str(error).rstrip(".")
         said = (
-            f"the data cannot be opened ({reason}), so the batches are noise on the device (--data device)."
+            f"the data cannot be opened ({reason}), so noise on the device is used instead (--data device)."
         )
         return None, "device", (said,)
 
 
 def _may_stand_in(resolved: ResolvedRecipe) -> bool:
-    """Whether files are missing that nobody said were there."""
+    """Whether noise may replace missing files: not if the user named the folder."""
     dataset = resolved.recipe.dataset
     if is_external_dataset(dataset) or Given(resolved.recipe, resolved.origins).is_typed("data_dir"):
         return False
@@ -106,7 +107,7 @@ def _may_stand_in(resolved: ResolvedRecipe) -> bool:
 
 
 def _whole_updates(resolved: ResolvedRecipe, opened: DataSplits | None) -> int:
-    """The updates that `train` would run; 0 where only the data would tell, and they are not there."""
+    """The number of updates of the full training; 0 if it depends on data that are missing."""
     try:
         if opened is None:
             samples = planned_inputs(resolved.recipe, origins=resolved.origins).samples
@@ -121,7 +122,7 @@ def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recip
     updates = max(repetition.total, _ROOM_TO_COMPARE)
     changes: dict[str, Any] = {
         "max_updates": updates,
-        # An epoch may be a small part of an update.
+        # An epoch may have fewer samples than an update, down to one.
         "num_epochs": updates * _global_batch(recipe),
         "validation": False,
         "checkpoints": False,
@@ -139,5 +140,5 @@ def _global_batch(recipe: Recipe) -> int:
 
 
 def asked_values(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe sets differently from the defaults."""
+    """The options of a recipe that differ from the defaults."""
     return {field: value for field, value in plain_values(recipe).items() if value != default_values()[field]}

@@ -1,4 +1,4 @@
-"""Measures the training of a recipe, as one of its ranks."""
+"""`bench train`: measures the training of a recipe, as one of its ranks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
@@ -34,11 +34,11 @@ from drivetrain.run.train import set_up_device
 __all__ = ["DeviceFeed", "check_stages", "measure_training"]
 
 
-# A feed whose batches lie on the device ready for the model: training without any work on data.
-
-
 class DeviceFeed:
-    """The first samples of a source, prepared once without chance; every micro-batch shows the same ones."""
+    """A feed without any work on data: one preprocessed batch stays on the device and is used every time.
+
+    It holds the first samples of a source, without augmentation.
+    """
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class DeviceFeed:
         ]
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:  # noqa: ARG002
-        """As many as any update has; they are the same in all of them."""
+        """The micro-batches of an update, which are the same for every update."""
         return iter(self._batches)
 
     def collect(self, update: int) -> Parcel:  # noqa: ARG002
-        """Nothing has to be brought: the batches lie where they are used."""
+        """Empty: the batches are on the device already."""
         return Parcel.of(())
 
     def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:  # noqa: ARG002
@@ -76,12 +76,12 @@ class DeviceFeed:
         return iter(self._batches)
 
     def close(self) -> None:
-        """Lets go of the device's memory."""
+        """Frees the device memory."""
         self._batches = []
 
 
 def check_stages(recipe: Recipe, spec: DataSpec) -> None:
-    """Refuses stages that the model cannot be cut into, before any rank is started."""
+    """Raises if the model cannot be split into the recipe's stages, before any rank is started."""
     if stage_count(recipe) > 1:
         check_cut(recipe, rebuild_model(recipe, spec))
 
@@ -94,7 +94,7 @@ def measure_training(
     model: nn.Module | None = None,
     group: ReplicaGroup = ALONE,
 ) -> TrainMeasurement:
-    """Warms up, trains the repeats by the path of `train`, then finds out what the device can do."""
+    """Warms up, measures the repeats with the code of `train`, then measures the peak speed of the device."""
     recipe = subject.recipe
     group.set_timeout(FIRST_UPDATE_TIMEOUT_S)
     with set_up_device(recipe, group) as device:
@@ -113,7 +113,7 @@ def measure_training(
             program.feed.close()
         longest_compile_s = max(group.gather(choice.compiling_s or _longer_s(first_update_s, repeats)))
         memory = group.gather(device.peak_memory_bytes)
-        # All at once: ranks on a CPU share what it can do.
+        # On all ranks at the same time: ranks on a CPU share its cores, so their peaks add up to the CPU's.
         with reporter.showing("measuring the device's peak"):
             peaks = group.gather(measure_peak(device, dtype=program.precision.compute_dtype))
         preprocess = assembly.preprocess
@@ -137,7 +137,7 @@ def measure_training(
 
 
 def _choose_compile(assembly: Assembly, subject: Subject, reporter: Reporter) -> CompileChoice:
-    """As `train` chooses for the whole training."""
+    """Decides about compiling as `train` would for the full training."""
     preprocess = assembly.preprocess
     choice = choose_compile(
         subject.recipe,
@@ -153,7 +153,7 @@ def _choose_compile(assembly: Assembly, subject: Subject, reporter: Reporter) ->
 
 
 def _feed_from_device(assembly: Assembly, data: DataSplits, plan: TrainingPlan, *, recipe: Recipe) -> None:
-    """Puts batches that lie on the device in the place of the feed, where this rank reads data at all."""
+    """Replaces the feed by a `DeviceFeed`, on ranks that read data."""
     program = assembly.program
     if isinstance(program.feed, SlotFeed):
         return
@@ -167,19 +167,19 @@ def _feed_from_device(assembly: Assembly, data: DataSplits, plan: TrainingPlan, 
         replica=program.groups.replicas.rank,
         replicas=program.groups.replicas.size,
     )
-    # What was to be captured took its samples from the other feed.
+    # The capture that was prepared reads from the old feed, so it is set up again.
     capture_updates(program, recipe)
 
 
 def _train(
     program: TrainingProgram, subject: Subject, reporter: Reporter
 ) -> tuple[float | None, list[dict[str, Any]]]:
-    """Seconds of the very first update, None where it is part of the first repeat; then every repeat."""
+    """The seconds of the very first update (None without warm-up), and the measurements of the repeats."""
     repetition = subject.repetition
     reporter.start_progress("bench train", done=0, total=repetition.total)
     first, first_update_s, repeats = repetition.warmup_steps, None, []
     if first:
-        # Where updates are compiled, the very first one does it.
+        # Timed separately: the very first update includes compiling.
         warming = _shown(reporter, "warm-up")
         first_update_s = _timed(program, 0, 1, shown=warming)["seconds_per_update"]
         _updates(program, 1, first, note=warming)
@@ -192,7 +192,7 @@ def _train(
 
 
 def _longer_s(first_update_s: float | None, repeats: Sequence[dict[str, Any]]) -> float:
-    """How much longer the very first update took than the others usually did."""
+    """How much longer the very first update took than the median of the others."""
     steps: list[float] = [second for repeat in repeats for second in repeat["step_seconds"]]
     first_s, *later_s = steps if first_update_s is None else [first_update_s, *steps]
     return max(0.0, first_s - median(later_s or [0.0]))

@@ -1,4 +1,4 @@
-"""The figures of a training, from what its ranks found."""
+"""Turns the measurements of the ranks into the result of `bench train`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +12,16 @@ from drivetrain.recipe.layout import stage_count
 
 __all__ = ["TrainMeasurement", "training_result"]
 
-# A backward pass costs about two forward passes: one for the images' gradient, one for the weights'.
+# An update is counted as three forward passes: a backward pass costs about two, one for the gradients of the
+# activations and one for those of the weights.
 _PASSES_PER_UPDATE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainMeasurement:
-    """What the ranks found; it travels by pickle. Memory and peaks are one per rank.
+    """The measurement of all ranks, which is pickled. Memory and peaks have one value per rank.
 
-    `compile_s` is how long compiling took the slowest of them, None where nothing is compiled.
+    `compile_s` is the compile time of the slowest rank; None without compilation.
     """
 
     global_batch: int
@@ -41,7 +42,7 @@ class TrainMeasurement:
 
 
 def _states(measured: TrainMeasurement) -> dict[str, str]:
-    """What the table says of how the updates ran."""
+    """Whether the updates were compiled and captured, for the table."""
     return {
         "compiled": "yes" if measured.is_compiled else "no",
         "captured": "yes" if measured.capturing == "captured" else "no",
@@ -49,7 +50,7 @@ def _states(measured: TrainMeasurement) -> dict[str, str]:
 
 
 def training_result(subject: Subject, measured: TrainMeasurement, *, command: str) -> BenchResult:
-    """The figures of a training, and everything that is needed to make them again."""
+    """The figures of a training, with everything that is needed to repeat the measurement."""
     recipe = subject.recipe
     row = one_median(measured.repeats, "seconds_per_update", images=measured.global_batch)
     tflops = _PASSES_PER_UPDATE * measured.forward_flops * row["images_per_second"] / 1e12
@@ -102,6 +103,7 @@ def training_result(subject: Subject, measured: TrainMeasurement, *, command: st
             measured.compiling,
             *([] if measured.compile_s is None else [f"compiling took {measured.compile_s:.1f} s"]),
             f"updates {measured.capturing}",
-            f"FLOPs of an update: {_PASSES_PER_UPDATE} forward passes, {measured.forward_flops} per image",
+            f"FLOPs of an update: counted as {_PASSES_PER_UPDATE} forward passes of {measured.forward_flops} "
+            "FLOPs per image",
         ],
     )

@@ -1,1 +1,1 @@
-"""Whether a machine is fit for training."""
+"""`drivetrain doctor`: checks whether this machine is fit for training."""

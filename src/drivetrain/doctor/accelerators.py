@@ -1,4 +1,4 @@
-"""Accelerators that torch can use, and those that it cannot."""
+"""Checks the accelerators: those that torch can use, and drivers without a device that torch sees."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ _AMD_DRIVER = Path("/dev/kfd")
 
 
 def check_accelerators() -> list[Finding]:
-    """One finding for each, or why there is none."""
+    """One finding per accelerator, or the reason why there is none."""
     import torch
 
     from drivetrain.devices.device import choose_device
@@ -40,18 +40,18 @@ def _check(name: str, *, choose: "partial[Device]") -> Finding:
         (ones @ ones).sum().item()
     except RuntimeError as error:
         why = " ".join(str(error).split())[:200]
-        return note(name, f"does not compute ({why}); --device cpu works.")
+        return note(name, f"a matrix product fails on it ({why}); --device cpu works.")
     has_bfloat16 = torch.bfloat16 in device.usable_half_types()
-    precision = "16.32 (bfloat16)" if has_bfloat16 else "32.32, as it has no bfloat16"
+    precision = "16.32 (bfloat16)" if has_bfloat16 else "32.32, because it has no bfloat16"
     return ok(
         name,
         f"{device.description}, {gibibytes(device.free_memory_bytes)} of "
-        f"{gibibytes(device.total_memory_bytes)} free{_driver()}; --precision auto is {precision}.",
+        f"{gibibytes(device.total_memory_bytes)} free{_driver()}; --precision auto means {precision}.",
     )
 
 
 def _driver() -> str:
-    """The version of NVIDIA's, where one is loaded."""
+    """The version of the NVIDIA driver, as ", driver 550.54.15"; empty if none is loaded."""
     try:
         first = _NVIDIA_DRIVER.read_text().splitlines()[0]
     except (OSError, IndexError):
@@ -62,9 +62,9 @@ def _driver() -> str:
 def _none(torch: ModuleType) -> Finding:
     driver = "an NVIDIA" if _NVIDIA_DRIVER.exists() else "an AMD" if _AMD_DRIVER.exists() else None
     if driver is None:
-        return ok("accelerator", "none, --device auto is the CPU.")
+        return ok("accelerator", "none; --device auto uses the CPU.")
     return note(
         "accelerator",
-        f"{driver} driver is loaded, but torch {torch.__version__} sees no device; a build of torch for it, "
-        "or a newer driver, would. --device auto is the CPU.",
+        f"{driver} driver is loaded, but torch {torch.__version__} sees no device; install a build of torch "
+        "for it, or a newer driver. Until then --device auto uses the CPU.",
     )

@@ -1,4 +1,4 @@
-"""All that the doctor looks at, in the order it is read."""
+"""Runs all checks of the doctor, in the order in which the table shows them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ __all__ = ["examine", "is_busy", "is_fit"]
 
 
 def examine(folder: Path, *, reporter: Reporter) -> list[Finding]:
-    """The findings about this machine, for runs in `folder`; without torch the rest cannot be asked."""
+    """All findings about this machine, for runs in `folder`; skips the checks that need torch without it."""
     with reporter.showing("looking for torch"):
         torch = check_torch()
     checks = _checks(folder, torch, has_torch=torch.status != "problem")
@@ -37,7 +37,7 @@ def examine(folder: Path, *, reporter: Reporter) -> list[Finding]:
 
 
 def _checks(folder: Path, torch: Finding, *, has_torch: bool) -> dict[str, Callable[[], list[Finding]]]:
-    """What is looked at, by the words for it."""
+    """The checks, by the name that the progress bar shows."""
     with_torch: dict[str, Callable[[], list[Finding]]] = {
         "16-bit products": check_half_types,
         "accelerators": check_accelerators,
@@ -59,10 +59,10 @@ def _checks(folder: Path, torch: Finding, *, has_torch: bool) -> dict[str, Calla
 
 
 def is_fit(findings: list[Finding]) -> bool:
-    """Whether a training would run."""
+    """Whether training would run here."""
     return all(finding.status != "problem" for finding in findings)
 
 
 def is_busy(findings: list[Finding]) -> bool:
-    """Whether a training would have to share the cores with what runs already."""
+    """Whether other programs use so much of the CPU that a training would be slowed down."""
     return any(finding.topic == LOAD and finding.status != "ok" for finding in findings)

@@ -1,4 +1,4 @@
-"""What the doctor finds: a topic, how it stands, and a sentence."""
+"""A finding of the doctor: a topic, a status and a sentence."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,25 +19,25 @@ class Finding:
     sentence: str
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The entry of `doctor --json`."""
         return {"topic": self.topic, "status": self.status, "sentence": self.sentence}
 
 
 def ok(topic: str, sentence: str) -> Finding:
-    """All is well."""
+    """A finding with nothing to do."""
     return Finding(topic=topic, status="ok", sentence=sentence)
 
 
 def note(topic: str, sentence: str) -> Finding:
-    """Training runs, but there is something to know."""
+    """A finding to know about; training still runs."""
     return Finding(topic=topic, status="note", sentence=sentence)
 
 
 def problem(topic: str, sentence: str) -> Finding:
-    """Keeps a training from running."""
+    """A finding that keeps training from running."""
     return Finding(topic=topic, status="problem", sentence=sentence)
 
 
 def gibibytes(num_bytes: int) -> str:
-    """A size as people say it."""
+    """A number of bytes as text, such as "1.5 GiB"."""
     return f"{num_bytes / _GIBIBYTE:.1f} GiB"

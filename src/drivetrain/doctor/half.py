@@ -1,4 +1,4 @@
-"""Which vector units the processor has, and whether 16-bit products run on them."""
+"""Checks the vector units of the processor, and whether 16-bit matrix products run on it."""
 
 from drivetrain.devices.cpu_half import (
     HALF_NAMES,
@@ -28,14 +28,14 @@ _UNITS = {
 
 
 def check_processor() -> Finding:
-    """What it advertises, which is not yet what it runs."""
+    """The vector units that the processor advertises; `check_half_types` tests whether they work."""
     processor = read_processor()
     units = [name for feature, name in _UNITS.items() if feature in processor.features]
-    return ok("processor", f"{processor.name}; advertises {', '.join(units) or 'no vector units we know'}.")
+    return ok("processor", f"{processor.name}; advertises {', '.join(units) or 'no known vector units'}.")
 
 
 def check_half_types() -> list[Finding]:
-    """What child processes found, and what Drivetrain does about it."""
+    """Whether 16-bit products run on the CPU, tried in child processes because they may crash."""
     return [_explained(half_support(kind)) for kind in HALF_NAMES]
 
 
@@ -48,11 +48,11 @@ def _explained(support: HalfSupport) -> Finding:
     if support.must_be_held:
         return ok(
             topic,
-            f"the processor advertises matrix units (AMX) and forbids them: {kind} products end a process. "
-            f"Drivetrain sets {ISA_VARIABLE}={SAFE_ISA} by itself when they are asked for, and they run "
-            "without these units.",
+            f"the processor advertises matrix units (AMX) but forbids their use: {kind} products crash a "
+            f"process. Drivetrain sets {ISA_VARIABLE}={SAFE_ISA} itself when {kind} is requested, so the "
+            "products run without these units.",
         )
-    return note(topic, f"{_why_not(support)}; --precision 32.32, the default of a CPU, is not concerned.")
+    return note(topic, f"{_why_not(support)}; --precision 32.32, the default on a CPU, is not affected.")
 
 
 def _units(kind: str) -> str:
@@ -61,21 +61,21 @@ def _units(kind: str) -> str:
     if f"amx_{short}" in features:
         return ", matrix units (AMX) included"
     if f"avx512_{short}" in features or (short == "bf16" and "bf16" in features):
-        return " with instructions of its own"
-    return ", but without instructions of its own: less memory, no more speed"
+        return " with native instructions"
+    return ", but without native instructions: it saves memory, but is not faster"
 
 
 def _by_choice() -> str:
     chosen = chosen_isa()
-    return "" if chosen is None else f" (oneDNN is held to {chosen} by the environment)"
+    return "" if chosen is None else f" (oneDNN is limited to {chosen} by {ISA_VARIABLE})"
 
 
 def _why_not(support: HalfSupport) -> str:
     if support.as_is == Verdict.DIES:
         chosen = chosen_isa()
         if chosen is not None:
-            return f"{support.kind} products end a process under {ISA_VARIABLE}={chosen}; {SAFE_ISA} may do"
-        return f"{support.kind} products end a process, whatever instructions are allowed, and are refused"
+            return f"{support.kind} products crash under {ISA_VARIABLE}={chosen}; try {SAFE_ISA} instead"
+        return f"{support.kind} products crash with every allowed instruction set, so Drivetrain refuses them"
     if support.as_is == Verdict.REFUSED:
-        return f"torch has no {support.kind} products on this CPU, and they are refused"
-    return f"whether {support.kind} products run could not be found out, and they are refused"
+        return f"torch has no {support.kind} products on this CPU, so Drivetrain refuses them"
+    return f"{support.kind} products could not be tested, so Drivetrain refuses them"

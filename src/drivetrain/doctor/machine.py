@@ -1,4 +1,4 @@
-"""Cores, memory, disk and limits of this machine, as far as this process may use them."""
+"""Checks cores, load, memory, disk and limits of this machine, as far as this process may use them."""
 
 import os
 import shutil
@@ -24,10 +24,13 @@ __all__ = [
 
 LOAD = "load"
 
+# Below a `_LEAST` value training cannot run (a problem); below an `_EASY` value it may get tight (a note).
+# Importing torch alone takes about 512 MiB of memory.
 _LEAST_MEMORY_BYTES = 512 << 20
 _EASY_MEMORY_BYTES = 2 << 30
 _LEAST_DISK_BYTES = 64 << 20
 _EASY_DISK_BYTES = 2 << 30
+# Containers often come with little: Docker's default for /dev/shm is 64 MiB.
 _EASY_SHARED_BYTES = 1 << 30
 _EASY_OPEN_FILES = 1024
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
@@ -35,7 +38,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def check_cores(group: Path = _CONTROL_GROUP) -> Finding:
-    """The cores it may use; a container may have a share of their time that no other number shows."""
+    """The cores this process may use, and the CPU quota of a container, which the core count hides."""
     usable, there = cores(), os.cpu_count() or 1
     text = f"{usable} of {there} cores" if usable < there else f"{there} cores"
     quota = _quota_cores(group)
@@ -43,82 +46,84 @@ def check_cores(group: Path = _CONTROL_GROUP) -> Finding:
         fitting = max(1, int(quota))
         return note(
             "cores",
-            f"{text}, but the container may use {quota:g} of them at a time; --num-threads {fitting} fits.",
+            f"{text}, but the container is limited to {quota:g} of them; use --num-threads {fitting}.",
         )
     named = os.environ.get("OMP_NUM_THREADS")
     if named is not None and named.isdigit() and int(named) != usable:
-        return note("cores", f"{text}, but OMP_NUM_THREADS={named}; --num-threads {usable} uses all.")
-    return ok("cores", f"{text}, all used unless --num-threads says otherwise.")
+        return note("cores", f"{text}, but OMP_NUM_THREADS={named}; --num-threads {usable} uses all cores.")
+    return ok("cores", f"{text}, all used by default (see --num-threads).")
 
 
 def check_load() -> Finding:
-    """What else runs now: a training would share the cores with it, and times would mislead."""
+    """The load average: other programs slow a training down and spoil measured times."""
     load, there = psutil.getloadavg()[0], os.cpu_count() or 1
-    text = f"{load:.1f} on {there} cores in the last minute"
+    text = f"load average {load:.1f} on {there} cores in the last minute"
     if load <= there:
         return ok(LOAD, f"{text}.")
     return note(
         LOAD,
-        f"{text}: other programs use the cores, so a training runs slower until they end; what `bench` and "
-        "--compile auto measure now is too slow.",
+        f"{text}: other programs use the cores, so training runs slower until they end, and the times that "
+        "`bench` and --compile auto measure now are too long.",
     )
 
 
 def check_memory(group: Path = _CONTROL_GROUP) -> Finding:
-    """What is free; a container has a limit of its own."""
+    """The free memory, within the limit of a container."""
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
     limit, used = _number_in(group / "memory.max"), _number_in(group / "memory.current")
     if limit is not None and limit < total:
         total, free = limit, min(free, limit - (used or 0))
-    text = f"{gibibytes(free)} of {gibibytes(total)} are free"
+    text = f"{gibibytes(free)} of {gibibytes(total)} free"
     if free < _LEAST_MEMORY_BYTES:
-        return problem("memory", f"{text}, and torch alone takes half a GiB; end something else.")
+        return problem("memory", f"{text}, but torch alone needs 0.5 GiB; end other programs first.")
     if free < _EASY_MEMORY_BYTES:
-        return note("memory", f"{text}, enough for small models; `drivetrain plan` says what one takes.")
+        return note("memory", f"{text}, enough for small models; `drivetrain plan` estimates what one needs.")
     return ok("memory", f"{text}.")
 
 
 def check_disk(folder: Path) -> Finding:
-    """Whether runs can be written where the commands are typed."""
+    """Whether runs can be written to the working folder."""
     where = f"the working folder {folder}"
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
         why = error.strerror or error
-        return problem("disk", f"{where} cannot be written ({why}); go elsewhere, or give --output-dir.")
+        return problem(
+            "disk", f"{where} cannot be written to ({why}); use another folder, or give --output-dir."
+        )
     if free < _LEAST_DISK_BYTES:
-        return problem("disk", f"{where} has {gibibytes(free)} left, too little for checkpoints.")
+        return problem("disk", f"{where} has {gibibytes(free)} free, too little for checkpoints.")
     if free < _EASY_DISK_BYTES:
-        return note("disk", f"{where} has {gibibytes(free)} left; --keep-checkpoints 1 takes the least.")
-    return ok("disk", f"{gibibytes(free)} are left in {where}.")
+        return note("disk", f"{where} has {gibibytes(free)} free; --keep-checkpoints 1 needs the least.")
+    return ok("disk", f"{gibibytes(free)} free in {where}.")
 
 
 def check_shared_memory(folder: Path = _SHARED_MEMORY) -> Finding:
-    """What loader workers hand batches over by."""
+    """The shared memory through which loader workers pass batches to the training process."""
     if not folder.is_dir():
-        return ok("shared memory", f"this system has no {folder}, and loader workers do without.")
+        return ok("shared memory", f"this system has no {folder}, and loader workers do not need it.")
     usage = shutil.disk_usage(folder)
     text = f"{folder} holds {gibibytes(usage.total)}, {gibibytes(usage.free)} of it free"
     if usage.free < _EASY_SHARED_BYTES:
         return note(
             "shared memory",
-            f"{text}, by which loader workers hand over batches; --num-workers 0 does without it, and a "
-            "container gets more by --shm-size.",
+            f"{text}, which may be too little for loader workers to pass batches; --num-workers 0 needs "
+            "none, and docker run --shm-size gives a container more.",
         )
     return ok("shared memory", f"{text}.")
 
 
 def check_open_files(limit: Callable[[], int | None] | None = None) -> Finding:
-    """Ranks and loader workers hold files and sockets for each other."""
+    """The limit of open files; ranks and loader workers keep files and sockets open for each other."""
     most = (limit or _open_file_limit)()
     if most is not None and most < _EASY_OPEN_FILES:
         return note(
             "open files",
-            f"a process may open {most}, which many loader workers or ranks exceed; `ulimit -n 4096` helps.",
+            f"a process may open {most}, too few for many loader workers or ranks; run `ulimit -n 4096`.",
         )
-    return ok("open files", "no limit." if most is None else f"a process may open {most}.")
+    return ok("open files", "no limit." if most is None else f"a process may open up to {most}.")
 
 
 def _open_file_limit() -> int | None:

@@ -1,4 +1,4 @@
-"""Whether two processes of this machine find each other and can add up numbers."""
+"""Checks that two processes on this machine can connect and run an all-reduce."""
 
 import os
 from datetime import timedelta
@@ -7,7 +7,7 @@ from drivetrain.doctor.finding import Finding, note, ok
 
 __all__ = ["check_ranks"]
 
-# A busy machine takes a minute to start two processes.
+# Generous: a busy machine can take a minute to start two processes.
 _TIMEOUT_S = 300.0
 _RANKS = 2
 _WRONG_SUM = 3
@@ -15,7 +15,7 @@ _LONGEST_REASON = 200
 
 
 def check_ranks() -> Finding:
-    """Starts two ranks as `--replicas 2` does."""
+    """Starts two ranks in the same way as `--replicas 2`, and runs one all-reduce."""
     from drivetrain.ranks.launch import launch
 
     try:
@@ -26,15 +26,17 @@ def check_ranks() -> Finding:
         return _explained(result.failed.message)
     if result.exit_status != 0:
         return _explained(f"exit status {result.exit_status}")
-    return ok("ranks", "two processes met over the loopback and added up (gloo); --replicas works here.")
+    return ok(
+        "ranks", "an all-reduce of two processes works (gloo, loopback interface), so --replicas works."
+    )
 
 
 def _explained(why: str) -> Finding:
     shortened = " ".join(why.split())[:_LONGEST_REASON]
     return note(
         "ranks",
-        f"two processes could not add up over the loopback ({shortened}), so --replicas and --stages do not "
-        "work here; one process does.",
+        f"an all-reduce of two processes failed over the loopback interface ({shortened}), so --replicas and "
+        "--stages do not work here; training in one process works.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Python, torch and what is optional beside them."""
+"""Checks Python, torch, the C++ compiler and the optional packages."""
 
 import platform
 import re
@@ -14,25 +14,25 @@ from drivetrain.doctor.finding import Finding, note, ok, problem
 
 __all__ = ["check_compiler", "check_optional_packages", "check_python", "check_torch"]
 
-# What torch.compile looks for, in its order.
+# The compilers that torch.compile tries, in its order.
 _COMPILERS = ("g++", "clang++", "c++", "cl")
 _PART = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
-# What works with a package, and what else that needs.
+# For each optional package: what it enables, and which further packages that needs.
 _OPTIONAL = {
-    "tensorboard": ("--tensorboard writes its logs", ()),
+    "tensorboard": ("--tensorboard writes TensorBoard logs", ()),
     "wandb": ("--wandb reports to Weights & Biases", ()),
-    "timm": ("--model takes a function of yours that makes one of its models", ()),
+    "timm": ("--model can name a Python function of yours that creates a timm model", ()),
     "onnx": ("`drivetrain export` writes ONNX files", ("onnxruntime", "onnxscript")),
 }
 
 
 def check_python() -> Finding:
-    """Older ones do not get this far."""
+    """The version of Python; a version that is too old fails earlier, at installation."""
     return ok("python", f"Python {platform.python_version()} ({platform.system()} {platform.machine()}).")
 
 
 def check_torch() -> Finding:
-    """Whether torch can be imported, and is of a version that this was tried with."""
+    """Whether torch can be imported, and whether Drivetrain was tested with its version."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -40,28 +40,28 @@ def check_torch() -> Finding:
         return problem("torch", f"torch cannot be imported ({why}); install torch{_wanted_torch()}.")
     found = str(torch.__version__)
     if not _is_within(found, _wanted_torch()):
-        return note("torch", f"torch {found} is untried; torch{_wanted_torch()} is what Drivetrain is for.")
+        return note("torch", f"torch {found} is untested; Drivetrain is made for torch{_wanted_torch()}.")
     return ok("torch", f"torch {found}, within {_wanted_torch()}." if _wanted_torch() else f"torch {found}.")
 
 
 def check_compiler() -> Finding:
-    """torch.compile writes C++ on a CPU, and a little of it for accelerators."""
+    """Whether there is a C++ compiler: torch.compile generates C++ for CPUs, and some for accelerators."""
     named = environ.get("CXX")
     compiler = next(filter(shutil.which, [named] if named else _COMPILERS), None)
     if compiler is None:
-        missing = f"CXX={named} is no program" if named else "there is no C++ compiler"
-        return note("compiler", f"{missing}, so --compile on runs uncompiled; g++ or clang++ is enough.")
+        missing = f"CXX={named} is not a program" if named else "there is no C++ compiler"
+        return note("compiler", f"{missing}, so --compile on runs uncompiled; install g++ or clang++.")
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         return note(
             "compiler",
-            f"{compiler} is there, but Python.h is not, which --compile on needs on a CPU; install Python's "
-            "development files.",
+            f"{compiler} is installed, but Python.h is missing, which --compile on needs on a CPU; install "
+            "Python's development files.",
         )
-    return ok("compiler", f"{compiler} for --compile on.")
+    return ok("compiler", f"{compiler}, used by --compile on.")
 
 
 def check_optional_packages() -> list[Finding]:
-    """What each of them would enable."""
+    """One finding per optional package: what it enables, and how to install it."""
     return [_check_package(name) for name in _OPTIONAL]
 
 
@@ -71,7 +71,7 @@ def _check_package(name: str) -> Finding:
     if missing:
         what = "not installed" if name in missing else f"{' and '.join(missing)} not installed"
         it = "it" if len(missing) == 1 else "them"
-        return ok(name, f"{what}; with {it} {enables} (pip install {' '.join(missing)}).")
+        return ok(name, f"{what}; with {it}, {enables} (pip install {' '.join(missing)}).")
     try:
         return ok(name, f"{name} {version(name)}: {enables}.")
     except PackageNotFoundError:
@@ -79,7 +79,7 @@ def _check_package(name: str) -> Finding:
 
 
 def _wanted_torch() -> str:
-    """As in `>=2.11,<2.14`; empty where Drivetrain is not installed as a package."""
+    """The supported versions, such as `>=2.11,<2.14`; empty if Drivetrain is not installed as a package."""
     try:
         requirements: Sequence[str] = requires("drivetrain") or ()
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Builds a model by name: one of the registry, or a user's own factory."""
+"""Builds a model by name: a registered model, or the result of a user's function or class."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def create_model(
     seed: int = 0,
     **params: Any,
 ) -> nn.Module:
-    """The model `name` in float32 on the CPU; what is None is the model's own native value."""
+    """The model `name` in float32 on the CPU; None stands for the model's native value."""
     return build_model(
         name, channels=channels, image_size=image_size, num_classes=num_classes, seed=seed, params=params
     )
@@ -45,9 +45,9 @@ def build_model(
     params: Mapping[str, Any],
     draws_weights: bool = True,
 ) -> nn.Module:
-    """`create_model` for a recipe, whose `--model-params` are a mapping and may hold any word.
+    """`create_model` for a recipe: `params` is a mapping, because `--model-params` may contain any name.
 
-    A plan needs no weights: `draws_weights=False` leaves those of a registered model undefined.
+    `plan` needs no weights: `draws_weights=False` leaves those of a registered model undefined.
     """
     check_model_name(name)
     shape = {"channels": channels, "image_size": image_size, "num_classes": num_classes}
@@ -63,12 +63,12 @@ def build_model(
 
 
 def in_working_form(model: nn.Module) -> nn.Module:
-    """A model as everything after it expects one: in float32 on the CPU."""
+    """The model in float32 on the CPU, as the rest of the code expects it."""
     return model.to(device="cpu", dtype=torch.float32)
 
 
 def takes_parameter(name: str, word: str) -> bool:
-    """Whether a model's factory can be given `word` by name."""
+    """Whether a model's factory accepts `word` as a keyword argument."""
     check_model_name(name)
     with torch.random.fork_rng(devices=[]):
         factory = import_factory(name, option="--model") if is_external_model(name) else _registered(name)
@@ -99,7 +99,7 @@ def _build_external(
     with torch.random.fork_rng(devices=[]):
         factory = import_factory(name, option="--model")
     if isinstance(factory, nn.Module):
-        raise BadInputError(f"--model {name} is a finished model; name the function that makes it.")
+        raise BadInputError(f"--model {name} is a finished model; give the function that creates it.")
     return build_by(factory, name=name, shape=shape, params=params, seed=seed)
 
 
@@ -111,10 +111,10 @@ def build_by(
     params: Mapping[str, Any],
     seed: int,
 ) -> nn.Module:
-    """What a user's own class or function makes of the shape of the data, as far as it asks for it."""
+    """Calls a user's class or function with those parts of the data's shape that it accepts."""
     arguments = _select_arguments(name, factory, shape=shape, params=params)
     with torch.random.fork_rng(devices=[]):
-        # Seeded after the import, which may draw and happens only once.
+        # Seeded after the import: the import may draw random numbers too, but only the first time.
         torch.default_generator.manual_seed(stream_key(seed, "init"))
         model = _call_user_factory(name, factory, arguments)
     if not isinstance(model, nn.Module):
@@ -134,7 +134,7 @@ def _call_user_factory(name: str, factory: Callable[..., Any], arguments: Mappin
 def _select_arguments(
     name: str, factory: Callable[..., Any], *, shape: Mapping[str, int], params: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The shape as far as the factory asks for it, and all of the params, which it must accept."""
+    """The arguments for a factory: the parts of the shape that it accepts, and all params (or raises)."""
     accepted = _keyword_parameters(factory)
     if accepted is None:
         return {**shape, **params}
@@ -154,7 +154,7 @@ def _select_arguments(
 
 
 def _keyword_parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """The parameters that can be given by name; None when it takes any name or does not say."""
+    """The keyword parameters of a factory; None if it accepts any name or has no signature."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):

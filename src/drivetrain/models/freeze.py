@@ -1,4 +1,4 @@
-"""Applies `--freeze`: parameters that do not train, and the batch norms that stand still with them."""
+"""Applies `--freeze`: stops training the named parameters, and freezes the batch norms among them."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ __all__ = ["FrozenBatchNorm", "freeze_parameters"]
 
 
 class FrozenBatchNorm(nn.Module):
-    """A batch norm that normalises by its running statistics in training too, and never moves them."""
+    """A batch norm that uses its running statistics in training too, and never updates them."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -39,7 +39,7 @@ class FrozenBatchNorm(nn.Module):
 
 
 def freeze_parameters(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Stops the parameters whose name, or layer's name, a shell pattern matches; returns their names."""
+    """Freezes the parameters whose own or layer's name matches a shell pattern; returns their names."""
     frozen: dict[str, None] = {}
     for pattern in patterns:
         matched = [name for name, _ in model.named_parameters() if is_inside(name, pattern)]
@@ -50,7 +50,7 @@ def freeze_parameters(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         model.get_parameter(name).requires_grad_(False)
     if frozen and not any(parameter.requires_grad for parameter in model.parameters()):
         raise BadInputError(
-            f"--freeze {' '.join(patterns)} stops every parameter, so there is nothing to train; "
+            f"--freeze {' '.join(patterns)} freezes every parameter, so there is nothing to train; "
             f"leave {_owner(list(frozen)[-1])} out."
         )
     if frozen:
@@ -76,5 +76,5 @@ def _unmatched(model: nn.Module, pattern: str) -> str:
 
 
 def _owner(parameter_name: str) -> str:
-    """The layer a parameter belongs to; a parameter of the model itself stands for itself."""
+    """The name of a parameter's layer; for a parameter of the model itself, its own name."""
     return parameter_name.rpartition(".")[0] or parameter_name

@@ -1,4 +1,4 @@
-"""The model a recipe describes, in one fixed order: build, edit, take over weights, freeze."""
+"""Builds the model of a recipe, always in this order: build, edit, load initial weights, freeze."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,13 +22,10 @@ __all__ = ["edit_model", "input_shape_of", "is_own_model", "outline_model", "pre
 _OPTION = "--model-edit"
 
 
-# Applies `--model-edit`: a user's own changes to a model after it is built.
-
-
 def edit_model(model: nn.Module, names: Sequence[str], *, seed: int = 0) -> nn.Module:
-    """The model after each function, in order; a function returns the new model, or edits it and None.
+    """Applies the functions of `--model-edit` in order; each returns a new model, or edits in place.
 
-    What a function draws from torch's generator follows from the seed and its own name.
+    What a function draws from torch's generator depends only on the seed and the function's name.
     """
     for name in names:
         with torch.random.fork_rng(devices=[]):
@@ -38,7 +35,7 @@ def edit_model(model: nn.Module, names: Sequence[str], *, seed: int = 0) -> nn.M
 
 def _apply(model: nn.Module, name: str, *, seed: int) -> nn.Module:
     edit = import_factory(name, option=_OPTION)
-    # Seeded after the import, which may draw and happens only once.
+    # Seeded after the import: the import may draw random numbers too, but only the first time.
     torch.default_generator.manual_seed(stream_key(seed, "edit", name))
     try:
         edited = edit(model)
@@ -58,10 +55,10 @@ def _apply(model: nn.Module, name: str, *, seed: int) -> nn.Module:
 def prepare_model(
     recipe: Recipe, spec: DataSpec, *, model: nn.Module | None = None, takes_weights: bool = True
 ) -> tuple[nn.Module, list[str]]:
-    """The model to train, and what should be said about it.
+    """The model to train, and warnings about it.
 
-    `model` is one that was made in Python, in place of the recipe's own. A run that continues has its
-    weights in a checkpoint: `takes_weights=False` leaves `--init-from` alone.
+    `model` is a model given in Python, used instead of the recipe's. A continued run loads its weights from a
+    checkpoint: `takes_weights=False` ignores `--init-from`.
     """
     built = rebuild_model(recipe, spec) if model is None else _own_model(model, recipe)
     warnings: list[str] = []
@@ -72,12 +69,12 @@ def prepare_model(
 
 
 def is_own_model(recipe: Recipe) -> bool:
-    """Whether the model is one of drivetrain's, as it is: how such a one runs is known."""
+    """Whether the model is one of Drivetrain's own, unedited, so that its structure is known."""
     return not recipe.model_edit and not is_external_model(recipe.model)
 
 
 def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:
-    """The model as a checkpoint's weights fit it, for evaluation and prediction."""
+    """The model with the structure that the weights of a checkpoint fit."""
     image_size = recipe.image_size or spec.tile
     if image_size is None and not is_external_model(recipe.model):
         check_image_size(model_info(recipe.model), spec.width)
@@ -94,13 +91,13 @@ def rebuild_model(recipe: Recipe, spec: DataSpec) -> nn.Module:
 
 
 def input_shape_of(recipe: Recipe, spec: DataSpec) -> tuple[int, int, int]:
-    """Channels, height and width of the images that a model without an output margin sees."""
+    """Channels, height and width of the input of a model without an output margin."""
     size = recipe.image_size or spec.tile
     return spec.channels, size or spec.height, size or spec.width
 
 
 def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes: int) -> nn.Module:
-    """The model a plan counts: built, edited and frozen, without its weights."""
+    """The model for `plan`: built, edited and frozen, but with undefined weights."""
     built = build_model(
         recipe.model,
         channels=channels,
@@ -117,12 +114,12 @@ def outline_model(recipe: Recipe, *, channels: int, image_size: int, num_classes
 
 
 def _factory_params(recipe: Recipe) -> dict[str, Any]:
-    """`--model-params`, and `--model-width` under the name that factories have for it."""
+    """`--model-params`, with `--model-width` added as `width`, its name in the factories."""
     if recipe.model_width is None:
         return recipe.model_params
     if "width" in recipe.model_params:
         raise BadInputError(
-            f"--model-width {recipe.model_width} and width in --model-params say the same; leave one out."
+            f"--model-width {recipe.model_width} and width in --model-params set the same; leave one out."
         )
     if not takes_parameter(recipe.model, "width"):
         raise BadInputError(
@@ -135,7 +132,7 @@ def _factory_params(recipe: Recipe) -> dict[str, Any]:
 def _own_model(model: nn.Module, recipe: Recipe) -> nn.Module:
     if recipe.model_edit:
         raise BadInputError(
-            f"--model-edit {recipe.model_edit[0]} is for models made by name; "
-            "edit your own before you pass it."
+            f"--model-edit {recipe.model_edit[0]} is for models given by name; "
+            "edit your own model before you pass it."
         )
     return model

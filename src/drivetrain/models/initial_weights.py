@@ -1,4 +1,4 @@
-"""Applies `--init-from`: weights of another training, taken by name and shape."""
+"""Applies `--init-from`: reads the weights of another training and loads them by name and shape."""
 
 import pickle
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _PICKLES = (".pt", ".pth")
 
 
 def load_initial_weights(model: nn.Module, path: str) -> list[str]:
-    """Takes over what `path` holds; returns a warning for a classifier head that stays as it is."""
+    """Loads the weights in `path`; returns warnings, one of them if the classifier head is not loaded."""
     # Runs come after models; only this option reaches for them.
 
     found, warnings = read_weights(path)
@@ -45,7 +45,7 @@ def load_initial_weights(model: nn.Module, path: str) -> list[str]:
 
 
 def _head_tensors(model: nn.Module) -> list[str]:
-    """The parameters of the last layer that has some."""
+    """The parameters of the last layer that has any."""
     names = [name for name, _ in model.named_parameters()]
     layer = names[-1].rpartition(".")[0] if names else ""
     return [name for name in names if name.rpartition(".")[0] == layer]
@@ -61,19 +61,19 @@ def _check_fit(
 ) -> None:
     if not any(name for name in fitting if not name.endswith(_COUNTER)):
         raise BadInputError(
-            f"--init-from {path} holds nothing that fits the model; name weights of this --model."
+            f"--init-from {path} contains no weights that fit the model; give weights of this --model."
         )
     problems = [problem for problem in _mismatches(own, found, head=head) if problem]
     if problems:
         named = ", ".join(problems[:_MOST_NAMED])
         more = f" and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
         raise BadInputError(
-            f"--init-from {path} does not fit the model: {named}{more}; name weights of this --model."
+            f"--init-from {path} does not fit the model: {named}{more}; give weights of this --model."
         )
 
 
 def _mismatches(own: Mapping[str, Tensor], found: Mapping[str, Tensor], *, head: list[str]) -> list[str]:
-    """One phrase for each tensor that is missing, of another shape, or too many; counters do not matter."""
+    """A phrase for each tensor that is missing, unexpected or of another shape; ignores batch counters."""
     phrases: list[str] = []
     for name in own:
         if name not in found and not name.endswith(_COUNTER):
@@ -90,8 +90,8 @@ def _head_warning(
     name = head[0]
     layer = name.rpartition(".")[0] or name
     return (
-        f"--init-from {path} has {found[name].shape[0]} classes, the model {own[name].shape[0]}: "
-        f"{layer} starts from its own fresh weights."
+        f"--init-from {path} has {found[name].shape[0]} classes, but the model has {own[name].shape[0]}: "
+        f"{layer} starts from newly initialised weights."
     )
 
 
@@ -99,17 +99,14 @@ def _size(tensor: Tensor) -> str:
     return "x".join(map(str, tensor.shape)) or "a single number"
 
 
-# Reads the weights that `--init-from` names: a file, a run, or one checkpoint of a run.
-
-
 def read_weights(path: str) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors by name, on the CPU, and what should be said about where they come from."""
+    """The tensors of a file, a run or a checkpoint, by name, on the CPU; and warnings about their source."""
     place = Path(path).expanduser()
     if place.is_dir():
         return _of_directory(place)
     if not place.exists():
         raise BadInputError(
-            f"--init-from {path} does not exist; name a run directory or a .safetensors file."
+            f"--init-from {path} does not exist; give a run directory or a .safetensors file."
         )
     if place.suffix == ".safetensors":
         return _of_safetensors(place), []
@@ -133,18 +130,18 @@ def _of_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _of_pickle(path: Path) -> dict[str, Tensor]:
     try:
-        # A pickle can hold code; this loader takes tensors and plain containers alone.
+        # A pickle can contain code; weights_only restricts it to tensors and plain containers.
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
         raise BadInputError(
-            f"--init-from {path} holds more than tensors, or is broken, and is not opened; save "
+            f"--init-from {path} contains more than tensors, or is damaged, and is not opened; save "
             "model.state_dict() with safetensors."
         ) from error
     if not isinstance(content, Mapping) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
     ):
         raise BadInputError(
-            f"--init-from {path} is no plain state dict of tensors; save model.state_dict() alone."
+            f"--init-from {path} is not a plain state dict of tensors; save model.state_dict() only."
         )
     return dict(content)
 
@@ -155,23 +152,23 @@ def _of_directory(path: Path) -> tuple[dict[str, Tensor], list[str]]:
     directory = RunDirectory(path)
     if not directory.holds_run:
         raise BadInputError(
-            f"--init-from {path} is a folder but no run; `drivetrain runs` lists the runs there are."
+            f"--init-from {path} is a folder but not a run; `drivetrain runs` lists all runs."
         )
     newest, problems = newest_checkpoint(directory.checkpoints)
     if newest is None:
-        reason = problems[0] if problems else "it was trained without, or has not come so far"
-        raise BadInputError(f"--init-from {path} holds no sound checkpoint: {reason}.")
+        reason = problems[0] if problems else "it was trained without any, or stopped before the first one"
+        raise BadInputError(f"--init-from {path} has no intact checkpoint: {reason}.")
     warnings = [f"--init-from {path}: {problem}" for problem in problems]
     return _weights_of(_best_or(newest, directory)), warnings
 
 
 def _weights_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """What was validated: averaged weights where there are some."""
+    """The weights that were validated: the averaged ones, if there are any."""
     return checkpoint.averaged or checkpoint.model
 
 
 def _best_or(newest: Checkpoint, directory: RunDirectory) -> Checkpoint:
-    """The best validated checkpoint where the run knows one and still holds it."""
+    """The best checkpoint by validation, if the run has recorded and kept one; else the newest."""
     best = newest.best_update
     for path in checkpoint_paths(directory.checkpoints):
         if update_of(path) == best and best != newest.update:

@@ -1,4 +1,4 @@
-"""Layers that learn the sizes of their weights from the first images, such as nn.LazyConv2d."""
+"""Initialises lazy layers such as nn.LazyConv2d, whose weight sizes are known only after a first batch."""
 
 from itertools import chain
 
@@ -17,7 +17,7 @@ _SAMPLES = 2
 
 
 def complete_lazy_layers(model: nn.Module, *, image_shape: tuple[int, int, int], seed: int) -> None:
-    """Gives lazy layers their weights, in place, by a pass over images of this shape; draws by the seed."""
+    """Initialises lazy layers in place by a forward pass on images of this shape, seeded with `seed`."""
     if not _unfinished(model):
         return
     with torch.random.fork_rng(devices=[]), torch.no_grad(), in_mode(model, training=False):
@@ -30,8 +30,8 @@ def complete_lazy_layers(model: nn.Module, *, image_shape: tuple[int, int, int],
     left = _unfinished(model)
     if left:
         raise BadInputError(
-            f"--model's {left[0]} has no size yet, and a forward pass gives it none; use its layer in "
-            "forward, or leave it out."
+            f"--model's {left[0]} has no size yet, and the forward pass does not set one; use its layer in "
+            "forward, or remove it."
         )
 
 

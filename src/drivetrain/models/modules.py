@@ -1,4 +1,4 @@
-"""Reading and changing a model from outside: replaced layers, buffers that it does not save."""
+"""Helpers for any model: replace layers, match names, set the training mode, handle unsaved buffers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ __all__ = ["in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsa
 
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
-    """Puts `replacement(name, module)` in the place of every submodule it answers for; counts them.
+    """Replaces every submodule for which `replacement(name, module)` is not None; returns their number.
 
-    A module that is used in several places is replaced by one and the same object in all of them.
+    A module that is used in several places is replaced by the same object in all of them.
     """
     replaced: dict[nn.Module, nn.Module] = {}
     for name, module in model.named_modules():
@@ -30,7 +30,7 @@ def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn
 
 
 def is_inside(name: str, pattern: str) -> bool:
-    """Whether a shell pattern matches a name in a model, or that of a module around it."""
+    """Whether a shell pattern matches a name in a model, or the name of a module that contains it."""
     names = accumulate(name.split("."), lambda outer, inner: f"{outer}.{inner}")
     return any(fnmatchcase(outer, pattern) for outer in names)
 
@@ -41,7 +41,7 @@ def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:
 
 @contextmanager
 def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """Sets the flag of every module by hand, as a model's own `train` might do more, and back."""
+    """Sets the `training` flag of every module and restores it; unlike `train()`, runs no user code."""
     before = {module: module.training for module in model.modules()}
     for module in before:
         module.training = training
@@ -52,18 +52,15 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = flag
 
 
-# Buffers that a model does not save (`persistent=False`): a training may move them all the same.
-
-
 def unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """A model's buffers that are not in its `state_dict()`, by name."""
+    """The buffers that are not in `state_dict()` (`persistent=False`), by name; training may change them."""
     saved = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name not in saved}
 
 
 @torch.no_grad()
 def take_over_buffers(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
-    """Gives a model's unsaved buffers the values of their names and shapes; others stay as they are."""
+    """Copies stored values into unsaved buffers of the same name and shape; others stay unchanged."""
     for name, buffer in unsaved_buffers(model).items():
         if name in stored and stored[name].shape == buffer.shape:
             buffer.copy_(stored[name])

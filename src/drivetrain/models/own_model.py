@@ -1,4 +1,4 @@
-"""A model that was given in Python: a finished module, or a class or function that makes one."""
+"""A model given in Python: a module, or a class or function that creates one."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -24,7 +24,7 @@ MakeModel = Callable[[DataSpec], nn.Module]
 
 @dataclass(frozen=True, slots=True)
 class OwnModel:
-    """Makes the module of a training for the shape of its data, the given one as a copy."""
+    """Creates the module to train, for the shape of the data; a given module is copied."""
 
     given: GivenModel
     recipe: Recipe
@@ -38,7 +38,7 @@ class OwnModel:
             raise BadInputError(f"The model cannot be copied: {describe_failure(error)}") from error
 
     def in_place(self, spec: DataSpec) -> nn.Module:
-        """The given module itself, its lazy layers completed, or what the class or function makes."""
+        """The given module itself with its lazy layers initialised, or what the class or function returns."""
         recipe = self.recipe
         if isinstance(self.given, nn.Module):
             complete_lazy_layers(self.given, image_shape=input_shape_of(recipe, spec), seed=recipe.seed)
@@ -56,19 +56,19 @@ class OwnModel:
 
 
 def require_given_model(model: object) -> GivenModel | None:
-    """What a keyword `model` holds beside a name: a module, a class or a function."""
+    """The value of a keyword `model` if it is a module, class or function; None if it is a name or None."""
     if model is None or isinstance(model, str):
         return None
     if isinstance(model, nn.Module) or callable(model):
         return model
     raise BadInputError(
         f"model is of type {type(model).__name__}; give a name such as 'resnet18', a torch.nn.Module, or a "
-        "class or function that makes one."
+        "class or function that creates one."
     )
 
 
 def name_of_given(model: GivenModel) -> str:
-    """How --model would name it, so that `evaluate` can build it again where that is possible."""
+    """The name for --model (module:name), so that `evaluate` can build the model again where possible."""
     kind = type(model) if isinstance(model, nn.Module) else model
     while isinstance(kind, partial):
         kind = kind.func
@@ -78,7 +78,7 @@ def name_of_given(model: GivenModel) -> str:
 
 
 def dtype_warning(model: GivenModel | None) -> str | None:
-    """Weights of other types are trained in float32."""
+    """A warning if the model has weights in another dtype than float32, in which they are trained."""
     parameters = model.parameters() if isinstance(model, nn.Module) else ()
     kinds = {parameter.dtype for parameter in parameters if parameter.is_floating_point()}
     other = next(iter(kinds - {torch.float32}), None)

@@ -1,4 +1,4 @@
-"""What a user's model must do: return one tensor, save plain tensors, and say which buffers it moves."""
+"""Checks a user's model: it must return one tensor and save only tensors; finds buffers that it changes."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -19,7 +19,7 @@ _EXTRA = "_extra_state"
 
 
 def require_tensor(output: object, *, mode: str = "") -> None:
-    """Refuses what no loss can be computed of; `mode` is when the model returned it."""
+    """Raises unless the output is one tensor; `mode` says when the model returned it."""
     if not isinstance(output, Tensor):
         raise BadInputError(
             f"--model returns {_in_words(output)}{mode}; its forward must return one tensor of logits"
@@ -28,9 +28,9 @@ def require_tensor(output: object, *, mode: str = "") -> None:
 
 
 def require_tensor_in_training(model: nn.Module, *, image_shape: tuple[int, int, int]) -> None:
-    """Refuses a model that returns more in training than in evaluation, as those with auxiliary heads do.
+    """Raises if a model does not return one tensor in training mode, for example due to auxiliary heads.
 
-    A copy of it runs; a model that cannot run so is left to whatever says why.
+    Runs a copy. If the copy fails, nothing is raised here: later checks give a better reason.
     """
     shape = (_SAMPLES, *image_shape)
     try:
@@ -56,7 +56,7 @@ def _in_words(output: Any) -> str:
 
 
 def _way_out(output: Any) -> str:
-    """How to return the first tensor of several, where there is one."""
+    """Advice to return the first tensor among several outputs; empty if there is none."""
     parts = output.items() if isinstance(output, Mapping) else _numbered(output)
     key = next((key for key, part in parts if isinstance(part, Tensor)), None)
     return "" if key is None else f", for example output[{key!r}] alone"
@@ -66,36 +66,30 @@ def _numbered(output: Any) -> list[tuple[int, Any]]:
     return list(enumerate(output)) if isinstance(output, tuple | list) else []
 
 
-# Whether a checkpoint can keep what a model saves: tensors, and nothing that takes pickle.
-
-
 def require_plain_state(model: nn.Module, *, ranks: int = 1) -> None:
-    """Refuses a module whose `get_extra_state` gives something else than a tensor.
+    """Raises if a module's `get_extra_state` returns anything but a tensor: checkpoints contain no pickle.
 
-    Over several ranks it refuses any: only `set_extra_state` of a whole model can take it back.
+    With several ranks, any extra state is refused: only `set_extra_state` of a whole model could restore it.
     """
     for name, value in model.state_dict().items():
         module = name.removesuffix(_EXTRA).rstrip(".") or "itself"
         if not isinstance(value, Tensor):
             raise BadInputError(
-                f"--model: get_extra_state of module {module} gives a {type(value).__name__}, and a "
-                "checkpoint keeps tensors alone; let it give a tensor, such as torch.tensor(number)."
+                f"--model: get_extra_state of module {module} returns a {type(value).__name__}, but a "
+                "checkpoint can only store tensors; return a tensor, such as torch.tensor(number)."
             )
         if ranks > 1 and name.rpartition(".")[2] == _EXTRA:
             raise BadInputError(
-                f"--model: module {module} has a get_extra_state, which several ranks cannot share; keep it "
-                "in a buffer, or train by one process (--replicas 1, without --stages)."
+                f"--model: module {module} has a get_extra_state, which several ranks cannot share; keep the "
+                "state in a buffer, or train in one process (--replicas 1, without --stages)."
             )
 
 
-# Buffers of a user's own that a forward pass changes: statistics that nobody averages.
-
-
 def moving_buffers(model: nn.Module, *, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """The buffers outside of torch's norms that move in training, and whether the samples decide how.
+    """The user's buffers that a forward pass in training changes, and whether the change depends on samples.
 
-    Two copies of the model run forward, each on its own images; the model itself stays as it is. A model that
-    cannot run so is taken to have none: what is wrong with it shows elsewhere.
+    Such buffers are not averaged over replicas. Buffers of torch's norm layers are not included. Two copies
+    of the model run forward on different images. If they fail, the result is empty: later checks report why.
     """
     before = dict(_own_buffers(model))
     if not before:

@@ -1,4 +1,4 @@
-"""What a model consists of: its layers in the order they run, their sizes, and what they cost."""
+"""Summarises a model: its layers in execution order, their parameters, output shapes and FLOPs."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -23,11 +23,9 @@ __all__ = [
     "summarise_model",
 ]
 
-# The meta device first imports torch's compiler, 1.5 to 2.5 seconds; up to here a real pass is faster.
+# Using the meta device imports torch's compiler, which takes 1.5 to 2.5 s. Below this bound of the cost, a
+# real forward pass is faster.
 _MAX_REAL_FLOPS = 20e9
-
-
-# Counts the multiply-adds of a forward pass by listening to the functions it calls.
 
 
 def _convolution_flops(_inputs: Tensor, weight: Tensor, outputs: Tensor) -> int:
@@ -54,9 +52,9 @@ _FLOPS_OF: Mapping[Callable[..., Any], Callable[[Tensor, Tensor, Tensor], int]] 
 
 
 class FlopCounter(TorchFunctionMode):
-    """Adds 2 x multiply-adds of every convolution and linear layer called while it is entered.
+    """Counts the FLOPs (2 x multiply-adds) of all convolutions and linear layers while it is active.
 
-    It sees functions, not modules, so that a model which calls `torch.nn.functional` itself is counted too.
+    It intercepts functions, not modules, so calls of `torch.nn.functional` in a user's model count too.
     """
 
     def __init__(self) -> None:
@@ -80,23 +78,23 @@ class FlopCounter(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class LayerRow:
-    """One step of the forward pass; a layer that runs twice has two rows and counts its weights once."""
+    """One step of the forward pass. A layer that runs twice has two rows, but its weights count once."""
 
     name: str
     kind: str
     output_shape: tuple[int, ...]
-    """Of one image, without the batch."""
+    """Of one image, without the batch dimension."""
     parameters: int
-    """Learnable numbers of its own."""
+    """Parameters of the layer itself, without those of its children."""
     buffers: int
-    """Moving statistics and other numbers that are stored but not learnt."""
+    """Running statistics and other stored values that are not trained."""
     flops: int
-    """2 x multiply-adds of convolutions and matrix products, one image, forward."""
+    """2 x multiply-adds of convolutions and matrix products in the forward pass of one image."""
 
 
 @dataclass(frozen=True)
 class ModelTotals:
-    """A model's size and the cost of one image, forward."""
+    """The size of a model, and the FLOPs of a forward pass of one image."""
 
     parameters: int
     trainable: int
@@ -107,7 +105,7 @@ class ModelTotals:
 def describe_layers(model: nn.Module, *, channels: int, image_size: int) -> list[LayerRow]:
     """The steps of a model in execution order, found by running a copy of it on one input.
 
-    `image_size` is that of the input: for a model with an output margin, larger than the picture.
+    `image_size` is the size of the input, which for a model with an output margin is larger than the image.
     """
     return _trace(model, channels=channels, image_size=image_size).rows
 
@@ -115,7 +113,7 @@ def describe_layers(model: nn.Module, *, channels: int, image_size: int) -> list
 def summarise_model(
     model: nn.Module, *, channels: int, image_size: int, width: int | None = None
 ) -> ModelTotals:
-    """The totals of a model, whatever its modules are: nothing is lost that no row shows."""
+    """The totals of a model; they also count what no row of `describe_layers` shows."""
     parameters = list(model.parameters())
     return ModelTotals(
         parameters=sum(parameter.numel() for parameter in parameters),
@@ -126,13 +124,13 @@ def summarise_model(
 
 
 class _Trace:
-    """One forward pass under observation: a row for every leaf, and for every owner of weights."""
+    """Observes one forward pass: a row for each leaf module, and for each other module with parameters."""
 
     def __init__(self, model: nn.Module) -> None:
         self.rows: list[LayerRow] = []
         self.counter = FlopCounter()
         self._counted: set[int] = set()
-        # FLOPs counted when each module now running began, plus those that modules inside it took.
+        # For each running module: the FLOP count at its start plus the FLOPs of the modules inside it.
         self._open: list[int] = []
         for name, module in model.named_modules():
             if _is_step(module):
@@ -182,7 +180,7 @@ def _is_counted(buffer_name: str) -> bool:
 
 
 def _shape_without_batch(output: object) -> tuple[int, ...]:
-    """The shape of the first tensor in what a module returned; empty when there is none."""
+    """The shape of the first tensor that a module returned; empty if there is none."""
     if isinstance(output, Tensor):
         return tuple(output.shape[1:])
     parts = list(output.values()) if isinstance(output, dict) else output
@@ -193,7 +191,7 @@ def _shape_without_batch(output: object) -> tuple[int, ...]:
 
 
 def _trace(model: nn.Module, *, channels: int, image_size: int, width: int | None = None) -> _Trace:
-    """Runs a copy in evaluation mode, so that the model itself stays as it is."""
+    """Runs a copy in evaluation mode, so that the model itself is not changed."""
     shape = (1, channels, image_size, width or image_size)
     for device in devices_to_try(model, shape):
         try:
@@ -207,9 +205,9 @@ def _trace(model: nn.Module, *, channels: int, image_size: int, width: int | Non
 
 
 def devices_to_try(model: nn.Module, shape: tuple[int, int, int, int]) -> list[torch.device]:
-    """Where to run a model for a look at it, the first choice first.
+    """The devices on which to run a model for inspection, in order of preference.
 
-    A user's model may read values, which the meta device does not have; then only a real pass can tell.
+    The CPU is always among them: a user's model may read tensor values, which the meta device does not have.
     """
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     most_flops = 2 * num_parameters * shape[0] * shape[2] * shape[3]
@@ -224,7 +222,7 @@ def _trace_on(device: torch.device, model: nn.Module, *, shape: tuple[int, ...])
 
 
 def copy_to(device: torch.device, model: nn.Module) -> nn.Module:
-    """A deep copy whose tensors lie on `device`; on the meta device they take no memory."""
+    """A deep copy with its tensors on `device`; on the meta device they take no memory."""
     moved: dict[int, Any] = {id(buffer): buffer.detach().to(device, copy=True) for buffer in model.buffers()}
     for parameter in model.parameters():
         data = parameter.detach().to(device, copy=True)

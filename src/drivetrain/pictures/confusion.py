@@ -1,4 +1,4 @@
-"""The confusion matrix of an evaluation, as a table and as a picture."""
+"""Writes the confusion matrix of an evaluation as a table and as a picture."""
 
 import csv
 import io
@@ -9,6 +9,7 @@ from drivetrain.pictures.pyplot import load_pyplot
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 
+# With more classes the picture, or the numbers in its cells, would be unreadable.
 _MOST_DRAWN_CLASSES = 60
 _MOST_NUMBERED_CLASSES = 20
 
@@ -20,7 +21,7 @@ def write_confusion(
     names: Sequence[str],
     stem: str = "confusion",
 ) -> None:
-    """confusion.csv, with each class's accuracy, and confusion.png where there are not too many classes."""
+    """Writes confusion.csv with the accuracy of each class and, for up to 60 classes, confusion.png."""
     write_atomically(directory.path / f"{stem}.csv", _as_csv(evaluation, names).encode())
     if len(names) <= _MOST_DRAWN_CLASSES:
         _draw(directory, evaluation, names, stem)

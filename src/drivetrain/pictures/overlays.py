@@ -1,4 +1,4 @@
-"""What a model saw in an image, painted over it, beside the truth and the errors where they are known."""
+"""Draws predicted masks over images, beside the true masks and the errors if the truth is known."""
 
 import re
 from collections.abc import Sequence
@@ -25,28 +25,27 @@ __all__ = [
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
+# The palette of Okabe and Ito, whose colours can be distinguished with any kind of colour vision.
 _GREEN, _PURPLE, _YELLOW, _BLUE = (0, 158, 115), (204, 121, 167), (240, 228, 66), (0, 114, 178)
 _ORANGE, _SKY_BLUE, _VERMILLION = (230, 159, 0), (86, 180, 233), (213, 94, 0)
 _CLASS_COLOURS: tuple[Colour, ...] = (_GREEN, _PURPLE, _YELLOW, _BLUE, _ORANGE)
+# Multiples of the golden ratio spread hues evenly, however many there are.
 _GOLDEN_RATIO = 0.618033988749895
 _TINT = 0.45
 _DIMMED = 0.55
 _OUTLINE_PIXELS = 2
 _MIDDLE_GREY = 128
+# An image whose brightest value is below this, out of 255, is stretched to the full range.
 _LOOKS_BLACK = 64
 ERROR_COLOURS: tuple[Colour, Colour] = (_VERMILLION, _SKY_BLUE)
-"""Of a pixel that is wrong, or of two classes wrongly marked; and of one that was missed."""
+"""For wrong pixels (with two classes: false positives), and with two classes for missed pixels."""
 _LEAST_SIDE, _MOST_SIDE = 320, 1024
 
 
-# What a model saw in an image, painted over it for people to look at.
-
-
 def class_colours(class_names: Sequence[str]) -> list[Colour | None]:
-    """One colour per class, its own where it is called by one (#00ff00).
+    """One colour per class; a class that is named by a colour, such as #00ff00, gets that colour.
 
-    The first class is what lies behind the others and is not painted.
+    The first class is the background, which is not painted (None).
     """
     others = len(class_names) - 1
     more = [_generated_colour(index) for index in range(len(_CLASS_COLOURS), others)]
@@ -65,7 +64,7 @@ def _named_colour(name: str) -> Colour | None:
 
 
 def displayable(image: NDArray[Any]) -> Pixels:
-    """An image of any channels and range as RGB; one that would look black is made brighter."""
+    """An image with any channels and range as 8-bit RGB; a very dark image is made brighter."""
     shown = image[..., :3] if image.shape[2] >= 3 else image[..., :1]
     low, high = float(shown.min()), float(shown.max())
     if shown.dtype != np.uint8 or low < high < _LOOKS_BLACK:
@@ -74,9 +73,9 @@ def displayable(image: NDArray[Any]) -> Pixels:
 
 
 def paint_classes(image: Pixels, classes: NDArray[Any], *, class_names: Sequence[str]) -> Pixels:
-    """The image in grey with every class tinted in its colour, and outlined in just that colour.
+    """The image in grey, with every class tinted and outlined in its colour.
 
-    Over an image's own colours a tint would be another colour than the legend's.
+    The image is grey because a tint over coloured pixels would not match the legend.
     """
     painted = _grey(image)
     outlines = _outlines(classes)
@@ -88,13 +87,13 @@ def paint_classes(image: Pixels, classes: NDArray[Any], *, class_names: Sequence
 
 
 def tinted(colour: Colour) -> Colour:
-    """What a class of this colour looks like over a middle grey."""
+    """The colour of a tinted class over middle grey, for the legend."""
     red, green, blue = (round(_MIDDLE_GREY * (1 - _TINT) + part * _TINT) for part in colour)
     return red, green, blue
 
 
 def paint_errors(image: Pixels, truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int) -> Pixels:
-    """The image dimmed, with the wrong pixels over it; of two classes, false ones and missed ones apart."""
+    """The dimmed image with wrong pixels marked; with two classes, false positives and misses differ."""
     painted = _grey(image) * np.float32(_DIMMED)
     wrong = truth != prediction
     missed = wrong & (truth == 1) if num_classes == 2 else np.zeros_like(wrong)
@@ -120,7 +119,7 @@ def _tint(
 
 
 def _outlines(classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """The pixels that have one of another class so near above, below, left or right of them."""
+    """The pixels with another class within `_OUTLINE_PIXELS` above, below, left or right of them."""
     outlines = np.zeros(classes.shape, dtype=bool)
     for step in range(1, _OUTLINE_PIXELS + 1):
         below, across = classes[step:] != classes[:-step], classes[:, step:] != classes[:, :-step]
@@ -132,7 +131,7 @@ def _outlines(classes: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _generated_colour(index: int) -> Colour:
-    """Beyond the chosen colours: hues as far apart as can be, in turn light and dark."""
+    """A colour for classes beyond the palette: well separated hues, alternately light and dark."""
     red, green, blue = hls_to_rgb(index * _GOLDEN_RATIO % 1, 0.4 + 0.3 * (index % 2), 0.8)
     return round(red * 255), round(green * 255), round(blue * 255)
 
@@ -147,10 +146,10 @@ def overlay_sheet(
     title: str = "",
     sides: tuple[int, int] = (_LEAST_SIDE, _MOST_SIDE),
 ) -> bytes:
-    """One row per image (image, truth, prediction, errors) as a PNG file; masks hold a class per pixel.
+    """One row per image (image, truth, prediction, errors) as a PNG file; masks contain a class per pixel.
 
-    An image is scaled to the size of its masks, where that is another. The long side of a panel is brought
-    into `sides`, the shortest and the longest there may be.
+    An image is scaled to the size of its masks. The long side of each panel is scaled into the range `sides`
+    (shortest, longest).
     """
     rows = [
         _row(image, truth, prediction, name=name, class_names=class_names, sides=sides)
@@ -190,10 +189,10 @@ def _row(
 
 
 def _in_words(dice: float | None, class_names: Sequence[str]) -> str:
-    """The hard Dice of the one class that matters, or the mean over those that do."""
+    """The hard Dice of the foreground class, or the mean over several, as text."""
     foreground = [class_names[index] for index in foreground_first(class_names)[:-1]]
     what = foreground[0] if len(foreground) == 1 else "the foreground"
-    return f"no {what}, which is right" if dice is None else f"hard Dice of {what} {dice:.3f}"
+    return f"correctly no {what}" if dice is None else f"hard Dice of {what} {dice:.3f}"
 
 
 def _legend(class_names: Sequence[str], *, has_truth: bool) -> list[LegendEntry]:
@@ -205,11 +204,11 @@ def _legend(class_names: Sequence[str], *, has_truth: bool) -> list[LegendEntry]
     if not has_truth:
         return classes
     if len(class_names) != 2:
-        return [*classes, LegendEntry(colour=ERROR_COLOURS[0], meaning="another class than the truth")]
+        return [*classes, LegendEntry(colour=ERROR_COLOURS[0], meaning="wrong class")]
     return [
         *classes,
-        LegendEntry(colour=ERROR_COLOURS[0], meaning=f"{class_names[1]} in the prediction alone"),
-        LegendEntry(colour=ERROR_COLOURS[1], meaning=f"{class_names[1]} in the truth alone"),
+        LegendEntry(colour=ERROR_COLOURS[0], meaning=f"{class_names[1]} only in the prediction"),
+        LegendEntry(colour=ERROR_COLOURS[1], meaning=f"{class_names[1]} only in the truth"),
     ]
 
 
@@ -219,7 +218,7 @@ def _panel_size(height: int, width: int, sides: tuple[int, int]) -> tuple[int, i
 
 
 def _scaled_pixels(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Averaged where it shrinks, in plain squares where it grows a lot."""
+    """Scales an image: averages when shrinking, keeps sharp pixels when it grows twofold or more."""
     growth = max(size) / max(image.shape[:2])
     kinds = Image.Resampling
     kind = kinds.BOX if growth < 1 else kinds.NEAREST if growth >= 2 else kinds.BILINEAR

@@ -1,4 +1,4 @@
-"""Pictures side by side with captions and a legend, as one picture."""
+"""Combines pictures side by side, with captions, a title and a legend, into one PNG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One picture, and what stands above it."""
+    """One picture and the caption above it."""
 
     pixels: NDArray[np.uint8]
     caption: str
@@ -29,7 +29,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegendEntry:
-    """What a colour, or its absence, stands for; `inside` is another one that it surrounds."""
+    """The meaning of a colour (None: not painted); `inside` is the fill colour if it is not the same."""
 
     colour: tuple[int, int, int] | None
     meaning: str
@@ -105,7 +105,7 @@ def _entry_width(entry: LegendEntry, font: Font) -> int:
 
 
 def _fitted(text: str, font: Font, width: int) -> str:
-    """As much of a text as a width holds."""
+    """The text, shortened with an ellipsis to fit the width."""
     if font.getlength(text) <= width:
         return text
     kept = next((n for n in range(len(text), 0, -1) if font.getlength(text[:n] + "…") <= width), 0)

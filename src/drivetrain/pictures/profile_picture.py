@@ -1,4 +1,4 @@
-"""profile.png: an update as a pipeline diagram, one row for each device, time from left to right."""
+"""Draws profile.png: one update as a pipeline diagram, with a row per device and time from left to right."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,14 +22,14 @@ _COLOURS = {
 }
 _MOST_ROWS = 32
 _WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES = 14.0, 0.5, 1.4
-# A number fits into a box of this share of the whole length.
+# A box that is at least this share of the whole length has room for its number.
 _LABELLED_SHARE = 0.012
 
 
 def draw_timeline(path: Path, spans: Sequence[TimedSpan], *, title: str) -> None:
-    """Draws the spans of one update; numbers are micro-batches, a dot and a number the stage.
+    """Draws the spans of one update; a label such as "3·1" is micro-batch 3 of stage 1.
 
-    Of very many devices only the first are drawn.
+    Only the first 32 devices are drawn.
     """
     plt = load_pyplot()
     rows = sorted({(span.replica, span.device) for span in spans})[:_MOST_ROWS]
@@ -53,7 +53,7 @@ def draw_timeline(path: Path, spans: Sequence[TimedSpan], *, title: str) -> None
 
 
 class _Diagram:
-    """The boxes of one picture, and what stands beside them."""
+    """The boxes and labels of one diagram."""
 
     def __init__(self, axis: Any, spans: Sequence[TimedSpan], *, rows: list[tuple[int, int]]) -> None:
         self._axis, self._rows = axis, rows

@@ -1,10 +1,10 @@
-"""matplotlib, without a window, when it is first needed."""
+"""Imports matplotlib when it is first needed, with a backend that opens no window."""
 
 from typing import Any
 
 
 def load_pyplot() -> Any:
-    """The plotting module, set up to write files."""
+    """matplotlib.pyplot with the Agg backend, which only writes files."""
     import matplotlib
 
     matplotlib.use("Agg")

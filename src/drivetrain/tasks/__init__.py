@@ -1,1 +1,1 @@
-"""Classification and segmentation: losses, scores, and what measures a whole set."""
+"""Classification and segmentation: losses, scores, and metrics over a set of samples."""

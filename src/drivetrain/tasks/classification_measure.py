@@ -1,4 +1,4 @@
-"""Measuring a classifier: loss, accuracies and confusion over a set of samples."""
+"""Metrics of a classifier over a set of samples: loss, accuracies and the confusion matrix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _State = tuple[_Sums, list[_Singles]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """What was said of each sample, in the order of the samples, and how sure the model was of it."""
+    """The true class, the predicted class and its probability for each sample, in order."""
 
     labels: NDArray[np.int32]
     classes: NDArray[np.int32]
@@ -28,7 +28,7 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationEvaluation:
-    """Means over a set of samples; `confusion` counts them by true (row) and predicted (column) class."""
+    """Metrics over a set of samples; `confusion` counts them by true (row) and predicted (column) class."""
 
     loss: float
     top5_accuracy: float | None
@@ -58,12 +58,12 @@ class ClassificationEvaluation:
         return {**metrics, "validation_samples": self.samples}
 
     def of_classes(self) -> dict[str, Any]:
-        """The accuracy of each class, in their order."""
+        """The accuracy of each class, in the order of the classes."""
         return {"class_accuracies": self.class_accuracies}
 
 
 class ClassificationMeasure:
-    """Sums that stay on the device until the end."""
+    """Accumulates metrics over batches; the sums stay on the device until the end."""
 
     def __init__(self, task: ClassificationTask, *, num_classes: int, wide_dtype: torch.dtype) -> None:
         self._task = task
@@ -73,20 +73,20 @@ class ClassificationMeasure:
         self._singles: list[_Singles] = []
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """One more batch."""
+        """Adds a batch."""
         loss = self._task.losses(logits, labels).to(self._wide_dtype).sum()
         self._singles.append(_single_samples(self._task.probabilities(logits), labels))
         self._add((loss, _count_in_top(logits, labels), _confusion(logits, labels, self._num_classes)))
 
     def state(self) -> _State | None:
-        """What was found so far; None before the first batch."""
+        """The sums so far, on the CPU; None before the first batch."""
         if self._sums is None:
             return None
         loss, in_top, confusion = self._sums
         return (loss.cpu(), in_top.cpu(), confusion.cpu()), [self._all_singles()]
 
     def take(self, states: Sequence[_State | None]) -> None:
-        """What several processes found, in their order."""
+        """Replaces the sums by those of several processes, in rank order."""
         self._sums, self._singles = None, []
         for state in states:
             if state is not None:
@@ -100,7 +100,7 @@ class ClassificationMeasure:
         )
 
     def result(self) -> ClassificationEvaluation:
-        """Means over all batches."""
+        """The metrics over all batches."""
         assert self._sums is not None, "an evaluation needs at least one sample"
         loss, in_top, confusion = self._sums
         counts = confusion.view(self._num_classes, self._num_classes).cpu().numpy()
@@ -117,7 +117,7 @@ class ClassificationMeasure:
         return Guesses(labels=labels, classes=classes, confidences=confidences)
 
     def _all_singles(self) -> _Singles:
-        """Single samples on the host, those of all batches as one."""
+        """The values of single samples over all batches, on the CPU."""
         labels, classes, confidences = (
             torch.cat([batch[part] for batch in self._singles]).cpu() for part in range(3)
         )

@@ -1,4 +1,4 @@
-"""From a recipe and the data it trains on to the task, to its weights of classes, and to what measures it."""
+"""Builds the task, the class weights and the metrics from a recipe and its data."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -28,29 +28,29 @@ ClassWeights = NDArray[np.float32]
 
 
 def build_task(recipe: Recipe, spec: DataSpec, *, class_weights: Tensor | None = None) -> Task:
-    """The task as it is trained; without class weights every sample (or pixel) counts the same."""
+    """The task to train; without class weights every sample (or pixel) counts the same."""
     return _KINDS[spec.task].task(recipe, spec, class_weights=class_weights)
 
 
 def build_measure(
     recipe: Recipe, spec: DataSpec, *, wide_dtype: torch.dtype, regions: bool = False
 ) -> Measure:
-    """What measures a model on these data; `regions` also scores whole objects where the data have some."""
+    """The metrics for these data; `regions` also scores whole objects, if the data have any."""
     return _KINDS[spec.task].measure(recipe, spec, wide_dtype=wide_dtype, regions=regions)
 
 
 def training_class_weights(recipe: Recipe, data: DataSplits) -> ClassWeights | None:
-    """What each class counts in the loss of a training; None where all count the same."""
+    """The weight of each class in the training loss; None if all count the same."""
     return _KINDS[data.spec.task].class_weights(recipe, data) if recipe.class_weights else None
 
 
 def has_regions(spec: DataSpec) -> bool:
-    """Whether the masks are membranes around cells, which are scored as objects too."""
+    """Whether the masks show membranes around cells, so that cells can be scored as objects."""
     return spec.has_dense_labels and len(spec.class_names) == 2 and MEMBRANE in spec.class_names
 
 
 class _Kind(Protocol):
-    """How a recipe describes one of the tasks."""
+    """Builds the parts of one task from a recipe."""
 
     def task(self, recipe: Recipe, spec: DataSpec, *, class_weights: Tensor | None) -> Task: ...
 

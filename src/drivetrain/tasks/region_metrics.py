@@ -1,4 +1,4 @@
-"""How well whole objects are told apart: foreground-restricted Rand and information scores."""
+"""Scores how well whole objects are separated: foreground-restricted Rand and information scores."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ __all__ = ["RegionScores", "partition_scores", "region_scores"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionScores:
-    """V_Rand and V_Info, both 1 for the same objects; None where the truth has no object at all."""
+    """V_Rand and V_Info, both 1 for identical objects; None if the truth contains no object."""
 
     v_rand: float | None
     v_info: float | None
@@ -21,14 +21,14 @@ class RegionScores:
 def region_scores(
     predicted: NDArray[np.uint8], truth: NDArray[np.uint8], *, background: int = 0
 ) -> RegionScores:
-    """Scores of a predicted class map against the true one, after border thinning.
+    """Scores a predicted class map against the true one, after border thinning.
 
-    Objects are the 4-connected parts of one class that is not `background` (the membrane). The classes are
-    the most likely ones, so of two classes the probability is cut at 0.5 and not at a searched threshold.
-    Predicted objects grow by a watershed until they touch: the width of a predicted border costs nothing.
-    Pixels that are background in truth are left out.
+    Objects are the 4-connected components of each class except `background` (the membrane). The most likely
+    class counts, so with two classes the threshold is 0.5; no other threshold is searched. Predicted objects
+    grow by a watershed until they touch, so the width of a predicted border does not matter. Pixels that are
+    background in the truth are ignored.
     """
-    # Here and below: libraries that take long to import, for a run that only may need them.
+    # Imported here and below because these libraries load slowly and most runs do not need them.
     from scipy.ndimage import distance_transform_edt
     from skimage.segmentation import watershed
 
@@ -39,10 +39,10 @@ def region_scores(
 
 
 def partition_scores(predicted: NDArray[np.int64], truth: NDArray[np.int64]) -> RegionScores:
-    """V_Rand and V_Info, with precision and recall counting the same, over the pixels where truth is not 0.
+    """V_Rand and V_Info over the pixels where the truth is not 0, with equal weight for precision and recall.
 
-    With p the shares of pixels by true and predicted object, t and s those by one of them: V_Rand is
-    sum p^2 / (sum s^2 / 2 + sum t^2 / 2), V_Info is I(S; T) / (H(S) / 2 + H(T) / 2).
+    Let p be the shares of pixels by true and predicted object, and t and s the shares by true or by predicted
+    object alone. V_Rand is sum p^2 / (sum s^2 / 2 + sum t^2 / 2), V_Info is I(S; T) / (H(S) / 2 + H(T) / 2).
     """
     from skimage.metrics import contingency_table
 
@@ -53,7 +53,7 @@ def partition_scores(predicted: NDArray[np.int64], truth: NDArray[np.int64]) -> 
     of_truth, of_predicted = (np.asarray(shares.sum(axis=axis)).ravel() for axis in (1, 0))
     v_rand = (joint**2).sum() / (0.5 * (of_predicted**2).sum() + 0.5 * (of_truth**2).sum())
     entropies = _entropy(of_truth) + _entropy(of_predicted)
-    # One object in truth and one predicted: the same thing, though neither says anything.
+    # One true and one predicted object: they are identical, but both entropies are 0.
     v_info = max(0.0, 2 * (entropies - _entropy(joint)) / entropies) if entropies > 0 else 1.0
     return RegionScores(v_rand=float(v_rand), v_info=float(v_info))
 

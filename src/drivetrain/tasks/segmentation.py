@@ -14,10 +14,10 @@ from drivetrain.tasks.task import at_least_float32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentationTask:
-    """Losses and scores of single samples, so that any cut of a batch adds up to the same.
+    """Losses and scores per sample, so that the sum is the same however a batch is split.
 
-    Labels are (samples, height, width, channels) in uint8: the class of each pixel and, where there is a
-    second channel, the code of its border weight. Weights of pixels are normalised within their sample.
+    Labels are (samples, height, width, channels) in uint8: the class of each pixel and, in an optional second
+    channel, the code of its border weight. The weights of pixels are normalised within each sample.
     """
 
     num_classes: int
@@ -36,12 +36,12 @@ class SegmentationTask:
         return self.losses_and_class_dice(logits, labels)[0]
 
     def losses_and_scores(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and soft Dice of each sample; the score carries no gradient."""
+        """Loss and soft Dice of each sample; the score has no gradient."""
         losses, dice = self.losses_and_class_dice(logits, labels)
         return losses, dice.mean(1)
 
     def losses_and_class_dice(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss of each sample, and soft Dice of each of its classes, which carries no gradient."""
+        """The loss of each sample, and the soft Dice of each of its classes, which has no gradient."""
         classes = labels[..., 0].flatten(1)
         factors = pixel_factors(
             classes,
@@ -60,18 +60,18 @@ class SegmentationTask:
         return found
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The share of each class at every pixel."""
+        """The probability of each class at every pixel."""
         return at_least_float32(logits).softmax(1)
 
     def check_labels(self, data: DataSplits, *, output: torch.Size) -> None:
-        """Refuses nothing: an output that does not fit masks is told by its shape alone."""
+        """Does nothing: `check_output` already explains an output that does not fit the masks."""
 
     def check_output(self, shape: torch.Size, *, batch: int, num_classes: int, size: tuple[int, int]) -> None:
-        """Refuses a model whose output is not one number per sample, class and pixel of the labels."""
+        """Raises unless the model's output is one number per sample, class and pixel of the labels."""
         needed = (batch, num_classes, *size)
         if tuple(shape) != needed:
             raise BadInputError(
-                f"--model gives an output of shape {tuple(shape)} for {batch} images; segmentation into "
-                f"{num_classes} classes with labels of {size[0]} x {size[1]} pixels needs {needed}, see "
+                f"--model returns an output of shape {tuple(shape)} for {batch} images, but segmentation "
+                f"into {num_classes} classes with labels of {size[0]} x {size[1]} pixels needs {needed}; see "
                 "--num-classes and --image-size."
             )

@@ -1,4 +1,4 @@
-"""What was measured on a set of images with masks, as a whole, by class and by image."""
+"""The metrics of a segmentation over a set of images: in total, by class and by image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ Counts = NDArray[np.int64]
 class SegmentationEvaluation:
     """`class_dice` is the soft Dice (images, classes); `confusions` counts pixels (images, true, predicted).
 
-    Loss and soft Dice are means over images; hard Dice, IoU and pixel accuracy are of all pixels together.
-    Scores of several classes are means over those that occur in truth or prediction, soft Dice over all.
+    Loss and soft Dice are means over images; hard Dice, IoU and pixel accuracy are computed over all pixels
+    together. Hard Dice and IoU are means over the classes that occur in truth or prediction, soft Dice over
+    all classes.
     """
 
     class_names: tuple[str, ...]
@@ -89,17 +90,20 @@ class SegmentationEvaluation:
         return {"per_class": self.per_class()}
 
     def per_image(self) -> list[dict[str, float | None]]:
-        """A row per image, in the order they came; None for what an image does not have."""
+        """A row per image, in order; None for scores of classes that an image does not have."""
         return [self._row(index) for index in range(self.samples)]
 
     def foreground_scores(self) -> list[float]:
-        """The hard Dice of the foreground of each image; 1 where there is none and none was predicted."""
+        """The hard Dice of each image's foreground; 1 if there is none and none was predicted."""
         means = [self._foreground_mean(hard_dice_by_class(counts)) for counts in self.confusions]
         return [1.0 if mean is None else mean for mean in means]
 
     def per_class(self) -> list[dict[str, str | int | float | None]]:
-        """A row per class, foreground first: its true pixels, its soft Dice (`dice`) over images, its other
-        scores over all pixels."""
+        """A row per class, foreground first.
+
+        It has the number of true pixels, the soft Dice (`dice`) as a mean over images, and the hard Dice and
+        IoU over all pixels.
+        """
         counts = self.confusion
         columns = zip(
             self.class_names,
@@ -118,7 +122,7 @@ class SegmentationEvaluation:
         return self._scores_by_class(self.class_dice.mean(0).tolist(), self.confusion)
 
     def _scores_by_class(self, soft_dice: list[float | None], counts: Counts) -> dict[str, float | None]:
-        """The mean over the foreground, and each class, foreground first, of every score of classes."""
+        """Each score as a mean over the foreground classes, and for each class, foreground first."""
         values = dict(zip(SCORES, (soft_dice, hard_dice_by_class(counts), iou_by_class(counts)), strict=True))
         found = {f"foreground_{score}": self._foreground_mean(own) for score, own in values.items()}
         for score, own in values.items():
@@ -146,7 +150,7 @@ class SegmentationEvaluation:
 def foreground_dice(
     truth: NDArray[Any], prediction: NDArray[Any], *, class_names: Sequence[str]
 ) -> float | None:
-    """The hard Dice of one image's foreground, the mean over its classes; None where neither has any."""
+    """The hard Dice of one image's foreground, as a mean over classes; None if there is no foreground."""
     classes = len(class_names)
     cells = truth.astype(np.int64).ravel() * classes + prediction.ravel()
     counts = np.bincount(cells, minlength=classes**2).reshape(classes, classes)
@@ -158,13 +162,13 @@ def _foreground_mean(values: list[float | None], class_names: Sequence[str]) -> 
 
 
 def hard_dice_by_class(counts: Counts) -> list[float | None]:
-    """2 x shared / (true + predicted) pixels; None for a class that is neither."""
+    """2 x shared / (true + predicted) pixels; None for a class that occurs in neither."""
     shared, both = np.diagonal(counts), counts.sum(0) + counts.sum(1)
     return [2 * hits / total if total else None for hits, total in _pairs(shared, both)]
 
 
 def iou_by_class(counts: Counts) -> list[float | None]:
-    """Shared / (true or predicted) pixels; None for a class that is neither."""
+    """Shared / (true or predicted) pixels; None for a class that occurs in neither."""
     shared = np.diagonal(counts)
     either = counts.sum(0) + counts.sum(1) - shared
     return [hits / total if total else None for hits, total in _pairs(shared, either)]

@@ -1,4 +1,4 @@
-"""Cross-entropy and soft Dice of two or more classes, with the weight of each part and pixel."""
+"""Cross-entropy plus soft Dice for two or more classes, with weights for pixels, as autograd functions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +9,13 @@ from torch.nn import functional as F
 
 from drivetrain.tasks.task import at_least_float32
 
+# Keeps the Dice of a class that is neither present nor predicted at 1 instead of 0 / 0.
 _EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossShares:
-    """The factors of cross-entropy and of 1 - soft Dice in the loss."""
+    """The weights of cross-entropy and of (1 - soft Dice) in the loss."""
 
     cross_entropy: float
     dice: float
@@ -28,9 +29,10 @@ def pixel_factors(
     border_weight: float,
     dtype: torch.dtype,
 ) -> Tensor | None:
-    """Each pixel's share of its sample's cross-entropy (samples, pixels), summing to 1; None: all alike.
+    """The weight of each pixel in its sample's cross-entropy (samples, pixels), summing to 1.
 
-    A pixel weighs its class's weight, or 1, and what its border code stands for: 255 is `border_weight`.
+    A pixel has the weight of its class, or 1, plus its border weight: code 255 means `border_weight`. None
+    if all pixels have the same weight.
     """
     weights = None if class_weights is None else class_weights.to(dtype)[classes.long()]
     if codes is not None and border_weight:
@@ -39,35 +41,29 @@ def pixel_factors(
     if weights is None:
         return None
     total = weights.sum(1, keepdim=True)
-    # A sample whose pixels all weigh nothing has no cross-entropy.
+    # If all pixels of a sample have weight 0, its cross-entropy is 0 instead of 0 / 0.
     return weights / total.masked_fill(total == 0, 1)
 
 
-# The soft Dice of the published U-Nets, from sums over the pixels of each sample.
-
-
 def soft_dice(*, shared: Tensor, squares: Tensor, pixels: Tensor) -> Tensor:
-    """Dice (samples, classes) with squared probabilities in the denominator.
+    """Soft Dice (samples, classes) with squared probabilities in the denominator, as in the published U-Nets.
 
-    `shared` sums the probability of a class over the pixels that have it, `squares` its square over all
-    pixels; `pixels` counts those that have it (0 and 1 are their own squares).
+    `shared` sums the probability of a class over the pixels of that class, `squares` its square over all
+    pixels; `pixels` is the number of pixels of that class (0 and 1 are their own squares).
     """
     return (2 * shared + _EPSILON) / denominator(squares=squares, pixels=pixels)
 
 
 def denominator(*, squares: Tensor, pixels: Tensor) -> Tensor:
-    """What twice the shared sum is divided by."""
+    """The denominator of the soft Dice."""
     return squares + pixels + _EPSILON
-
-
-# Softmax cross-entropy and soft Dice of two classes, from the difference of their two logits.
 
 
 class BinaryLoss(torch.autograd.Function):
     """Losses (samples,) and soft Dice (samples, 2) of logits (samples, 2, height, width).
 
-    The softmax of two logits is the sigmoid of their difference, so everything happens on half the values;
-    for the backward pass only the logits are kept.
+    The softmax of two logits is the sigmoid of their difference, so everything is computed on half the
+    values. Only the logits are saved for the backward pass.
     """
 
     @staticmethod
@@ -102,13 +98,13 @@ class BinaryLoss(torch.autograd.Function):
 
 
 def _margin(logits: Tensor) -> Tensor:
-    """How much more the second class has than the first: (samples, pixels), in float32 or wider."""
+    """The logit of the second class minus that of the first: (samples, pixels), in float32 or wider."""
     planes = at_least_float32(logits)
     return (planes[:, 1] - planes[:, 0]).flatten(1)
 
 
 def _sums(one: Tensor, is_one: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Per class: the probability where it is right, its square everywhere, and how many pixels there are."""
+    """Per class: the sum of its probability over its pixels, of its square over all, and its pixel count."""
     zero = 1 - one
     shared = torch.stack([(zero * (1 - is_one)).sum(1), (one * is_one).sum(1)], dim=1)
     squares = torch.stack([(zero * zero).sum(1), (one * one).sum(1)], dim=1)
@@ -117,7 +113,7 @@ def _sums(one: Tensor, is_one: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _dice_slope_of_two(one: Tensor, is_one: Tensor, *, dice: Tensor, below: Tensor) -> Tensor:
-    """By how much 1 - (mean of both Dices) grows with the margin, at every pixel."""
+    """The derivative of 1 - (mean of both Dice scores) with respect to the margin, at every pixel."""
     zero = 1 - one
     gain_of_zero, gain_of_one = (1 / below)[:, :, None].unbind(1)
     loss_of_zero, loss_of_one = (dice / below)[:, :, None].unbind(1)
@@ -125,13 +121,10 @@ def _dice_slope_of_two(one: Tensor, is_one: Tensor, *, dice: Tensor, below: Tens
     return slope.addcmul_(loss_of_one, one).addcmul_(-loss_of_zero, zero).mul_(one).mul_(zero)
 
 
-# Cross-entropy and soft Dice of any number of classes.
-
-
 class ManyClassLoss(torch.autograd.Function):
     """Losses (samples,) and soft Dice (samples, classes) of logits (samples, classes, height, width).
 
-    For the backward pass only the logits are kept; classes stay numbers, no plane is made of each.
+    Only the logits are saved for the backward pass. Classes stay numbers; no one-hot planes are made.
     """
 
     @staticmethod
@@ -174,9 +167,9 @@ class ManyClassLoss(torch.autograd.Function):
 
 
 def _planes(logits: Tensor) -> Tensor:
-    """(samples, classes, pixels) in float32 or wider, one class after the other.
+    """Logits as (samples, classes, pixels) in float32 or wider, contiguous by class.
 
-    A softmax over a few values that lie side by side, as in channels-last memory, would be much slower.
+    A softmax over few adjacent values, as in channels-last memory, would be much slower.
     """
     return at_least_float32(logits).contiguous(memory_format=torch.contiguous_format).flatten(2)
 
@@ -187,14 +180,15 @@ def _at_class(planes: Tensor, classes: Tensor) -> Tensor:
 
 
 def _sigmoid_costs(planes: Tensor, classes: Tensor) -> Tensor:
-    """The mean over classes of the cost of saying yes or no to each."""
+    """The binary cross-entropy of each pixel, as a mean over classes."""
     return (F.softplus(planes).sum(1) - _at_class(planes, classes)) / planes.shape[1]
 
 
 def _sums_by_class(values: Tensor, classes: Tensor, *, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Sums (samples, classes) of values over the pixels of each class, and how many those are.
+    """Sums (samples, classes) of values over the pixels of each class, and the number of these pixels.
 
-    One class after the other: scattered sums would add in any order on an accelerator.
+    One class after the other: a scatter-add on an accelerator adds in a random order, so it is not
+    reproducible.
     """
     sums, counts = [], []
     for number in range(num_classes):
@@ -207,9 +201,9 @@ def _sums_by_class(values: Tensor, classes: Tensor, *, num_classes: int) -> tupl
 def _dice_slope_of_many(
     probabilities: Tensor, classes: Tensor, *, dice: Tensor, below: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """By how much 1 - (mean over classes of Dice) grows with each logit.
+    """The derivative of 1 - (mean over classes of Dice) with respect to each logit.
 
-    That is the first tensor, and the second on top of it at the class of each pixel.
+    It is the first tensor plus, only at the class of each pixel, the second.
     """
     scale = 2 / dice.shape[1] / below
     pull = _at_class(probabilities, classes) * scale.gather(1, classes.long())

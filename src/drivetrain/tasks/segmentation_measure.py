@@ -1,4 +1,4 @@
-"""Measuring a segmentation: every image counts once, whatever the batches."""
+"""Accumulates the metrics of a segmentation: every image counts once, whatever the batches."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ _State = tuple[list[tuple[Tensor, Tensor, Tensor]], list[RegionScores] | None]
 
 
 class SegmentationMeasure:
-    """What was found on each image, on the device until the end; images may differ in size between batches.
+    """Accumulates metrics per image, on the device until the end; batches may have different image sizes.
 
-    `regions` also scores whole objects, for which the classes of every batch are fetched from the device.
+    `regions` also scores whole objects, for which the classes of each batch are copied to the CPU.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class SegmentationMeasure:
 
     @torch.no_grad()
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """One more batch of logits (samples, classes, height, width) with their labels."""
-        # Each image in wide numbers: so what it gets does not depend on its company.
+        """Adds a batch of logits (samples, classes, height, width) with its labels."""
+        # In wide numbers, so that the result of an image does not depend on the batch it is in.
         losses, dice = self._task.losses_and_class_dice(logits.to(self._wide_dtype), labels)
         predicted = logits.argmax(1).to(torch.uint8)
         truth = labels[..., 0]
@@ -48,18 +48,18 @@ class SegmentationMeasure:
             self._regions += self._region_scores(predicted, truth)
 
     def state(self) -> _State:
-        """What was found so far, on the host."""
+        """The results so far, on the CPU."""
         batches = [(losses.cpu(), dice.cpu(), counts.cpu()) for losses, dice, counts in self._batches]
         return batches, self._regions
 
     def take(self, states: Sequence[_State]) -> None:
-        """What several processes found, in their order."""
+        """Replaces the results by those of several processes, in rank order."""
         self._batches = [batch for batches, _ in states for batch in batches]
         if self._regions is not None:
             self._regions = [scores for _, regions in states for scores in regions or []]
 
     def result(self) -> SegmentationEvaluation:
-        """Everything about all images so far."""
+        """The metrics of all images so far."""
         assert self._batches, "an evaluation needs at least one sample"
         losses, dice, confusions = (
             torch.cat([batch[part] for batch in self._batches]).cpu().numpy() for part in range(3)

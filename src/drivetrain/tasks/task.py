@@ -1,4 +1,4 @@
-"""What a task is to the rest: a loss and a score per sample, and a way to measure a whole set."""
+"""The interface of a task: a loss and a score per sample, and metrics over a set of samples."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -11,7 +11,7 @@ from drivetrain.data.source import DataSplits
 
 @runtime_checkable
 class Evaluation(Protocol):
-    """What was measured on a set of samples."""
+    """The metrics over a set of samples."""
 
     @property
     def samples(self) -> int: ...
@@ -21,32 +21,32 @@ class Evaluation(Protocol):
         ...
 
     def of_classes(self) -> dict[str, Any]:
-        """What is known of each class, by what a row of `evaluate` calls it."""
+        """The metrics by class, under their keys in the rows of `evaluate`."""
         ...
 
 
 class Measure(Protocol):
-    """Adds up what a model does on a set of samples, one batch after the other."""
+    """Accumulates the metrics of a model over a set of samples, batch by batch."""
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """One more batch; nothing is fetched from the device."""
+        """Adds a batch; should not synchronize with the device."""
         ...
 
     def state(self) -> Any:
-        """What was added so far, in a form that travels to other processes."""
+        """What was accumulated so far, in a form that can be sent to other processes."""
         ...
 
     def take(self, states: Sequence[Any]) -> None:
-        """Starts again from what several processes added, in their order."""
+        """Replaces the state by those of several processes, in rank order."""
         ...
 
     def result(self) -> Evaluation:
-        """What all batches so far amount to."""
+        """The metrics of all batches so far."""
         ...
 
 
 class Task(Protocol):
-    """Losses and scores of single samples, so that any cut of a batch adds up to the same."""
+    """Losses and scores per sample, so that the sum is the same however a batch is split."""
 
     @property
     def metric(self) -> str:
@@ -54,22 +54,22 @@ class Task(Protocol):
         ...
 
     def losses_and_scores(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and score of each sample, in float32 or wider; scores carry no gradient."""
+        """Loss and score of each sample, in float32 or wider; scores have no gradient."""
         ...
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The share of each class."""
+        """The probability of each class."""
         ...
 
     def check_labels(self, data: DataSplits, *, output: torch.Size) -> None:
-        """Refuses data whose labels are why a model's output does not fit them."""
+        """Raises if the labels are the reason why the model's output does not fit."""
         ...
 
     def check_output(self, shape: torch.Size, *, batch: int, num_classes: int, size: tuple[int, int]) -> None:
-        """Refuses a model whose output this task cannot use; `size` is that of a sample's labels."""
+        """Raises if the task cannot use the model's output; `size` is the size of a sample's labels."""
         ...
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Logits in the precision that losses are computed in."""
+    """Logits in float64 if they are already, else in float32: losses are not computed in 16 bits."""
     return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,1 +1,1 @@
-"""The equivalence certificate: every layout held against one process, with a negative control."""
+"""`drivetrain verify`: compares every layout with one process and prints an equivalence certificate."""

@@ -1,4 +1,4 @@
-"""The equivalence certificate of a recipe: every layout held against one process, with a negative control."""
+"""The equivalence certificate of a recipe: compares each layout with one process, plus a negative control."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -25,7 +25,7 @@ __all__ = ["Certificate", "NotPossible", "verify_resolved"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotPossible:
-    """A usual layout that the model cannot be cut for, and why."""
+    """A usual layout whose stages the model cannot be split into, and the reason."""
 
     layout: Layout
     reason: str
@@ -33,7 +33,7 @@ class NotPossible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a verification found; a type in which no layout is equal has no control."""
+    """The result of a verification; a dtype in which no layout is equal has no negative control."""
 
     subject: Subject
     updates: int
@@ -86,7 +86,7 @@ def verify_resolved(
     make_model: MakeModel | None = None,
     pool: RankPool | None = None,
 ) -> Certificate:
-    """Measures a recipe's layouts and compares them; nothing is written. `pool` are ranks to borrow."""
+    """Measures and compares the layouts of a recipe; writes no files. Uses the ranks of `pool`, if given."""
     with showing_progress(reporter):
         subject = prepare_subject(resolved, updates=updates, data=data, make_model=make_model)
     for text in subject.warnings:
@@ -122,7 +122,7 @@ def verify_resolved(
 
 
 def _pairs(comparisons: Sequence[Comparison], *, dtype: DtypeName) -> list[tuple[Layout, Layout]]:
-    """Layouts and what they must agree with in one type."""
+    """Each comparable layout with its reference, for one dtype."""
     chosen = [one.rounded_alike() if dtype == "float32" else one for one in comparisons]
     return [(one.layout, one.reference) for one in chosen if one.reference is not None]
 
@@ -130,7 +130,7 @@ def _pairs(comparisons: Sequence[Comparison], *, dtype: DtypeName) -> list[tuple
 def _comparisons(
     subject: Subject, cuts: Sequence[Cut], *, reporter: Reporter
 ) -> tuple[Layout, list[Comparison], list[NotPossible]]:
-    """The reference, what is held against it, and what cannot be."""
+    """The main reference, the comparisons to make, and the usual layouts that are not possible."""
     batch, has_batch_norm = subject.batch, subject.has_batch_norm
     reference = reference_of(
         micro=batch.micro, group=batch.group, global_batch=batch.global_batch, has_batch_norm=has_batch_norm

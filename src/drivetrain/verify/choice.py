@@ -1,4 +1,4 @@
-"""Which cuts of one global batch and of a model are measured, and what each is comparable with."""
+"""Chooses the layouts to measure, and the one-process reference that each must agree with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,27 +18,28 @@ __all__ = [
 ]
 
 _STAGES = 2
+# Four stages on two devices: device 0 has the first and the last stage, device 1 the two in the middle.
 _LOOPED = (0, 1, 1, 0)
+# Limits for the layouts that nobody asked for: all their processes share the cores of one machine.
 _MOST_RANKS = 4
 _MOST_DEFAULT_REPLICAS = 8
 
 
-# The usual ways to cut a model, of which the cheap ones run in a single process.
-
-
 def usual_pipelines(*, global_batch: int, fewest: int, marked_stages: int = 0) -> tuple[list[Cut], list[str]]:
-    """Two stages by every schedule, four on two devices, recomputation, real ranks; and what is left out.
+    """The default layouts with stages, and a note on each that is skipped.
 
-    Micro-batches have `fewest` samples at least. A model whose modules are marked is cut as its marks say.
+    They are: two stages with every schedule, four stages on two devices, recomputation (all in one process),
+    and stages on real ranks. Micro-batches have at least `fewest` samples. A model with marked modules is
+    split at its marks.
     """
     stages = marked_stages or _STAGES
     if stages == 1:
-        return [], ["stages: left out, as all marked modules are of one stage"]
+        return [], ["stages: skipped, because all marked modules belong to one stage"]
     accumulation = _accumulation(global_batch, fewest=fewest, stages=stages)
     if accumulation is None:
-        return [], [f"stages: left out, as {global_batch} samples make too few micro-batches for them"]
+        return [], [f"stages: skipped, because a global batch of {global_batch} has too few micro-batches"]
     plain = Cut(accumulation=accumulation, stages=stages)
-    # Weights lie around the bottleneck of a U-Net, so that such a cut goes through its skips.
+    # Most weights of a U-Net are around its bottleneck, so splitting by parameters cuts its skip connections.
     elsewhere = plain if marked_stages else replace(plain, split_by="parameters")
     suits_grouped = accumulation % (2 * stages) == 0
     schedules = [name for name in SCHEDULE_NAMES if name != "grouped" or suits_grouped]
@@ -47,14 +48,14 @@ def usual_pipelines(*, global_batch: int, fewest: int, marked_stages: int = 0) -
         cuts.append(replace(elsewhere, stages=len(_LOOPED), mapping=_LOOPED))
     cuts.append(replace(plain, recomputation=True))
     note = (
-        f"stages: the grouped schedule is left out, as it takes multiples of {2 * stages} micro-batches; "
-        f"--global-batch-size {2 * stages * fewest} works"
+        f"stages: the grouped schedule is skipped, because it needs a multiple of {2 * stages} "
+        f"micro-batches; --global-batch-size {2 * stages * fewest} works"
     )
     return [*(cut.played() for cut in cuts), *_on_ranks(plain, elsewhere)], [] if suits_grouped else [note]
 
 
 def _accumulation(global_batch: int, *, fewest: int, stages: int) -> int | None:
-    """As many micro-batches as every schedule takes, or as few as are possible."""
+    """A number of micro-batches that suits every schedule, or else the smallest possible; None if none is."""
     counts: list[int] = [2 * stages, stages, *range(2, global_batch + 1)]
     for count in counts:
         if global_batch % count == 0 and global_batch // count >= fewest:
@@ -63,7 +64,7 @@ def _accumulation(global_batch: int, *, fewest: int, stages: int) -> int | None:
 
 
 def _on_ranks(plain: Cut, elsewhere: Cut) -> list[Cut]:
-    """Real processes: one replica, and two whose weight gradients come late."""
+    """Stages on real processes: one replica, and two replicas with zero-bubble (late weight gradients)."""
     cuts = [plain]
     if plain.accumulation % 2 == 0:
         accumulation = plain.accumulation // 2
@@ -73,16 +74,16 @@ def _on_ranks(plain: Cut, elsewhere: Cut) -> list[Cut]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A layout and what it must agree with; with nothing where it is different by definition."""
+    """A layout and its reference; None if batch norm sees a different set of samples than any reference."""
 
     layout: Layout
     reference: Layout | None
 
     def rounded_alike(self) -> "Comparison":
-        """The same in two passes of batch norm, where groups are compared in float32.
+        """The same comparison with two-pass batch norm on both sides, for groups of replicas in float32.
 
-        The usual kernel adds up the parts of a group in another order than the whole, and float32 makes
-        more of that than layouts may differ by.
+        The usual kernel sums the parts of a group in a different order than the whole. In float32 that
+        alone can exceed the tolerance.
         """
         if self.layout.group == 1 or self.reference is None:
             return self
@@ -93,14 +94,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Layouts that somebody asked for, which must be possible, and usual ones, which need not be."""
+    """The layouts to measure: those the user asked for must be possible, the usual ones need not be."""
 
     asked: tuple[Layout, ...]
     usual: tuple[Layout, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-# Cuts of the batch alone, unless --layouts is given; those with groups only where there is batch norm.
+# The default layouts without stages; `_usual_cuts` adds batch-norm groups for models with batch norm.
 _DEFAULT_CUTS = (
     Cut(accumulation=2),
     Cut(accumulation=4),
@@ -111,7 +112,7 @@ _DEFAULT_CUTS = (
 
 
 def reference_of(*, micro: int, group: int, global_batch: int, has_batch_norm: bool) -> Layout:
-    """The one process that all layouts are held against: uncut, unless batch norm needs the recipe's sets."""
+    """The one-process reference: the whole batch at once, or, with batch norm, in the sets of the recipe."""
     normalised = micro * group if has_batch_norm else global_batch
     return Layout(micro=normalised, accumulation=global_batch // normalised)
 
@@ -125,13 +126,13 @@ def choose_layouts(
     has_batch_norm: bool,
     marked_stages: int = 0,
 ) -> Choice:
-    """The layouts to measure: what `--layouts` asks for, else the recipe's `own` and the usual ones."""
+    """The layouts given by `--layouts`, or else those of the recipe (`own`) and the usual ones."""
     total = reference.global_batch
     if asked:
         for cut in asked:
             _require_fit(cut, global_batch=total, has_batch_norm=has_batch_norm)
         return Choice(asked=tuple(Layout.of(cut, global_batch=total) for cut in dict.fromkeys(asked)))
-    # A single sample has no deviation to be divided by.
+    # Batch norm needs two samples: torch refuses to normalise a layer that has one value per channel.
     fewest = 2 if has_batch_norm else 1
     pipelines, notes = usual_pipelines(global_batch=total, fewest=fewest, marked_stages=marked_stages)
 
@@ -150,10 +151,11 @@ def choose_layouts(
 def pair_with_references(
     layouts: Sequence[Layout], *, reference: Layout, has_batch_norm: bool
 ) -> list[Comparison]:
-    """What each layout is to agree with.
+    """Pairs each layout with the one-process layout that it must agree with.
 
-    Without batch norm that is the reference. With it, a layout that normalises other sets of samples than
-    the reference agrees with one process that normalises the same sets, unless it is that process.
+    Without batch norm that is `reference`. With batch norm, a layout that normalises different sets of
+    samples must agree with one process that normalises the same sets. If it is that process itself, there is
+    nothing to compare it with.
     """
     return [
         Comparison(layout=layout, reference=_reference_for(layout, reference, has_batch_norm=has_batch_norm))
@@ -182,8 +184,8 @@ def _require_fit(cut: Cut, *, global_batch: int, has_batch_norm: bool) -> None:
     if global_batch % cut.parts:
         works = max(1, round(global_batch / cut.parts)) * cut.parts
         raise BadInputError(
-            f"--layouts {cut.name} makes {cut.parts} micro-batches, which {global_batch} samples do not fill "
-            f"evenly; --global-batch-size {works} works."
+            f"--layouts {cut.name} has {cut.parts} micro-batches, but a global batch of {global_batch} "
+            f"samples is not divisible by {cut.parts}; --global-batch-size {works} works."
         )
     check_accumulation(cut.schedule, stages=cut.stages, accumulation=cut.accumulation)
     if cut.group > 1 and not has_batch_norm:

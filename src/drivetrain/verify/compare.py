@@ -1,7 +1,8 @@
-"""How far two measurements lie apart, and how far they may: the tolerances of "the cut changes nothing".
+"""Compares two measurements and holds the tolerances within which two layouts count as equal.
 
-Two tensors agree when ||g - g'|| <= tolerance * ||g|| + tolerance / 100 * ||all||. The error of a tensor is
-its ||g - g'|| divided by (||g|| + ||all|| / 100), so that it is the error that the tolerance bounds.
+Two tensors agree when ||g - g'|| <= tolerance * ||g|| + tolerance / 100 * ||all||, where `all` are all
+tensors of the model together. The reported error of a tensor is ||g - g'|| / (||g|| + ||all|| / 100), so it
+can be compared with the tolerance directly.
 """
 
 from collections.abc import Sequence
@@ -24,27 +25,34 @@ __all__ = [
     "worst_tensor",
 ]
 
-# Rounding past a kink moves a gradient by a part of it; what is further off is something else.
+# When rounding moves a value past a kink, a gradient changes by a fraction of itself. A larger error cannot
+# be explained that way and is a fault at once.
 _LARGEST_JUMP = 0.1
+# Keeps the error of a tensor meaningful when its own norm is almost 0: it is then measured against 1 % of the
+# norm of all tensors instead of against nearly nothing.
 _SHARE_OF_ALL = 0.01
-# How many times as far from the float64 result as one process a layout may be: two computations that round
-# independently are seldom further apart, as far as their worst tensors go.
+# A layout may be this many times as far from the float64 result as one process is: the worst tensors of two
+# computations that round independently are seldom further apart.
 _OWN_ROUNDINGS = 4.0
-# A computation that rounds more than this would hide a gradient that is wrong by a thousandth.
+# Upper limit of the widened tolerance. It stays below the 1e-3 by which the negative control changes a
+# gradient, so that such a fault is still noticed.
 _MOST_ROUNDING = 1e-4
-# Adam makes a step of full length out of a gradient that is nothing but rounding.
+# Much wider for weights: Adam divides a gradient by its own size, so a gradient that consists of rounding
+# alone still makes a step of full length.
 _MOST_ROUNDING_OF_WEIGHTS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """The largest errors that count as rounding; a loss above 1 counts in proportion."""
+    """The largest errors that count as rounding; the error of a loss above 1 is relative to that loss."""
 
     tensor: float
     loss: float
     weights: float
 
 
+# 1e-5 is about a hundred times the rounding unit of float32. In float64 the comparison is five digits
+# stricter, so that a real fault cannot be taken for rounding.
 TOLERANCES: dict[DtypeName, Tolerance] = {
     "float32": Tolerance(tensor=1e-5, loss=1e-5, weights=1e-5),
     "float64": Tolerance(tensor=1e-10, loss=1e-8, weights=1e-8),
@@ -61,7 +69,7 @@ class Worst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How far a layout is from what it should agree with, in the worst of the updates compared."""
+    """The errors of a layout against its reference, each from the worst of the compared updates."""
 
     gradients: Worst
     statistics: Worst | None
@@ -73,7 +81,7 @@ class Difference:
 
     @property
     def failures(self) -> list[str]:
-        """What is more than rounding, in words."""
+        """A sentence for each error above the tolerance."""
         judged = [
             (f"the gradient of {self.gradients.name}", self.gradients.error, self.tolerance.tensor),
             ("the loss", self.loss, self.tolerance.loss),
@@ -81,7 +89,7 @@ class Difference:
         ]
         if self.statistics is not None:
             name, error = self.statistics.name, self.statistics.error
-            judged.append((f"the statistics {name}", error, self.tolerance.tensor))
+            judged.append((f"the running statistics {name}", error, self.tolerance.tensor))
         if self.optimiser is not None:
             name, error = self.optimiser.name, self.optimiser.error
             judged.append((f"the optimizer state {name}", error, self.tolerance.weights))
@@ -94,7 +102,7 @@ class Difference:
 
     @property
     def may_be_rounding(self) -> bool:
-        """Whether a value that rounding moved past a kink, such as 0 for a ReLU, could explain it."""
+        """Whether rounding could explain the errors, by moving a value past a kink such as 0 for a ReLU."""
         return self.ranks_agree and self.gradients.error <= _LARGEST_JUMP
 
 
@@ -117,7 +125,7 @@ def compare(
 
 
 def own_rounding(difference: Difference) -> Tolerance:
-    """How far a layout may be from the float64 result, given how far one process is from it in float32."""
+    """The tolerance of a layout against float64, given the float32 `difference` of one process from it."""
     statistics = 0.0 if difference.statistics is None else difference.statistics.error
     optimiser = 0.0 if difference.optimiser is None else difference.optimiser.error
     moved = max(difference.weights.error, optimiser)
@@ -138,7 +146,7 @@ def _worst(tensors: Sequence[Worst]) -> Worst:
 
 
 def worst_tensor(expected: Arrays, found: Arrays) -> Worst:
-    """The tensor that differs most, in the sense of the tolerance; what is not finite differs by infinity."""
+    """The tensor with the largest error, as defined above; for NaN or infinity the error is infinite."""
     assert list(expected) == list(found), "the layouts have different tensors"
     floor = _SHARE_OF_ALL * _norm(*expected.values())
     with np.errstate(invalid="ignore"):
@@ -150,7 +158,7 @@ def worst_tensor(expected: Arrays, found: Arrays) -> Worst:
 
 
 def longest_tensor(tensors: Arrays) -> str:
-    """The name of the tensor of the largest norm."""
+    """The name of the tensor with the largest norm."""
     return max(tensors, key=lambda name: _norm(tensors[name]))
 
 
@@ -171,4 +179,4 @@ def _loss_error(expected: NDArray[np.float64], found: NDArray[np.float64]) -> fl
 
 
 def _words(what: str, error: float, most: float) -> str:
-    return f"{what} differs by {error:.1e} (at most {most:.0e})"
+    return f"{what} differs by {error:.1e} (tolerance {most:.0e})"

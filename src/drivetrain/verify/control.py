@@ -1,4 +1,4 @@
-"""The negative control: a layout computed and compared as ever, with one wrong gradient to be noticed."""
+"""The negative control: repeats one layout with a wrong gradient, which the comparison must notice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Control", "run_control"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A layout whose last replica made `gradient` a thousandth too long, and the error that this came to."""
+    """A layout whose last replica scaled `gradient` by 1.001, and the resulting error."""
 
     layout: Layout
     dtype: DtypeName
@@ -25,7 +25,7 @@ class Control:
 
     @property
     def is_caught(self) -> bool:
-        """Whether the error is more than what passed as rounding in that layout."""
+        """Whether the error exceeds the tolerance that this layout was given for rounding."""
         return self.error > self.tolerance
 
     def to_json(self) -> dict[str, Any]:
@@ -40,11 +40,11 @@ class Control:
 
 
 def run_control(measurer: Measurer, rows: Sequence[Row]) -> Control | None:
-    """Spoils a layout at a point where it is equal; None where none is equal.
+    """Runs the control on a layout and a seed that are equal without it; None if no layout is equal.
 
-    It is one with several ranks, stages and replicas, as far as there is one. The fault arises in the last
-    replica's backward passes, so that it is noticed only if their part reaches the weights, and what is
-    compared is what the ranks computed.
+    A layout with several ranks, stages and replicas is preferred. The fault is made in the backward passes of
+    the last replica: the comparison notices it only if that replica's gradients reach the weights, and only
+    if it compares what the ranks really computed.
     """
     equal = [row for row in rows if row.equal_point is not None]
     if not equal:
@@ -64,5 +64,5 @@ def run_control(measurer: Measurer, rows: Sequence[Row]) -> Control | None:
 
 
 def _reach(layout: Layout) -> tuple[bool, bool, bool]:
-    """How much of the machinery a gradient passes through in a layout."""
+    """Sort key: layouts in which a gradient passes through ranks, stages and replicas come last."""
     return layout.ranks > 1, layout.stages > 1, layout.replicas > 1

@@ -1,4 +1,7 @@
-"""The ways to cut a training: its global batch, and its model; nothing here needs torch."""
+"""Layouts: how a global batch is split over replicas and micro-batches, and a model into pipeline stages.
+
+Imports no torch, so that options can be parsed quickly.
+"""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -6,15 +9,16 @@ from typing import Any, Self
 __all__ = ["Cut", "Layout", "StageChoice"]
 
 StageChoice = bool | tuple[int, ...]
-"""Whether stages do something: all, none, or the ones with these numbers."""
+"""Which stages something applies to: all (True), none (False), or the stages with these numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A way to cut a global batch of any size, and the model; `group` replicas are normalised together.
+    """A layout for a global batch of any size; batch norm normalises over `group` replicas together.
 
-    Each field is a word of `--layouts`; its default means that nothing is cut so. Stages lie on devices of
-    their own unless `mapping` says otherwise, and a device is a process, unless one process plays all.
+    Each field is a setting of `--layouts`, and its default means "not split". Each stage has a device of its
+    own unless `mapping` says otherwise. Each device is a process, unless `processes` is 1: then one process
+    runs all stages.
     """
 
     replicas: int = 1
@@ -31,27 +35,27 @@ class Cut:
 
     @property
     def parts(self) -> int:
-        """Micro-batches of a global batch."""
+        """The number of micro-batches in a global batch."""
         return self.replicas * self.accumulation
 
     @property
     def devices(self) -> int:
-        """Devices of one replica."""
+        """The number of devices of one replica."""
         return max(self.mapping, default=self.stages - 1) + 1
 
     @property
     def ranks(self) -> int:
-        """Processes that compute it together."""
+        """The number of processes that compute the layout together."""
         return self.processes or self.replicas * self.devices
 
     @property
     def is_staged(self) -> bool:
-        """Whether the model itself is cut, into stages or into blocks that are recomputed."""
+        """Whether the model is split, into pipeline stages or into recomputed blocks."""
         return self.stages > 1 or self.recomputation is not False
 
     @property
     def name(self) -> str:
-        """As `--layouts` writes it; stages always with their schedule."""
+        """The layout as `--layouts` spells it; stages are always named with their schedule."""
         given = {
             word: getattr(self, word) for word, default in DEFAULTS.items() if getattr(self, word) != default
         }
@@ -63,9 +67,9 @@ class Cut:
         return ",".join(named or ["replicas=1"])
 
     def played(self) -> "Cut":
-        """One process in the place of all devices, which takes its replicas' micro-batches one by one.
+        """The same layout in one process, which runs the micro-batches of all replicas one after another.
 
-        Replicas that are normalised together become one micro-batch.
+        Replicas that batch norm normalises together are merged into one micro-batch.
         """
         return replace(
             self,
@@ -76,7 +80,7 @@ class Cut:
         )
 
     def pipeline_changes(self) -> dict[str, Any]:
-        """The fields of a recipe that say how its model is cut."""
+        """The recipe fields that split the model into stages."""
         return {
             "stages": self.stages if self.stages > 1 else None,
             "pipeline_splits": self.splits,
@@ -109,9 +113,9 @@ DEFAULTS = {field.name: field.default for field in fields(Cut)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout(Cut):
-    """A cut of a certain global batch, into micro-batches of `micro` samples.
+    """A layout of one particular global batch, with micro-batches of `micro` samples.
 
-    With `stable_norm`, batch norm takes two passes over them whatever the recipe says.
+    `stable_norm` turns on two-pass batch-norm statistics, whatever the recipe says.
     """
 
     micro: int
@@ -119,7 +123,7 @@ class Layout(Cut):
 
     @classmethod
     def of(cls, cut: Cut, *, global_batch: int) -> Self:
-        """The layout that a cut makes of a global batch it divides."""
+        """The layout of a global batch that `cut` divides evenly."""
         return cls(**{word: getattr(cut, word) for word in DEFAULTS}, micro=global_batch // cut.parts)
 
     @property
@@ -129,15 +133,15 @@ class Layout(Cut):
 
     @property
     def normalised_set(self) -> int:
-        """How many samples batch norm normalises together."""
+        """The number of samples that batch norm normalises together."""
         return self.micro * self.group
 
     def in_one_process(self) -> "Layout":
-        """One process that normalises the same samples together: its micro-batches are those sets."""
+        """The equivalent of one process: each micro-batch is a set that batch norm normalises together."""
         return Layout(micro=self.normalised_set, accumulation=self.global_batch // self.normalised_set)
 
     def recipe_changes(self) -> dict[str, Any]:
-        """The fields of a recipe that is trained in this layout."""
+        """The recipe fields that select this layout."""
         return {
             "replicas": self.replicas,
             "micro_batch_size": self.micro,
@@ -150,7 +154,7 @@ class Layout(Cut):
         }
 
     def to_json(self, *, has_batch_norm: bool) -> dict[str, Any]:
-        """Plain values; a model in one piece has no schedule."""
+        """Plain values for `--json`; the schedule of a model without stages is "none"."""
         return {
             "layout": self.name,
             "replicas": self.replicas,

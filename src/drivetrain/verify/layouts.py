@@ -1,4 +1,4 @@
-"""How `--layouts` is read; nothing here needs torch."""
+"""Parses `--layouts`. Imports no torch."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -16,14 +16,14 @@ from drivetrain.verify.cuts import Cut
 
 __all__ = ["parse_cuts"]
 
-# The options whose rules words follow; they need stages to have an effect.
+# Settings that mirror an option of `train`: given without stages, they are refused by that option's rule.
 _OPTIONS = {"split_by": "split_by", "schedule": "pipeline_schedule", "mapping": "device_mapping"}
 
 _SPLITS_BY: tuple[str, ...] = get_args(get_args(SplitBy)[0])
 
 
 def parse_cuts(text: str) -> tuple[Cut, ...]:
-    """What `--layouts 'replicas=2,accumulation=2;stages=2,schedule=gpipe'` lists."""
+    """The layouts in a text such as 'replicas=2,accumulation=2;stages=2,schedule=gpipe'."""
     return tuple(_parse_cut(part, whole=text) for part in text.split(";") if part.strip())
 
 
@@ -57,18 +57,19 @@ def _stage_choice(value: str) -> bool | tuple[int, ...] | None:
     return True if value.lower() == "true" else _numbers(value)
 
 
-# How the value of each word is read (None: it is none), what it has to be, and one that works.
+# For each setting: its parser (None for a bad value), what the error asks for, and a value that works.
 _READERS: dict[str, tuple[Callable[[str], Any], str, str]] = {
     **dict.fromkeys(
-        ("replicas", "accumulation", "group", "stages"), (_whole_number, "one whole number from 1", "2")
+        ("replicas", "accumulation", "group", "stages"),
+        (_whole_number, "one whole number of at least 1", "2"),
     ),
-    "splits": (_names, "the first layer of every stage but the first", "LAYER LAYER"),
+    "splits": (_names, "the first layer of each stage after the first", "LAYER LAYER"),
     "split_by": (_split_by, f"one of {', '.join(_SPLITS_BY)}", "parameters"),
     "schedule": (_schedule, f"one of {', '.join(SCHEDULE_NAMES)}", "gpipe"),
     "mapping": (_numbers, "the device of each stage", "0 1 1 0"),
     "recomputation": (_stage_choice, "true, or the numbers of stages", "true"),
     "offloading": (_stage_choice, "true, or the numbers of stages", "true"),
-    "processes": (_one, "1, which plays all devices", "1"),
+    "processes": (_one, "1 (one process runs all stages)", "1"),
 }
 
 
@@ -78,9 +79,9 @@ def _parse_cut(part: str, *, whole: str) -> Cut:
         word, _, value = (piece.strip() for piece in setting.partition("="))
         if word not in _READERS:
             raise BadInputError(
-                f"--layouts {whole}: {word or setting} is no part of a layout.{did_you_mean(word, _READERS)} "
-                "A layout is written as replicas=2,accumulation=2,group=2 or stages=2,schedule=gpipe, "
-                "several with ; between them."
+                f"--layouts {whole}: {word or setting} is not a layout setting."
+                f"{did_you_mean(word, _READERS)} Write a layout as replicas=2,accumulation=2,group=2 or "
+                "stages=2,schedule=gpipe, and separate layouts with ;."
             )
         read, needed, works = _READERS[word]
         found = read(value)
@@ -103,12 +104,13 @@ def _check_replicas(cut: Cut, *, whole: str) -> None:
         )
     if cut.processes is not None and (cut.replicas > 1 or cut.devices == 1):
         raise BadInputError(
-            f"--layouts {whole}: processes=1 plays the devices of one replica; stages=2,processes=1 works."
+            f"--layouts {whole}: processes=1 runs all stages of one replica in one process; "
+            "stages=2,processes=1 works."
         )
 
 
 def _check_stages(cut: Cut, *, given: dict[str, Any], whole: str) -> None:
-    """The rules of `--stages` and its like hold here, too."""
+    """Applies the checks of `--stages` and the other pipeline options to a layout."""
     recipe = Recipe().model_copy(update=cut.pipeline_changes())
     origins = {option: COMMAND_LINE for word, option in _OPTIONS.items() if word in given}
     try:

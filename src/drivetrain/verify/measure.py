@@ -1,4 +1,7 @@
-"""What one layout computes in single updates, each from the state that one process had, as plain numbers."""
+"""Runs single weight updates in one layout, as one of its ranks, and returns the results as arrays.
+
+Each update starts from the state that the one-process reference had before it.
+"""
 
 import copy
 import hashlib
@@ -28,22 +31,22 @@ from drivetrain.verify.subject import Subject
 __all__ = ["CONTROL_FACTOR", "DtypeName", "Measurement", "RankPart", "Starts", "Step", "measure_rank"]
 
 _PARTS = ("model", "optimiser", "averaged", "buffers")
+# The fault of the negative control: small enough to be a serious test, and ten times the largest tolerance
+# (see `_MOST_ROUNDING` in compare.py), so that it must be noticed.
 CONTROL_FACTOR = 1.001
 DtypeName = Literal["float32", "float64"]
 Arrays = dict[str, NDArray[np.floating[Any]]]
 
 
-# The states in which one process began its updates, and from which every layout begins the same ones.
-#
-# Rounding grows from update to update at a pace that depends on the processor. So single updates are
-# compared, each from equal states, and never two trainings.
+# Rounding errors grow from update to update, at a rate that depends on the processor. Therefore single
+# updates are compared, each from the same state, and never whole trainings.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """A folder with a file for each update; the one process that leads writes them, all others follow.
+    """A folder with the state before each update: the reference (`leads`) writes it, all others load it.
 
-    A layout must reach the state before update 0 by itself: it follows from update 1 on.
+    A layout must initialise itself, so it loads states only from update `first` on, by default update 1.
     """
 
     folder: str
@@ -51,7 +54,7 @@ class Starts:
     first: int = 1
 
     def begin(self, program: TrainingProgram, update: int) -> None:
-        """Notes the state before an update, or takes it over."""
+        """Saves the state before an update, or loads it."""
         path = Path(self.folder) / f"{update}.safetensors"
         if self.leads:
             whole = collect_state(program)
@@ -79,7 +82,7 @@ def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One update: its gradients, and the batch-norm statistics, weights and optimiser's state after it."""
+    """One update: its gradients, and the batch-norm statistics, weights and optimiser state after it."""
 
     gradients: Arrays
     statistics: Arrays
@@ -89,9 +92,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The first update and the last, and the losses of all.
+    """The first and the last update, and the losses of all updates.
 
-    `draws_from_torch` tells that the model used torch's own generator.
+    `draws_from_torch`: the model drew random numbers from torch's global generator.
     """
 
     steps: tuple[Step, ...]
@@ -101,9 +104,9 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPart:
-    """What one rank hands back: the first one the measurement, all a digest of what they ended with.
+    """The result of one rank: a digest of its final state and, on the first rank, the measurement.
 
-    Ranks of the same `device` hold the same stages, so that they must end alike.
+    Ranks with the same `device` hold the same stages, so their digests must be equal.
     """
 
     measurement: Measurement | None
@@ -119,9 +122,9 @@ def measure_rank(
     spoilt: str | None = None,
     starts: Starts | None = None,
 ) -> RankPart:
-    """Computes the subject's few updates as one rank of a layout, each from its noted start if there are any.
+    """Runs the subject's few updates as one rank of a layout, each from its saved state if `starts` is given.
 
-    The gradient of the parameter `spoilt` leaves the last replica's backward passes a thousandth too long.
+    `spoilt` names a parameter whose gradient the last replica multiplies by `CONTROL_FACTOR`.
     """
     recipe = subject.recipe.model_copy(update=layout.recipe_changes())
     program = _build(subject, recipe=recipe, dtype=dtype, group=group)
@@ -146,7 +149,7 @@ def measure_rank(
 
 
 def _run_updates(program: TrainingProgram, updates: int, *, starts: Starts | None) -> list[Step]:
-    """What this rank has of the first update and of the last."""
+    """This rank's part of the first and of the last update."""
     program.model.train()
     steps = []
     for update in range(updates):
@@ -169,7 +172,7 @@ def _own_step(program: TrainingProgram) -> Step:
 
 
 def _spoil(program: TrainingProgram, name: str) -> None:
-    """Makes a gradient too long on the one rank that has the parameter and is of the last replica."""
+    """Scales a gradient on the rank of the last replica that holds the parameter."""
     replicas = program.groups.replicas
     is_here = any(segment.name == name for segment in program.parameters.segments)
     if is_here and replicas.rank == replicas.size - 1:
@@ -177,13 +180,13 @@ def _spoil(program: TrainingProgram, name: str) -> None:
 
 
 def _collected(program: TrainingProgram, own: Step) -> Step:
-    """The whole of it, on the first rank; where a replica has several ranks, those of the first one meet."""
+    """The complete step on the first rank: gathers the parts from all ranks of the first replica."""
     groups = program.groups
     if groups.devices.size == 1 or groups.replicas.rank > 0:
         return own
     parts: list[Step] = groups.devices.gather(own)
     parameters = [name for name, _ in program.model.named_parameters()]
-    # What no stage uses stays as every rank has it.
+    # Buffers that no stage uses are the same on every rank, so the local ones complete the gathered ones.
     statistics = _copied(_statistics(program.model))
     return Step(
         gradients=_merged([part.gradients for part in parts], names=parameters),
@@ -197,7 +200,7 @@ def _collected(program: TrainingProgram, own: Step) -> Step:
 
 
 def _merged(parts: Iterable[Arrays], *, names: Iterable[str]) -> Arrays:
-    """The parts together, in the order that they have in the model."""
+    """All parts in one dict, ordered like `names`."""
     found = {name: array for part in parts for name, array in part.items()}
     return {name: found[name] for name in names if name in found}
 
@@ -207,7 +210,7 @@ def _lengthen(gradient: Tensor) -> Tensor:
 
 
 def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: ReplicaGroup) -> TrainingProgram:
-    """The program that `train` would run, of a model in the wanted type."""
+    """The program that `train` would run, with the model in `dtype`."""
     if subject.model is None:
         model = rebuild_model(recipe, subject.data.spec)
         recipe = recipe.model_copy(update={"model_edit": ()})
@@ -215,7 +218,7 @@ def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: Replica
         model = copy.deepcopy(subject.model)
     model = model.to(getattr(torch, dtype))
     if dtype == "float64":
-        # Samples are prepared in float32, which every layout does alike.
+        # Preprocessing stays in float32: it is the same in every layout, so only the model is widened.
         model.register_forward_pre_hook(_widen_images)
     return assemble(
         recipe,
@@ -232,7 +235,7 @@ def _widen_images(_model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]
 
 
 def _own_statistics(program: TrainingProgram) -> Iterable[tuple[str, Tensor]]:
-    """What the stages of this rank keep beside their weights."""
+    """The floating-point buffers of the stages on this rank."""
     stages = program.stages
     if stages is None or program.groups.devices.size == 1:
         return _statistics(program.model)
@@ -241,7 +244,7 @@ def _own_statistics(program: TrainingProgram) -> Iterable[tuple[str, Tensor]]:
 
 
 def _statistics(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
-    """What a model keeps beside its weights, a user's own kinds of norms included."""
+    """All floating-point buffers, which includes the statistics of user-defined normalisation layers."""
     return ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
 
 
@@ -257,6 +260,6 @@ def _digest(*arrays: NDArray[Any]) -> str:
 
 
 def _has_drawn() -> bool:
-    """Whether torch's generator has moved since the program last seeded it."""
+    """Whether anything was drawn from torch's global generator since the program last seeded it."""
     fresh = torch.Generator().manual_seed(torch.default_generator.initial_seed())
     return not torch.equal(fresh.get_state(), torch.default_generator.get_state())

@@ -1,4 +1,4 @@
-"""Measures layouts, each one-process layout once, and shows how far it has come."""
+"""Measures layouts, caches the one-process results, and shows the progress."""
 
 import tempfile
 import time
@@ -20,18 +20,21 @@ from drivetrain.verify.subject import Subject
 
 __all__ = ["Measurer"]
 
+# The collective timeout of the ranks: a fixed allowance for starting processes, plus a multiple of what one
+# process took. All ranks share the cores of one machine, so each is much slower than one process alone.
 _START_S = 600.0
-# How much longer replicas may take than one process before they count as stuck; they share its cores.
 _MOST_PATIENCE = 50.0
+# For the announced duration: how many times as long as one process a layout usually takes.
 _USUAL_SLOWNESS = 3.0
+# Shorter verifications are not announced.
 _LONG_S = 120.0
 
 
 class Measurer:
-    """One process computes here, several in ranks that stay until `close`.
+    """Runs one-process layouts in this process, and others on a pool of ranks that lives until `close`.
 
-    `total` is how many measurements there will be, `ranks` the most that any of them has; `pool` are
-    ranks to borrow instead of starting some.
+    `total` is the expected number of measurements, `ranks` the largest number of ranks of any layout. If
+    `pool` is given, its ranks are used and no others are started.
     """
 
     def __init__(
@@ -39,7 +42,8 @@ class Measurer:
     ) -> None:
         self._subject, self._reporter = subject, reporter
         self._total, self._ranks = total, ranks
-        # As many everywhere: they decide how sums are rounded, and so which side of 0 a value falls on.
+        # The same thread count everywhere: it determines how sums are rounded, and thus on which side of 0 a
+        # value falls.
         self._threads = subject.recipe.num_threads or 1
         self._pool, self._is_borrowed = pool, pool is not None
         self._alone: dict[tuple[Layout, DtypeName, int], Measurement] = {}
@@ -51,14 +55,14 @@ class Measurer:
         reporter.start_progress("verifying", done=0, total=total)
 
     def close(self) -> None:
-        """Ends the ranks and the bar, and removes the noted states."""
+        """Stops the ranks and the progress bar, and deletes the saved states."""
         self._reporter.stop_progress()
         self._folder.cleanup()
         if self._pool is not None and not self._is_borrowed:
             self._pool.close()
 
     def alone(self, layout: Layout, dtype: DtypeName, *, point: int = 0) -> Measurement:
-        """What one process computes, measured when it is first asked for; each point has its own seed."""
+        """The result of one process, measured on first use; each `point` has a seed of its own."""
         key = (layout, dtype, point)
         if key not in self._alone:
             started_s = time.perf_counter()
@@ -71,7 +75,11 @@ class Measurer:
         return self._alone[key]
 
     def exact(self, layout: Layout, *, point: int = 0) -> Measurement | None:
-        """What one process computes in float64 from its states in float32; None where that says nothing."""
+        """The result of one process in float64 from its float32 states.
+
+        None if the model draws from torch's generator or does not run in float64: then there is no exact
+        result to compare with.
+        """
         key = (layout, point)
         if key not in self._exact:
             self._exact[key] = self._measured_exactly(layout, point)
@@ -80,7 +88,7 @@ class Measurer:
     def measured(
         self, layout: Layout, dtype: DtypeName, *, reference: Layout, point: int = 0
     ) -> tuple[Measurement, bool]:
-        """What a layout computes from the reference's states, and whether ranks of the same stages agree."""
+        """The result of a layout from the reference's states, and whether ranks of the same stages agree."""
         self.alone(reference, dtype, point=point)
         starts = self._starts(reference, dtype, point, leads=False)
         with self._shown(layout, dtype, point):
@@ -92,7 +100,7 @@ class Measurer:
         return parts[0].measurement, len(ends) == layout.devices
 
     def spoilt(self, layout: Layout, dtype: DtypeName, *, point: int, gradient: str) -> Measurement:
-        """The first update of a layout in whose last replica one gradient is wrong."""
+        """The first update of a layout whose last replica computes one wrong gradient."""
         work = (self._subject.at_point(point).for_one_update(), layout, dtype, gradient)
         with self._reporter.showing(f"negative control in {dtype}"):
             if layout.ranks == 1:
@@ -105,7 +113,7 @@ class Measurer:
         return measurement
 
     def _starts(self, layout: Layout, dtype: DtypeName, point: int, *, leads: bool) -> Starts:
-        """Where the states of a one-process layout are noted."""
+        """The folder with the states of a one-process layout."""
         number = self._noted.setdefault((layout, dtype, point), len(self._noted))
         folder = Path(self._folder.name) / str(number)
         folder.mkdir(exist_ok=True)
@@ -135,7 +143,7 @@ class Measurer:
             if dtype == "float32":
                 raise
             raise BadInputError(
-                f"--model does not run in float64 ({describe_failure(error)}); --dtype float32 does without."
+                f"--model does not run in float64 ({describe_failure(error)}); --dtype float32 skips float64."
             ) from error
         assert part.measurement is not None
         return part.measurement
@@ -146,15 +154,15 @@ class Measurer:
             again = f", point {point + 1}" if point else ""
             self._reporter.progress(min(self._done, self._total), f"{layout.name} in {dtype}{again}")
         yield
-        # What is measured again was not counted on.
+        # `total` counts one seed per layout; repetitions with further seeds must not exceed it.
         self._done += 1 if point == 0 else 0
 
     def _announce_length(self) -> None:
         left_s = (self._total - 1) * self._longest_s * _USUAL_SLOWNESS
         if left_s > _LONG_S:
             self._reporter.say(
-                f"this will take about {left_s / 60:.0f} minutes; --updates 1, --image-size or --model-width "
-                "make it shorter."
+                f"verifying will take about {left_s / 60:.0f} minutes; --updates 1 or a smaller --image-size "
+                "or --model-width makes it faster."
             )
 
 

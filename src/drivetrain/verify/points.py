@@ -1,11 +1,12 @@
-"""A layout held against its reference at one point, or at several where float32 needs them.
+"""Compares a layout with its reference at one point, or at several points if float32 needs them.
 
-A point is a seed: weights, order and chance of their own. In float64 the first point is equal, or the layout
-is different. In float32 two things are not a layout's fault. Some computations round more than others, on
-some processors: a layout beyond the fixed tolerance is equal all the same where it is about as near to the
-float64 result as one process is. And a gradient jumps where rounding moves a value past a kink, such as 0 for
-a ReLU or the neighbour of a maximum: where the first point is not equal more are looked at, until it is clear
-whether 5 of 8 are.
+A point is a seed, with its own weights, sample order and random numbers. In float64 the first point decides.
+In float32 two kinds of difference are not the layout's fault:
+
+- Some computations round more than others on some processors. A layout beyond the fixed tolerance is still
+  equal if it is about as close to the float64 result as one process is.
+- A gradient jumps when rounding moves a value past a kink, such as 0 for a ReLU or a tie in a max-pool. If
+  the first point is not equal, more points are tried until it is certain whether 5 of 8 are equal.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ NEEDED_POINTS: dict[DtypeName, int] = {"float32": 5, "float64": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A layout's difference from one process, and, where that is too large, both ones' from float64."""
+    """A layout's difference from one process and, if that is too large, of both from float64."""
 
     difference: Difference
     from_exact: Difference | None = None
@@ -37,7 +38,7 @@ class Point:
         return self.difference.ok or (self.from_exact is not None and self.from_exact.ok)
 
     def to_json(self) -> dict[str, Any] | None:
-        """How far both are from the float64 result, where that was looked at."""
+        """The differences from the float64 result; None if it was not needed."""
         if self.from_exact is None or self.reference_from_exact is None:
             return None
         return {
@@ -49,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A layout in one type, and how far it lies from what it should agree with at each point tried."""
+    """A layout in one dtype, with its difference from the reference at each point."""
 
     layout: Layout
     reference: Layout
@@ -70,7 +71,7 @@ class Row:
 
     @property
     def tolerance(self) -> float:
-        """The largest error of a gradient that passed as rounding."""
+        """The largest gradient tolerance that was applied."""
         judged = [one for point in self.points for one in (point.difference, point.from_exact) if one]
         return max(one.tolerance.tensor for one in judged)
 
@@ -81,7 +82,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Equal at the first point; or at most of them, and nowhere further off than rounding explains."""
+        """Equal at the first point, or at most points with no difference that rounding cannot explain."""
         is_mostly_equal = self.points_equal >= NEEDED_POINTS[self.dtype]
         return self.points[0].is_equal or (
             is_mostly_equal and all(one.may_be_rounding for one in self.differences)
@@ -105,7 +106,7 @@ class Row:
 
     @property
     def failures(self) -> list[str]:
-        """What is beyond the tolerance at the worst point, in words."""
+        """A sentence for each error above the tolerance, at the worst point."""
         unequal = [point.difference for point in self.points if not point.is_equal]
         return (
             max(unequal, key=lambda one: (not one.ranks_agree, one.gradients.error)).failures
@@ -114,7 +115,7 @@ class Row:
         )
 
     def to_json(self, *, has_batch_norm: bool) -> dict[str, Any]:
-        """Plain values, the worst of all points; an error that is not finite is null."""
+        """Plain values for `--json`: the worst of all points, and null for an error that is not finite."""
         statistics = self.statistics
         return {
             **self.layout.to_json(has_batch_norm=has_batch_norm),
@@ -134,7 +135,7 @@ class Row:
 
 
 def compare_at_points(measurer: Measurer, layout: Layout, *, reference: Layout, dtype: DtypeName) -> Row:
-    """Measures and compares a layout at as many points as its verdict needs."""
+    """Measures and compares a layout at as many points as the verdict needs."""
     points: list[Point] = []
     while not _is_decided(points, dtype=dtype):
         points.append(_compare_at(measurer, layout, reference=reference, dtype=dtype, point=len(points)))
@@ -182,5 +183,5 @@ def _errors(difference: Difference) -> dict[str, float | None]:
 
 
 def finite_or_none(error: float) -> float | None:
-    """The number as JSON knows it."""
+    """The number, or None for NaN and infinity, which JSON cannot represent."""
     return error if isfinite(error) else None

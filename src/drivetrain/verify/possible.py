@@ -1,4 +1,4 @@
-"""Whether a model can be cut as layouts want it, found out before anything is measured."""
+"""Checks whether a model can be split into the stages of a layout, before anything is measured."""
 
 from functools import cached_property
 
@@ -16,7 +16,7 @@ __all__ = ["StageProbe"]
 
 
 class StageProbe:
-    """Cuts a subject's model for a look; each way to cut it once."""
+    """Tries to split a subject's model; each way to split it is tried once."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -29,11 +29,11 @@ class StageProbe:
 
     @property
     def marked_stages(self) -> int:
-        """How many stages the model's modules are marked for; 0 where none is."""
+        """The number of stages that the modules are marked for; 0 without marks."""
         return marked_stages(self._model)
 
     def refusal(self, layout: Layout) -> BadInputError | None:
-        """Why the model cannot be cut so; None where it can, and where the layout does not cut it."""
+        """Why the model cannot be split for a layout; None if it can, or if the layout does not split it."""
         if not layout.is_staged:
             return None
         key = (layout.stages, layout.splits, layout.split_by)

@@ -1,4 +1,4 @@
-"""The few samples that a verification computes with: the recipe's own, or generated ones in their place."""
+"""The few samples that a verification uses: the first of the recipe's data, or generated ones instead."""
 
 from dataclasses import replace
 from math import ceil
@@ -24,13 +24,13 @@ from drivetrain.recipe.schema import Recipe
 
 __all__ = ["few_samples", "open_samples"]
 
-# Some batches and a half one, so that what --remainder says is part of what is measured.
+# Not a whole number, so that the epoch ends in an incomplete batch and --remainder is exercised too.
 _BATCHES = 4.5
 _LIMIT_WARNING = "--limit-train-samples"
 
 
 def open_samples(resolved: ResolvedRecipe, *, global_batch: int) -> tuple[DataSplits, str]:
-    """A few samples for a recipe, and what they are."""
+    """A few samples for a recipe, and a description of where they come from."""
     recipe = _recipe_of_few(resolved.recipe, limit=_count(global_batch))
     try:
         splits = open_data(recipe)
@@ -38,15 +38,13 @@ def open_samples(resolved: ResolvedRecipe, *, global_batch: int) -> tuple[DataSp
         if not _may_stand_in(resolved):
             raise
         generated = _stand_in(resolved, samples=_count(global_batch))
-        return generated, f"generated ones of the shape of {recipe.dataset}, which cannot be opened ({error})"
+        return generated, f"data generated in the shape of {recipe.dataset}, which cannot be opened ({error})"
     said = [text for text in splits.warnings if not text.startswith(_LIMIT_WARNING)]
-    return few_samples(
-        replace(splits, warnings=said), global_batch=global_batch
-    ), f"the first of {recipe.dataset}"
+    return few_samples(replace(splits, warnings=said), global_batch=global_batch), recipe.dataset
 
 
 def few_samples(splits: DataSplits, *, global_batch: int) -> DataSplits:
-    """The first training samples alone, small enough to be sent to other processes."""
+    """Only the first training samples, few enough to be sent to other processes."""
     source = without_bad(splits.train)
     indices = np.arange(min(len(source), _count(global_batch)), dtype=np.int64)
     return DataSplits(
@@ -73,7 +71,7 @@ def _recipe_of_few(recipe: Recipe, *, limit: int) -> Recipe:
 
 
 def _held(source: SubsetSource, *, is_masked: bool) -> Source:
-    """The samples in memory; those that are decoded anew every time stay where they are."""
+    """The samples in memory; a source that augments while decoding stays as it is."""
     if augments_at_decode(source):
         return source
     if not is_masked:
@@ -86,7 +84,7 @@ def _held(source: SubsetSource, *, is_masked: bool) -> Source:
 
 
 def _may_stand_in(resolved: ResolvedRecipe) -> bool:
-    """Whether files are missing that nobody said were there."""
+    """Whether generated samples may replace missing files: not if the user named the folder."""
     dataset = resolved.recipe.dataset
     if is_external_dataset(dataset) or resolved.origins.get("data_dir") == COMMAND_LINE:
         return False
@@ -111,7 +109,7 @@ def _stand_in(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
 
 
 def _with_masks(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
-    """The same images with the grey levels of their first channel as classes."""
+    """The same images with masks: the grey level of the first channel determines the class of a pixel."""
     images, _ = splits.train.fetch(np.arange(len(splits.train), dtype=np.int64))
     classes = splits.spec.num_classes
     masks = (images[..., :1].astype(np.int64) * classes // 256).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The batch that a verification uses: the recipe's idea of one, small enough to be measured in a moment."""
+"""Chooses the batch of a verification: like the recipe's, but small enough to be computed quickly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +16,16 @@ from drivetrain.verify.cuts import Cut, StageChoice
 
 __all__ = ["SmallBatch", "choose_batch"]
 
+# 8 samples are the smallest batch that can be split into 4 micro-batches of 2, the fewest for batch norm.
 _MICRO = 4
 _GLOBAL = 8
-# More processes than that would hardly get on with each other on one machine.
+# All processes share the cores of one machine; more of them would slow each other down too much.
 _MOST_RANKS_OF_STAGES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallBatch:
-    """`micro` x `group` samples are normalised together; `own` is the layout that was asked for, if any."""
+    """Batch norm normalises `micro` x `group` samples together; `own` is the recipe's layout, if any."""
 
     micro: int
     group: int
@@ -34,9 +35,9 @@ class SmallBatch:
 
 
 def choose_batch(given: Given) -> SmallBatch:
-    """Micro-batches of at most 4 in a global batch of 8, or what stands on the command line.
+    """Micro-batches of at most 4 in a global batch of 8, unless the command line sets other sizes.
 
-    Where the recipe has stages, each replica gets as many micro-batches as their schedule needs.
+    If the recipe has stages, each replica gets as many micro-batches as the schedule needs.
     """
     recipe = given.recipe
     group = recipe.dbn_replica_group_size
@@ -61,13 +62,13 @@ def choose_batch(given: Given) -> SmallBatch:
 
 
 def _turns(recipe: Recipe) -> int:
-    """The micro-batches that keep all stages of a recipe busy, or that their schedule cannot do without."""
+    """The number of micro-batches that keeps all stages busy; the grouped schedule needs twice as many."""
     stages = stage_count(recipe)
     return 2 * stages if stages > 1 and recipe.pipeline_schedule == "grouped" else stages
 
 
 def _most(turns: int) -> int:
-    """The largest micro-batch of which all turns fit a small global batch; 2 for the sake of batch norm."""
+    """The largest micro-batch with which all turns fit a small global batch; at least 2 for batch norm."""
     return max(2, min(_MICRO, _GLOBAL // turns))
 
 
@@ -76,32 +77,32 @@ def _total(*, micro: int, group: int, replicas: int, accumulation: int | None, t
         return lcm(micro * replicas * accumulation, micro * group)
     if replicas > 1 or turns > 1:
         return lcm(micro * replicas * turns, micro * group, _GLOBAL)
-    # Two normalised sets at least, so that there is something to cut between them.
+    # At least two normalised sets, so that the batch can be split between them.
     return lcm(2 * micro * group, _GLOBAL)
 
 
 def _micro_within(given: Given, *, total: int, sharers: int, turns: int) -> int:
-    """The micro-batch of a global batch that was typed, which `sharers` replicas share out."""
+    """The micro-batch size for a given global batch that is divided among `sharers` replicas."""
     micro = given.recipe.micro_batch_size
     if given.is_typed("micro_batch_size"):
         if total % (micro * sharers):
             works = max(1, round(total / (micro * sharers))) * micro * sharers
             raise BadInputError(
-                f"--global-batch-size {total} is no multiple of --micro-batch-size {micro}"
+                f"--global-batch-size {total} is not a multiple of --micro-batch-size {micro}"
                 f"{f' x {sharers} replicas' if sharers > 1 else ''}; --global-batch-size {works} works."
             )
         return micro
     fitting = [size for size in range(1, min(micro, _MICRO) + 1) if total % (size * sharers) == 0]
     if not fitting:
         raise BadInputError(
-            f"--global-batch-size {total} cannot be shared out to {sharers} replicas; --global-batch-size "
+            f"--global-batch-size {total} cannot be divided among {sharers} replicas; --global-batch-size "
             f"{max(1, round(total / sharers)) * sharers} works."
         )
     return max([size for size in fitting if total % (size * sharers * turns) == 0] or fitting)
 
 
 def _with_stages(cut: Cut, recipe: Recipe) -> Cut:
-    """The cut of a batch together with the recipe's cut of its model."""
+    """Adds the recipe's pipeline stages to a layout."""
     stages = stage_count(recipe)
     check_accumulation(recipe.pipeline_schedule, stages=stages, accumulation=cut.accumulation)
     if stages == 1:
@@ -127,12 +128,12 @@ def _choice(flags: Sequence[bool]) -> StageChoice:
 
 
 def _within_reach(batch: SmallBatch) -> SmallBatch:
-    """Plays the devices of a layout with stages in one process, where they would be too many."""
+    """Runs a layout with stages in one process if it would need too many processes."""
     many = [cut for cut in batch.own if cut.devices > 1 and cut.ranks > _MOST_RANKS_OF_STAGES]
     if not many:
         return batch
     note = (
-        f"stages: {many[0].replicas} replicas x {many[0].devices} devices are more than the "
-        f"{_MOST_RANKS_OF_STAGES} processes that verify starts for stages, so that one process plays them all"
+        f"stages: {many[0].replicas} replicas x {many[0].devices} devices need more than the "
+        f"{_MOST_RANKS_OF_STAGES} processes that verify starts for stages, so one process runs all of them"
     )
     return replace(batch, own=tuple(cut.played() for cut in batch.own), notes=(note,))

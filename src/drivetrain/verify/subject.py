@@ -1,4 +1,4 @@
-"""What a verification is about: a recipe made small, with a few samples and, where one was given, a model."""
+"""Prepares what a verification measures: a small version of the recipe, a few samples and the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,17 +31,16 @@ from drivetrain.verify.small_batch import SmallBatch, choose_batch
 
 __all__ = ["Subject", "prepare_subject", "with_small_images"]
 
-# Longer than any schedule is short, so that only its peak matters.
+# Only the peak of the learning rate is needed. It is computed for a training so long that warm-up and decay
+# cannot keep the schedule from reaching it.
 _NOMINAL_UPDATES = 10**6
+# See `_shortened`: a small step keeps a small batch on its course.
 _RATE_SHARE = 0.1
 _SEEDS = 2**63
 
 
-# Images of a size that a CPU goes through in a moment, for models and data that say what sizes they take.
-
-
 def with_small_images(given: Given) -> tuple[Recipe, str]:
-    """The recipe with its images scaled down where nobody typed their size, and what is said about it."""
+    """The recipe with images small enough for a CPU, and a note on it; a size that was given is kept."""
     recipe = given.recipe
     is_own = is_external_model(recipe.model) or is_external_dataset(recipe.dataset)
     if is_own or given.is_typed("image_size") or given.is_typed("tile_size"):
@@ -60,7 +59,7 @@ def with_small_images(given: Given) -> tuple[Recipe, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """All that another process needs to measure the recipe in some layout, and what a person should know."""
+    """Everything a process needs to measure the recipe in a layout, and the notes and warnings to show."""
 
     recipe: Recipe
     data: DataSplits
@@ -71,12 +70,12 @@ class Subject:
     warnings: tuple[str, ...]
 
     def at_point(self, point: int) -> Self:
-        """The same with other weights, order and chance; point 0 is the recipe's own seed."""
+        """The same subject with another seed; point 0 is the seed of the recipe."""
         seed = (self.recipe.seed + point) % _SEEDS
         return replace(self, recipe=self.recipe.model_copy(update={"seed": seed}))
 
     def for_one_update(self) -> Self:
-        """The same, for a look at the first gradient alone."""
+        """The same subject with a single update, for its first gradient."""
         return replace(self, recipe=self.recipe.model_copy(update={"max_updates": 1}))
 
 
@@ -87,7 +86,7 @@ def prepare_subject(
     data: DataSplits | None = None,
     make_model: MakeModel | None = None,
 ) -> Subject:
-    """The recipe as it is measured; `data` and `make_model` are those of a Python user."""
+    """Prepares a recipe for measuring; `data` and `make_model` are given by callers of the Python API."""
     given = Given(resolved.recipe, resolved.origins)
     _require_cpu(given)
     batch = choose_batch(given)
@@ -95,7 +94,7 @@ def prepare_subject(
     if data is None:
         splits, data_note = open_samples(replace(resolved, recipe=small), global_batch=batch.global_batch)
     else:
-        splits, data_note = few_samples(data, global_batch=batch.global_batch), "the first of your own"
+        splits, data_note = few_samples(data, global_batch=batch.global_batch), "your own data"
     check_task_options(given, task=splits.spec.task)
     recipe, rate_note = _shortened(small, batch=batch, updates=updates)
     model = None if make_model is None else make_model(splits.spec)
@@ -109,7 +108,7 @@ def prepare_subject(
         batch=batch,
         has_batch_norm=any(isinstance(module, _BatchNorm) for module in built.modules()),
         notes=(
-            f"samples: {data_note}, {len(splits.train)} of them{size_note}",
+            f"samples: the first {len(splits.train)} of {data_note}{size_note}",
             f"learning rate: {rate_note}",
             *batch.notes,
         ),
@@ -124,8 +123,8 @@ def _require_cpu(given: Given) -> None:
         )
     if given.is_typed("precision") and given.recipe.precision not in ("auto", "32.32"):
         raise BadInputError(
-            f"{given.option('precision')} cannot be verified, as half precision rounds more than layouts may "
-            "differ; leave it out, verify computes in float32 and float64."
+            f"{given.option('precision')} cannot be verified, because half precision rounds by more than "
+            "layouts may differ; leave it out, verify computes in float32 and float64."
         )
     halves = [
         option for option in given.recipe.stage_options if str(option.get("precision", "")).startswith("16.")
@@ -133,12 +132,12 @@ def _require_cpu(given: Given) -> None:
     if given.is_typed("stage_options") and halves:
         raise BadInputError(
             f"--stage-options of stage {halves[0]['stage']}: precision {halves[0]['precision']} cannot be "
-            "verified, as half precision rounds more than layouts may differ; leave it out."
+            "verified, because half precision rounds by more than layouts may differ; leave it out."
         )
 
 
 def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Recipe, str]:
-    """The recipe of a training as long as `updates`, and what is said about its learning rate."""
+    """The recipe of a training of `updates` updates, and a note on its learning rate."""
     asked = recipe.global_batch_size
     if asked is None:
         asked = batch_of(recipe).global_batch
@@ -148,9 +147,9 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         updates_per_epoch=Fraction(_NOMINAL_UPDATES),
         total_updates=_NOMINAL_UPDATES,
     ).peak
-    # Large steps would throw a small batch off its course, and make more of rounding at every update.
+    # With a small batch, large steps would diverge and amplify rounding at every update.
     rate = peak * _RATE_SHARE * min(1.0, batch.global_batch / asked)
-    note = f"{rate:.6g}, constant (the recipe's {peak:.6g} is for batches of {asked} and a longer training)"
+    note = f"{rate:.6g}, constant (the recipe's {peak:.6g} is for batches of {asked} in a longer training)"
     changes = {
         "compile": "off",
         "device": "cpu",
@@ -163,7 +162,7 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         "lr_staircase": False,
         "lr_warmup_params": None,
         "max_updates": updates,
-        # An epoch may be a small part of an update.
+        # An epoch may have fewer samples than an update, down to one.
         "num_epochs": updates * batch.global_batch,
         "num_workers": 0,
         "precision": "32.32",
@@ -177,7 +176,7 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
 
 
 def _idle_warnings(given: Given) -> Sequence[str]:
-    """Says which typed options do nothing here."""
+    """Warnings about options that were given but have no effect on `verify`."""
     idle = idle_warnings(given, command="verify", measurement=Measuring.VERIFY)
     compiles = any(option.get("compile") for option in given.recipe.stage_options)
     if compiles and given.is_typed("stage_options"):

@@ -1,4 +1,4 @@
-"""The certificate for a person: a table, and one line that says what it comes to."""
+"""Prints a certificate as a table, followed by one line with the overall result."""
 
 from rich.console import Console
 from rich.table import Table
@@ -16,10 +16,12 @@ _HEAD = ("layout", "type", "compared with", "worst gradient", "error", "loss", "
 _NOTHING = "-"
 _CONTROL = "negative control"
 _DIFFERENT, _MISSED, _NOT_POSSIBLE = "DIFFERENT", "MISSED", "not possible"
+_OTHER_SETS = "batch norm sees a different set of samples"
+_NOT_COMPARABLE = f"not comparable: {_OTHER_SETS}"
 
 
 def print_certificate(certificate: Certificate, *, console: Console) -> None:
-    """Writes the table, plain where it goes to a file, and the line that closes it."""
+    """Prints the table (as plain text when the output is not a terminal) and the closing line."""
     rows = _rows(certificate)
     if console.is_terminal:
         console.print(_rich_table(rows), highlight=False)
@@ -29,48 +31,49 @@ def print_certificate(certificate: Certificate, *, console: Console) -> None:
 
 
 def closing_line(certificate: Certificate) -> str:
-    """What the certificate comes to."""
+    """The overall result in one line."""
     wrong = [row for row in certificate.rows if not row.ok]
     if wrong:
         return f"not certified: {_described(wrong[0])}{_hint(certificate)}"
     missed = [control for control in certificate.controls if not control.is_caught]
     if missed:
         return (
-            f"not certified: with {missed[0].layout.name} in {missed[0].dtype} a gradient times "
-            f"{CONTROL_FACTOR} was not noticed, so that the comparison proves nothing (are all gradients 0?)"
+            f"not certified: the negative control failed: {missed[0].layout.name} in {missed[0].dtype} with "
+            f"one gradient multiplied by {CONTROL_FACTOR} passed as equal, so the comparison proves nothing "
+            "(are all gradients 0?)"
         )
     if not certificate.rows:
-        return "nothing to certify: every layout is different by definition"
+        return f"nothing to certify: no layout is comparable, {_OTHER_SETS} in each"
     names = {row.layout.name for row in certificate.rows}
     verb = "layout computes" if len(names) == 1 else "layouts compute"
     different = len(certificate.different_by_definition)
-    other = f"; {different} different by definition" if different else ""
+    other = f"; {different} {_NOT_COMPARABLE}" if different else ""
     if certificate.not_possible:
         other += f"; {len(certificate.not_possible)} {_NOT_POSSIBLE}"
     return (
-        f"certified: {len(names)} {verb} what one process computes of {certificate.subject.recipe.model}, "
+        f"certified: {len(names)} {verb} the same as one process for {certificate.subject.recipe.model}, "
         f"in {' and '.join(certificate.dtypes)}{_exceptions(certificate)}{other}"
     )
 
 
 def _exceptions(certificate: Certificate) -> str:
-    """Says of layouts that are equal at most points what they are at the others."""
+    """Names the layouts that are equal for most seeds only, with their worst errors."""
     partly = [row for row in certificate.rows if row.points_equal < row.points_tried]
     if not partly:
         return ""
     described = ", ".join(f"{row.layout.name} {row.points_equal} of {row.points_tried}" for row in partly)
     loss, gradient = max(row.loss for row in partly), max(row.gradients.error for row in partly)
     return (
-        f"; not at every point, as rounding moves values past the kinks of the model (points equal: "
-        f"{described}; worst gradient {gradient:.1e}, loss {loss:.1e})"
+        "; for some seeds rounding moved a value past a kink of the model, such as 0 for a ReLU (equal "
+        f"seeds: {described}; worst gradient {gradient:.1e}, loss {loss:.1e})"
     )
 
 
 def _rows(certificate: Certificate) -> list[tuple[str, ...]]:
     rows = [_row_of(row) for row in certificate.rows]
     for layout in certificate.different_by_definition:
-        normalises = f"normalises {layout.normalised_set} samples together"
-        rows.append((layout.name, "", normalises, *[_NOTHING] * 4, "different by definition"))
+        normalises = f"nothing: batch norm over {layout.normalised_set} samples"
+        rows.append((layout.name, "", normalises, *[_NOTHING] * 4, _NOT_COMPARABLE))
     for one in certificate.not_possible:
         rows.append((one.layout.name, *[_NOTHING] * 6, _NOT_POSSIBLE))
     controls = {control.dtype: control for control in certificate.controls}
@@ -108,7 +111,7 @@ def _control_row(dtype: DtypeName, control: Control | None) -> tuple[str, ...]:
 
 def _verdict(row: Row) -> str:
     word = "equal" if row.ok else _DIFFERENT
-    return word if row.points_tried == 1 else f"{word}: {row.points_equal} of {row.points_tried} points"
+    return word if row.points_tried == 1 else f"{word}: {row.points_equal} of {row.points_tried} seeds"
 
 
 def _reference_words(reference: Layout) -> str:
@@ -130,15 +133,18 @@ def _described(row: Row) -> str:
     if row.points_tried == 1:
         return said
     return (
-        f"{said}; {row.points_equal} of {row.points_tried} points are equal, "
-        f"{NEEDED_POINTS[row.dtype]} of {MOST_POINTS[row.dtype]} would do"
+        f"{said}; equal for {row.points_equal} of {row.points_tried} seeds, "
+        f"{NEEDED_POINTS[row.dtype]} of {MOST_POINTS[row.dtype]} are needed"
     )
 
 
 def _hint(certificate: Certificate) -> str:
     if certificate.draws_from_torch:
-        return "; the model draws from torch's own generator, whose numbers belong to the micro-batch"
+        return (
+            "; the model draws random numbers from torch's global generator, so they change with the size of "
+            "the micro-batches"
+        )
     wrong = {row.dtype for row in certificate.rows if not row.ok}
     if wrong == {"float32"} and "float64" in certificate.dtypes:
-        return "; in float64 all are equal, so that it is rounding which this model makes much of"
+        return "; in float64 all layouts are equal, so the difference is rounding that this model amplifies"
     return ""

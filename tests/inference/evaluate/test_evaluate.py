@@ -55,16 +55,16 @@ def test_it_says_whose_weights_it_takes(
         for which in ("newest", "2", "best", "all"):
             evaluate_run(tmp_path / "run", reporter=reporter, checkpoint=which)
     lines = capsys.readouterr().out.splitlines()
-    said = [line for line in lines if line.startswith(("weights of", "best checkpoint"))]
+    said = [line for line in lines if line.startswith(("using the weights of", "best checkpoint"))]
     assert said[:2] == [weights_sentence(checkpoints[0])] * 2
-    assert [line.split()[0] for line in said] == ["weights", "weights", "best"]
+    assert [line.split()[0] for line in said] == ["using", "using", "best"]
 
 
 @pytest.mark.usefixtures("trained")
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"--checkpoint 77 .*newest"):
         drivetrain.evaluate(tmp_path / "run", checkpoint="77")
-    with pytest.raises(BadInputError, match="--split test is not in digits; --split validation"):
+    with pytest.raises(BadInputError, match="--split test does not exist in digits; --split validation"):
         drivetrain.evaluate(tmp_path / "run", split="test")
     with pytest.raises(BadInputError, match="does not exist"):
         drivetrain.evaluate(tmp_path / "nowhere")
@@ -77,7 +77,7 @@ def test_case_125_a_run_without_checkpoints_cannot_be_evaluated(
     tmp_path: Path, train_small: TrainSmall
 ) -> None:
     train_small(tmp_path / "run", checkpoints=False, max_updates=1)
-    with pytest.raises(BadInputError, match="holds no checkpoint"):
+    with pytest.raises(BadInputError, match="has no checkpoint"):
         drivetrain.evaluate(tmp_path / "run")
 
 
@@ -88,7 +88,7 @@ def test_a_run_on_data_from_python_wants_them_again(tmp_path: Path) -> None:
     drivetrain.train(quiet=True, data=(images, labels), output_dir=path, micro_batch_size=8, max_updates=2)
     with pytest.raises(BadInputError, match="data given in Python"):
         drivetrain.evaluate(path)
-    with pytest.raises(BadInputError, match="held none out for validation; split='train' measures them"):
+    with pytest.raises(BadInputError, match="without any for validation; use split='train'"):
         drivetrain.evaluate(path, data=(images, labels))
     (row,) = drivetrain.evaluate(path, data=(images, labels), split="train")
     assert (row["samples"], row["split"]) == (40, "train")

@@ -56,7 +56,9 @@ def test_other_data_are_measured_whole_and_called_so(tmp_path: Path) -> None:
         (row,) = drivetrain.evaluate(tmp_path / "run", data=data, device="cpu")
         assert (row["split"], row["samples"]) == ("all", len(data[1]))
         for split in ("validation", "train"):
-            with pytest.raises(BadInputError, match=f"no split '{split}': .*; split='all' measures all"):
+            with pytest.raises(
+                BadInputError, match=f"no split '{split}': .*; split='all' evaluates all samples"
+            ):
                 drivetrain.evaluate(tmp_path / "run", data=data, split=split, device="cpu")
     assert not (tmp_path / "run" / "evaluation-validation.json").exists()
 
@@ -67,7 +69,7 @@ def test_held_out_samples_that_changed_are_noticed(tmp_path: Path) -> None:
     record = read_json(tmp_path / "run" / "own_data.json")
     assert (record["train_samples"], record["validation_samples"]) == (32, 8)
     write_json(tmp_path / "run" / "own_data.json", {**record, "validation": "another"})
-    with pytest.raises(BadInputError, match="are not those that validated in the training"):
+    with pytest.raises(BadInputError, match="are not those of the training"):
         drivetrain.evaluate(tmp_path / "run", data=(images, labels), device="cpu")
 
 
@@ -76,7 +78,7 @@ def test_validation_data_of_the_training_are_known_again(tmp_path: Path) -> None
     validation = _train(tmp_path / "run", own, validation_data=other)
     (row,) = drivetrain.evaluate(tmp_path / "run", data=other, device="cpu")
     assert (row["split"], row["samples"], row["accuracy"]) == ("validation", 12, validation["accuracy"])
-    with pytest.raises(BadInputError, match="RUN validated on 12 samples that are not among data"):
+    with pytest.raises(BadInputError, match="RUN was validated on 12 samples that are not in data"):
         drivetrain.evaluate(tmp_path / "run", data=own, device="cpu")
     (row,) = drivetrain.evaluate(tmp_path / "run", data=own, split="train", device="cpu")
     assert (row["split"], row["samples"]) == ("train", 40)

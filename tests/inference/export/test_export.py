@@ -65,7 +65,8 @@ def test_a_classifier_for_torch(classifier: Path, tmp_path: Path) -> None:
     assert described["input"]["shape"] == ["batch", 8, 8, 1]
     assert (described["input"]["layout"], described["output"]["layout"]) == ("NHWC", "NC")
     assert result.usage == (
-        "takes images of one size: `images` uint8 (batch, 8, 8, 1), NHWC; gives probabilities (batch, 10), NC"
+        "input: images of one size, `images` uint8 (batch, 8, 8, 1), NHWC; output: probabilities (batch, "
+        "10), NC"
     )
     assert described["preprocessing"] == ["uint8 to float32", "bilinear to 16x16", "normalised: unit"]
     content = (tmp_path / "out" / "model.pt2").read_bytes()
@@ -110,7 +111,7 @@ def test_whole_images_of_any_size_as_the_run_predicts_them(
     assert described["input"]["shape"] == ["batch", "height", "width", 1]
     assert described["output"]["shape"] == ["batch", 2, "height", "width"]
     assert (described["input"]["layout"], described["output"]["layout"]) == ("NHWC", "NCHW")
-    assert "the largest size that was tried here is " in described["memory"]
+    assert "the largest size tested here is " in described["memory"]
     assert result.usage.endswith(described["memory"])
     for height, width in ((20, 31), (90, 150)):
         image = np.random.default_rng(height).integers(0, 256, (height, width), dtype=np.uint8)
@@ -167,11 +168,11 @@ def test_a_file_that_does_not_agree_is_not_written(
     ("options", "said"),
     [
         ({"formats": ("tflite",)}, "--format pt2 or onnx works"),
-        ({"formats": ("onnx",)}, "pip install a_package_that_is_not_there brings"),
+        ({"formats": ("onnx",)}, "run pip install a_package_that_is_not_there, or use --format pt2"),
         ({"checkpoint": "all"}, "--checkpoint newest"),
         (
             {"checkpoint": "77", "formats": ("pt2",)},
-            r"--checkpoint 77 is not in .*; newest, best, \d+ are\.$",
+            r"--checkpoint 77 does not exist in .*; choose one of newest, best, \d+\.$",
         ),
         ({"output": __file__}, "is a file"),
     ],
@@ -190,6 +191,6 @@ def test_a_run_without_a_checkpoint_is_refused(
 ) -> None:
     path = tmp_path / "run"
     train_small(path, num_epochs=1, checkpoints=False)
-    with pytest.raises(BadInputError, match="holds no checkpoint"):
+    with pytest.raises(BadInputError, match="has no checkpoint"):
         export_run(path, reporter=QUIET, formats=("pt2",))
     assert not (path / "export").exists()

@@ -143,7 +143,7 @@ class _Uncopied(_Stranger):
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [(_Stranger, "its output would change"), (_Uncopied, "TypeError: there is only one of me")],
+    [(_Stranger, "the output would change"), (_Uncopied, "TypeError: there is only one of me")],
 )
 def test_a_model_that_cannot_be_folded_runs_as_it_is(
     run: TrainedRun, images: Tensor, kind: type[_Stranger], why: str
@@ -155,7 +155,7 @@ def test_a_model_that_cannot_be_folded_runs_as_it_is(
     with torch.inference_mode():
         assert torch.equal(TrainedForward(own, reporter=words)(images), model(images))
     (said,) = words.said
-    assert said.startswith(f"the model runs with its batch norms, as they cannot be folded: {why}")
+    assert said.startswith(f"batch norms are not folded into the convolutions: {why}")
 
 
 Compiled = list[tuple[int, ...]]
@@ -224,7 +224,9 @@ def test_a_compiler_that_fails_costs_one_sentence(
         forward = TrainedForward(run, reporter=words, compiles="on")
         assert all(torch.equal(forward(images), expected) for _ in range(2))
     (said,) = words.said
-    assert said.startswith("the model runs uncompiled, as compiling failed: RuntimeError: no compiler here")
+    assert said.startswith(
+        "the model runs uncompiled, because compiling failed: RuntimeError: no compiler here"
+    )
 
 
 def test_a_precision_that_does_not_run_here_becomes_float32(
@@ -238,7 +240,7 @@ def test_a_precision_that_does_not_run_here_becomes_float32(
         found = TrainedForward(half, reporter=words)(images)
         assert torch.equal(found, TrainedForward(run, reporter=words)(images))
     assert len(words.said) == 1
-    assert "computed in float32 here" in words.said[0]
+    assert "which this device does not support; float32 is used instead." in words.said[0]
 
 
 def test_the_commands_take_the_option(

@@ -153,8 +153,8 @@ def test_it_is_said_once_that_images_are_scaled_and_tiled() -> None:
     for size in ((48, 60), (30, 30)):
         forward(random_images(1, 2, *size))
     assert said == [
-        "images that are not 12x24, as those of the training were, are scaled by the training's factors "
-        "0.667 down and 0.333 across and predicted by overlapping tiles"
+        "images of other sizes than 12x24, the size of the training images, are scaled by the training's "
+        "factors 0.667 (height) and 0.333 (width) and predicted in overlapping tiles"
     ]
 
 
@@ -165,7 +165,7 @@ def test_it_is_said_once_that_images_of_many_sizes_are_scaled_whole() -> None:
     )
     for size in ((48, 60), (30, 30)):
         forward(random_images(1, 2, *size))
-    assert said == ["images are scaled to 8x8 as a whole, as those of the training were"]
+    assert said == ["each image is scaled to 8x8 as a whole, like the training images"]
 
 
 def test_a_factor_of_both_directions_is_said_as_one_and_none_not_at_all() -> None:

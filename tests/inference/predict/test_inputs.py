@@ -21,11 +21,15 @@ def test_folders_are_their_images_without_what_is_left_out(tmp_path: Path) -> No
 
 
 def test_sentences_say_what_works(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"^--x .* holds no image files; name image files, or a folder "):
+    with pytest.raises(
+        BadInputError, match=r"^--x .* contains no image files; give image files, or a folder "
+    ):
         expand_inputs([tmp_path], option="--x")
     said = str(UnreadableInputError(Path("a.png"), "image file is truncated"))
-    assert said.startswith("INPUT a.png is not an image that can be read (image file is truncated); put an ")
-    assert said.endswith("file in its place, or leave it out.")
+    assert said.startswith(
+        "INPUT a.png cannot be read as an image (image file is truncated); replace it with an "
+    )
+    assert said.endswith("file, or leave it out.")
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 5])
@@ -36,5 +40,7 @@ def test_files_hold_one_channel_or_three(channels: int) -> None:
     if channels in (1, 3):
         require_file_channels(spec)
         return
-    with pytest.raises(BadInputError, match=f"images of {channels} channels, but files hold 1 or 3; name"):
+    with pytest.raises(
+        BadInputError, match=f"images with {channels} channels, but image files have 1 or 3; give"
+    ):
         require_file_channels(spec)

@@ -124,5 +124,5 @@ def test_broken_files_are_named(tmp_path: Path, name: str, kept_share: float) ->
     content = path.read_bytes()
     check_inputs([path], _spec(), notes=InputNotes())
     path.write_bytes(content[: int(len(content) * kept_share)])
-    with pytest.raises(BadInputError, match=f"INPUT .*{name} is not an image that can be read"):
+    with pytest.raises(BadInputError, match=f"INPUT .*{name} cannot be read as an image"):
         check_inputs([path], _spec(), notes=InputNotes())

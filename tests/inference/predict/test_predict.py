@@ -71,8 +71,8 @@ def test_bad_inputs_are_named(run: Path, tmp_path: Path, train_small: TrainSmall
     (tmp_path / "note.png").write_text("no image")
     (tmp_path / "empty").mkdir()
     for given, words in [
-        ("note.png", "not an image .*; put an undamaged PNG, JPEG, TIFF"),
-        ("empty", r"no image files; name image files, or a folder with some in it \(\.png, "),
+        ("note.png", "cannot be read as an image .*; replace it with an undamaged PNG, JPEG, TIFF"),
+        ("empty", r"no image files; give image files, or a folder that contains some \(\.png, "),
         ("absent.png", "not exist"),
     ]:
         with pytest.raises(BadInputError, match=f"INPUT .*{given}.*{words}"):
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_left_out_named_and_counted(
     frames[0].save(folder / "digit-moving.gif", save_all=True, append_images=frames[1:])
     assert main(["predict", str(run), str(folder), "--output", str(output)]) == 1
     said = capsys.readouterr().out
-    assert "3 of 6 files cannot be read and have no prediction" in said
+    assert "3 of 6 files cannot be read and get no prediction" in said
     assert "digit-01.png (the file is empty)" in said
     assert "digit-02.png (" in said
     assert "digit-09.png (it is a symbolic link to nowhere.png, which does not exist)" in said
@@ -120,7 +120,7 @@ def test_a_table_that_predict_did_not_write_is_not_overwritten(run: Path, tmp_pa
     _save_digits(tmp_path / "images", 2)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "predictions.csv").write_text("mine")
-    with pytest.raises(BadInputError, match=r"own holds predictions\.csv, .*; --output .*own-2 works"):
+    with pytest.raises(BadInputError, match=r"own contains predictions\.csv, .*; --output .*own-2 works"):
         drivetrain.predict(run, [tmp_path / "images"], output=tmp_path / "own")
     assert (tmp_path / "own" / "predictions.csv").read_text() == "mine"
     first, again = (
@@ -140,10 +140,11 @@ def test_it_says_whose_weights_it_takes(
         newest.manifest["state"]["best"]["update"] = 1
         monkeypatch.setattr(predict, "find_checkpoint", lambda *_, **__: newest)
         predict_run(run, [tmp_path / "in"], output=tmp_path / "b", reporter=reporter)
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("weights of")]
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("using the weights")]
     is_best = ", the best by validation accuracy"
-    other = "; update {} validated best by accuracy (--checkpoint best)"
+    used = f"using the weights of update {newest.update}"
+    other = "; update {} is the best by validation accuracy (--checkpoint best uses it)"
     assert said == [
-        f"weights of update {newest.update}{is_best if best == newest.update else other.format(best)}",
-        f"weights of update {newest.update}{other.format(1)}",
+        f"{used}{is_best if best == newest.update else other.format(best)}",
+        f"{used}{other.format(1)}",
     ]

@@ -190,7 +190,7 @@ def test_broken_inputs_are_left_out_and_noted(make_run: Callable[..., TrainedRun
     assert not [path for path in (tmp_path / "out").iterdir() if "cut" in path.name or "sizes" in path.name]
     assert list(notes.left_out) == [cut, sizes]
     (sentence,) = notes.sentences(files=3)
-    assert sentence.startswith(f"2 of 3 files cannot be read and have no prediction: {cut} (")
+    assert sentence.startswith(f"2 of 3 files cannot be read and get no prediction: {cut} (")
     assert "sizes.tif has pages of differing sizes" in sentence
 
 
@@ -200,7 +200,8 @@ def test_nothing_is_written_where_every_input_is_broken(
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(b"no image")
     files = [tmp_path / name for name in ("a.png", "b.png", "a.png")]
-    with pytest.raises(BadInputError, match=r"INPUT .*a\.png is not an image .*; put an undamaged PNG, JPEG"):
+    said = r"INPUT .*a\.png cannot be read as an image .*; replace it with an undamaged PNG, JPEG"
+    with pytest.raises(BadInputError, match=said):
         _predict(make_run(), files, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -262,7 +263,9 @@ def test_a_file_that_predict_did_not_write_is_not_overwritten(
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_bytes(b"by hand")
-    with pytest.raises(BadInputError, match=rf"^--output .*out holds {name}, .*; --output .*out-2 works\.$"):
+    with pytest.raises(
+        BadInputError, match=rf"^--output .*out contains {name}, .*; --output .*out-2 works\.$"
+    ):
         _predict(make_run(), inputs, tmp_path / "out", settings)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
     assert (tmp_path / "out" / name).read_bytes() == b"by hand"
@@ -305,7 +308,7 @@ def test_a_file_that_was_changed_since_is_not_overwritten(
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     with monkeypatch.context() as patch:
         patch.setattr("drivetrain.inference.predict.predict_masks.image_logits", None)
-        with pytest.raises(BadInputError, match=rf"holds {name}, which has been changed .*out-2 works\.$"):
+        with pytest.raises(BadInputError, match=rf"contains {name}, which was changed .*out-2 works\.$"):
             _predict(make_run(), inputs, tmp_path / "out", settings)
     assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     (tmp_path / "out" / name).unlink()

@@ -104,8 +104,8 @@ def test_it_is_said_once(run: TrainedRun, tmp_path: Path, capsys: pytest.Capture
     _predicted(run, tmp_path, (32, 48), (64, 48), (40, 40))
     said = [line for line in capsys.readouterr().out.splitlines() if "scaled" in line]
     assert said == [
-        "images that are not 32x48, as those of the training were, are scaled by the training's factors "
-        "0.5 down and 0.333 across and predicted by overlapping tiles"
+        "images of other sizes than 32x48, the size of the training images, are scaled by the training's "
+        "factors 0.5 (height) and 0.333 (width) and predicted in overlapping tiles"
     ]
 
 

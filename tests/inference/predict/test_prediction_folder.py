@@ -33,7 +33,7 @@ def test_the_data_folder_of_a_run_is_not_written_into(tmp_path: Path, output: st
     (tmp_path / "link").symlink_to(tmp_path / "um")
     run = _run(tmp_path / "run", data_dir=tmp_path / "um", dataset=dataset)
     with pytest.raises(
-        BadInputError, match=r"lies in .*um, the --data-dir .*; --output .*run/predictions works"
+        BadInputError, match=r"is inside .*um, the --data-dir .*; --output .*run/predictions works"
     ):
         require_outside_data(tmp_path / output, run)
 
@@ -49,13 +49,13 @@ def test_negative_control_what_is_not_inside_may_be_written(tmp_path: Path) -> N
 def test_a_run_that_lies_in_its_data_folder_keeps_its_own(tmp_path: Path) -> None:
     run = _run(tmp_path / "um" / "run", data_dir=tmp_path / "um")
     require_outside_data(tmp_path / "um" / "run" / "predictions", run)
-    with pytest.raises(BadInputError, match="lies in"):
+    with pytest.raises(BadInputError, match="is inside"):
         require_outside_data(tmp_path / "um" / "out", run)
 
 
 def test_a_relative_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInputError, match=r"^--output um/masks lies in um, "):
+    with pytest.raises(BadInputError, match=r"^--output um/masks is inside um, "):
         require_outside_data(Path("um/masks"), _run(Path("run"), data_dir="um"))
 
 
@@ -74,7 +74,7 @@ def test_a_damaged_note_is_none(tmp_path: Path, content: str) -> None:
     note_files(tmp_path, ["a"])
     (tmp_path / "a").touch()
     (tmp_path / ".drivetrain-predict.json").write_text(content)
-    with pytest.raises(BadInputError, match="holds a, and no note"):
+    with pytest.raises(BadInputError, match="contains a, and there is no record"):
         require_free_names(tmp_path, ["a"])
     assert noted_files(tmp_path) == frozenset()
 
@@ -86,7 +86,7 @@ def test_the_folder_that_works_is_not_there_yet(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(BadInputError, match=r"--output .*out-3 works\.$"):
         require_free_names(tmp_path / "out", ["a"])
     monkeypatch.chdir(tmp_path / "out")
-    with pytest.raises(BadInputError, match=r"^--output \. holds a, .*; --output predictions-2 works\.$"):
+    with pytest.raises(BadInputError, match=r"^--output \. contains a, .*; --output predictions-2 works\.$"):
         require_free_names(Path(), ["a"])
 
 
@@ -110,7 +110,7 @@ def test_a_mask_that_was_corrected_since_is_not_overwritten(
     (tmp_path / "out" / name).write_bytes(content)
     with pytest.raises(
         BadInputError,
-        match=rf"^--output .*out holds {name}, which has been changed .*; --output .*out-2 works\.$",
+        match=rf"^--output .*out contains {name}, which was changed .*; --output .*out-2 works\.$",
     ):
         require_free_names(tmp_path / "out", names)
     assert (tmp_path / "out" / name).read_bytes() == content
@@ -132,7 +132,7 @@ def test_a_later_predict_of_other_images_does_not_take_a_correction_for_its_own(
     _predicted(tmp_path, "a.png")
     (tmp_path / "a.png").write_bytes(b"corrected")
     _predicted(tmp_path, "b.png")
-    with pytest.raises(BadInputError, match=r"holds a\.png, which has been changed"):
+    with pytest.raises(BadInputError, match=r"contains a\.png, which was changed"):
         _predicted(tmp_path, "a.png")
 
 
@@ -140,7 +140,7 @@ def test_a_directory_in_the_place_of_a_mask_is_a_change(tmp_path: Path) -> None:
     names = _predicted(tmp_path, "a.png")
     (tmp_path / "a.png").unlink()
     (tmp_path / "a.png").mkdir()
-    with pytest.raises(BadInputError, match=r"holds a\.png, which has been changed"):
+    with pytest.raises(BadInputError, match=r"contains a\.png, which was changed"):
         require_free_names(tmp_path, names)
 
 
@@ -151,7 +151,7 @@ def test_older_notes_are_names_alone_and_get_their_checksums_when_written_again(
     names = _predicted(tmp_path, "a.png")
     assert set(json.loads(note.read_text())["sha256"]) == set(names)
     (tmp_path / "a.png").write_bytes(b"corrected")
-    with pytest.raises(BadInputError, match="has been changed"):
+    with pytest.raises(BadInputError, match="was changed after"):
         require_free_names(tmp_path, names)
 
 

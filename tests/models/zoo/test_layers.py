@@ -147,7 +147,7 @@ def test_the_gradient_of_a_crop_is_zero_outside() -> None:
 
 def test_a_crop_larger_than_its_input_is_one_sentence() -> None:
     assert CentralCrop(pixels=4)(random(1, 1, 9, 9)).shape == (1, 1, 1, 1)
-    with pytest.raises(BadInputError, match=r"8 x 9 pixels .* lose 4 on each side; a larger --image-size"):
+    with pytest.raises(BadInputError, match=r"8 x 9 pixels .* crop 4 on each side; a larger --image-size"):
         CentralCrop(pixels=4)(random(1, 1, 8, 9))
 
 

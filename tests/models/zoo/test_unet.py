@@ -210,7 +210,7 @@ def test_the_registered_margin_and_sizes_are_the_networks() -> None:
 
 
 def test_a_picture_that_vanishes_is_one_sentence() -> None:
-    with pytest.raises(BadInputError, match="96 x 96 pixels are too small to lose 88 on each side"):
+    with pytest.raises(BadInputError, match="96 x 96 pixels are too small to crop 88 on each side"):
         small("unet")(torch.zeros(1, 1, 100, 100))
 
 
@@ -236,7 +236,7 @@ def test_dropout_is_at_the_bottleneck_alone() -> None:
     ("params", "message"),
     [
         ({"drop_rate": 1}, r"--model-params drop_rate: 1 .* such as 0\.5"),
-        ({"width": 0}, r"--model-params width: 0 is not a whole number from 1, such as 64"),
+        ({"width": 0}, r"--model-params width: 0 is not a whole number of at least 1, such as 64"),
         ({"width": 2.5}, "width: 2.5"),
         ({"width": True}, "width: True"),
         ({"dropout": 0.1}, r"--model-params dropout is not a parameter of unet\. .*Known: width, drop_rate"),

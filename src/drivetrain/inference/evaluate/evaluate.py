@@ -1,4 +1,4 @@
-"""Metrics of a run's checkpoints on one of its splits."""
+"""`evaluate`: computes the metrics of a run's checkpoints on one split of its data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -58,11 +58,10 @@ def evaluate_run(
     data: Any = None,
     model: GivenModel | None = None,
 ) -> list[dict[str, Any]]:
-    """One row of metrics per checkpoint; also kept as evaluation-<split>.json in the run.
+    """One row of metrics per checkpoint, also written to evaluation-<split>.json in the run.
 
-    Without a `split` the validation samples are measured; of `data` given in Python that are not the run's
-    own, all are, and called so.
-    `overlay` paints what the last of them makes of each image, in `overlay_folder`.
+    The default `split` is "validation". If `data` is given in Python and is not the data of the run, the
+    default is "all". `overlay` writes pictures of the last checkpoint's predictions to `overlay_folder`.
     """
     run = open_trained_run(path, device=device, model=model)
     MaskSettings(flips=flips, tile_overlap=tile_overlap, overlay=overlay).check(run.recipe, run.spec)
@@ -95,7 +94,7 @@ def evaluate_run(
 def _splits(
     run: TrainedRun, recipe: Recipe, data: Any, *, split: str | None, reporter: Reporter
 ) -> tuple[DataSplits, str]:
-    """The samples that a split is taken from, and what it is called."""
+    """The data that the split is taken from, and the name of the split."""
     with showing_progress(reporter):
         if data is None:
             split = split or "validation"
@@ -116,7 +115,7 @@ def _say_which_weights(checkpoints: Sequence[Checkpoint], asked: str, reporter: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """A run whose checkpoints are measured on the samples of a split, one after the other."""
+    """A run whose checkpoints are evaluated on the samples of a split, one after the other."""
 
     run: TrainedRun
     source: Source
@@ -127,7 +126,10 @@ class _Measured:
     def by(
         self, evaluate: Evaluator, checkpoints: Sequence[Checkpoint], *, paints: bool
     ) -> tuple[list[dict[str, Any]], Evaluation]:
-        """A row of metrics for each checkpoint, and all that was found of the last; `paints` paints that."""
+        """A row of metrics for each checkpoint, and the full evaluation of the last.
+
+        With `paints`, the predictions of the last checkpoint are also drawn.
+        """
         rows = []
         for found in checkpoints:
             if paints and found is checkpoints[-1]:
@@ -145,14 +147,14 @@ class _Measured:
         self.forward.refresh()
         total = len(self.source)
         with (
-            self.reporter.showing(f"measuring update {checkpoint.update}", total=total),
+            self.reporter.showing(f"evaluating update {checkpoint.update}", total=total),
             training_backends(self.run.device),
         ):
             return evaluate(regions=True, on_batch=partial(_note, self.reporter, self.forward, total))
 
 
 def overlay_folder(directory: RunDirectory, *, split: str) -> Path:
-    """Where a run's pictures of a split lie, a NAME-overlay.png for each of its images."""
+    """The folder with the overlays of a split, one NAME-overlay.png per image."""
     return directory.predictions / f"evaluation-{split}"
 
 
@@ -171,7 +173,7 @@ def _note(reporter: Reporter, forward: TrainedForward, total: int, done: int) ->
 def _say_what_was_seen(
     recipe: Recipe, data: DataSplits, run: TrainedRun, *, split: str, reporter: Reporter
 ) -> None:
-    """Refuses, or warns of, samples that are measured as new ones though the run was trained on them."""
+    """Refuses, or warns about, samples that are evaluated as unseen although the run was trained on them."""
     trained_in = run.recipe.data_dir
     warnings = warn_of_seen(recipe, data, split=split, trained_in=trained_in, directory=run.directory)
     if is_external_dataset(recipe.dataset) and split in ("validation", "train"):
@@ -190,45 +192,46 @@ def _open(recipe: Recipe, run: TrainedRun, *, split: str) -> DataSplits:
     if split == "all":
         recipe = _undivided(recipe)
     elif is_external_dataset(recipe.dataset):
-        # Divided and cut as in the training, by which they are known again.
+        # Split exactly as in the training, so that the samples can be matched with the training's record.
         return open_data(recipe)
     if spec.has_dense_labels and recipe.image_size is None:
-        # Whole images are measured, of whatever sizes; no sample is to be made of them that the model takes.
+        # Images are evaluated whole, at any size. A tile size keeps the data set from refusing sizes that the
+        # model could not take as samples.
         tile = spec.tile or nearest_image_size(recipe.model, min(spec.height, spec.width))
         recipe = recipe.model_copy(update={"tile_size": tile})
     return open_data(recipe)
 
 
 def _require_same_kind(now: DataSpec, then: DataSpec) -> None:
-    """Refuses samples that a run's model would mistake for others."""
+    """Refuses data with other classes or another image format than the run was trained on."""
     for number, (found, trained) in enumerate(zip_longest(now.class_names, then.class_names)):
         if found not in (None, trained):
             raise BadInputError(
-                f"class {number} of the data is {found}, where RUN has {trained or 'none'}; measure it on "
-                "data of the same classes (see --data-dir)."
+                f"class {number} of the data is {found}, but in RUN it is {trained or 'missing'}; evaluate "
+                "RUN on data with the same classes (see --data-dir)."
             )
     if _form(now) != _form(then):
         raise BadInputError(
-            f"the data are images of {_form(now)}, but RUN was trained on {_form(then)}; measure it on such "
-            "images (see --data-dir)."
+            f"the data are images of {_form(now)}, but RUN was trained on images of {_form(then)}; evaluate "
+            "RUN on such images (see --data-dir)."
         )
 
 
 def _form(spec: DataSpec) -> str:
-    """What all images of a run must have in common; their size only where the model takes no other."""
+    """The format that all images of a run share; includes the size only if the model takes no other size."""
     size = "" if task_info(spec.task).takes_any_shape else f"{spec.height}x{spec.width} pixels, "
     return f"{size}{spec.channels} channels, {spec.image_dtype}, for {spec.task}"
 
 
 def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparation:
-    """What prepares samples as the training did, where they are scaled also those of another size."""
+    """The preprocessing of the training; with --image-size, it also scales images of other sizes."""
     if task_info(spec.task).takes_any_shape and recipe.image_size is not None:
         spec = replace(spec, height=now.height, width=now.width)
     return build_preparation(recipe, spec)
 
 
 def _undivided(recipe: Recipe) -> Recipe:
-    """A recipe that holds no sample out."""
+    """The recipe without any split or limit, so that it uses all samples."""
     changes = {"folds": None, "fold": None, "validation_fraction": 0.0}
     return recipe.model_copy(
         update={**changes, "limit_train_samples": None, "limit_validation_samples": None}
@@ -242,7 +245,7 @@ def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
     if source is None:
         there = [name for name in sources if sources[name] is not None]
         raise BadInputError(
-            f"--split {split} is not in {recipe.dataset}; --split {' or --split '.join(there)} works."
+            f"--split {split} does not exist in {recipe.dataset}; --split {' or --split '.join(there)} works."
         )
     good = without_bad(source)
     return UniformSource(masked_of(good)) if data.spec.has_dense_labels else good

@@ -1,4 +1,4 @@
-"""What an evaluation leaves in a run directory beside its numbers: a table by class, or by image."""
+"""Writes the tables of an evaluation into the run directory: by class, or by image."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ def write_evaluation(
     names: Sequence[str],
     split: str | None = None,
 ) -> None:
-    """confusion.csv of a classifier, or images.csv, a row per image, of a segmentation."""
+    """Writes confusion.csv for classification, or images.csv with a row per image for segmentation."""
     mark = "" if split is None else f"-{split}"
     if isinstance(evaluation, ClassificationEvaluation):
         write_confusion(directory, evaluation, names=names, stem=f"confusion{mark}")

@@ -1,4 +1,4 @@
-"""Pictures of what an evaluation measured: each image, its truth, the prediction and where they differ."""
+"""Draws the images of an evaluation: each with its true mask, the prediction and the wrong pixels."""
 
 import re
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ _ENDING = "-overlay.png"
 def painting(
     evaluator: Evaluator, *, source: Source, folder: Path, class_names: tuple[str, ...]
 ) -> Evaluator:
-    """The same evaluation, which also leaves a picture of each image in a folder of its own."""
+    """The same evaluator, which also writes a picture of each image to `folder`."""
     painter = _Painter(evaluator, masked=masked_of(source), folder=folder, class_names=class_names)
     return replace(evaluator, feed=painter, forward=painter)
 
 
 class _Painter:
-    """Hands on the batches of an evaluator and what its model makes of each, and paints it."""
+    """Wraps the feed and the model of an evaluator: passes batches and logits on, and draws them."""
 
     def __init__(
         self, evaluator: Evaluator, *, masked: MaskedImages, folder: Path, class_names: tuple[str, ...]
@@ -73,7 +73,7 @@ class _Painter:
 
 
 def _stem(name: str) -> str:
-    """An image file's name without its ending; of anything else, its name with dashes for what is no word."""
+    """The file name of an image without its suffix; in other names, special characters become dashes."""
     path = Path(name)
     is_file = path.suffix.lower() in IMAGE_SUFFIXES
     return path.stem if is_file else re.sub(r"[^\w.-]+", "-", path.name)

@@ -1,4 +1,4 @@
-"""Data that are given in Python to measure a run: the run's own, divided as it divided them, or others."""
+"""Splits data given to `drivetrain.evaluate` in Python: as the run split them if they are its own."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ _WHOLE = ("all", "test")
 def divide_given(
     data: Any, *, recipe: Recipe, directory: RunDirectory, split: str | None
 ) -> tuple[DataSplits, str]:
-    """The data as splits, and the split to measure; without one asked for, what was not trained on."""
+    """The data as splits, and the name of the split to evaluate; by default the samples not trained on."""
     whole = _undivided(data)
     if split in _WHOLE:
         return _named(whole, split), split
@@ -34,41 +34,41 @@ def divide_given(
     if split is not None:
         raise BadInputError(
             f"data has no split {split!r}: these are not the data that RUN was trained on; split='all' "
-            "measures all of them."
+            "evaluates all samples."
         )
     return whole, "all"
 
 
 def _own(divided: DataSplits, then: OwnData, *, split: str) -> DataSplits:
-    """The run's own data, once it is certain that those to validate on were not trained on."""
+    """The run's own data, after checking that the validation samples were not trained on."""
     if split == "train":
         return divided
     if divided.validation is None and then.validation_samples:
         raise BadInputError(
-            f"RUN validated on {then.validation_samples} samples that are not among data; give those "
-            "(validation_data of the training) as data, or split='train' measures what it was trained on."
+            f"RUN was validated on {then.validation_samples} samples that are not in data; give those "
+            "(validation_data of the training) as data, or use split='train' for the training samples."
         )
     if divided.validation is None:
         raise BadInputError(
-            "RUN was trained on all samples of data and held none out for validation; split='train' measures "
-            "them, or give other data."
+            "RUN was trained on all samples of data, without any for validation; use split='train', or give "
+            "other data."
         )
     if then.validation is not None and not then.has_validation(divided.validation):
         raise BadInputError(
-            "the samples that data hold out for validation are not those that validated in the training; "
-            "give the data that RUN was trained with, or split='all' measures all of these."
+            "the validation samples of data are not those of the training; give the data that RUN was "
+            "trained with, or use split='all' for all samples."
         )
     return divided
 
 
 def _divided_as_trained(recipe: Recipe, data: Any, then: OwnData | None) -> DataSplits | None:
-    """The data by the rules of the run; None where they are not those that it was trained on."""
+    """The data split by the rules of the run; None if the run was not trained on them."""
     if then is None:
         return None
     try:
         divided = split_user_data(recipe, train=data)
     except BadInputError:
-        # Others, which cannot be divided so, or too few of them.
+        # Different data, or too few samples for the rules of the run.
         return None
     return divided if then.has_train(divided.train) else None
 
@@ -82,6 +82,6 @@ def _undivided(data: Any) -> DataSplits:
 
 
 def _named(whole: DataSplits, split: str) -> DataSplits:
-    """All samples as one split, called so."""
+    """All samples as one split of this name."""
     validation = whole.train if split == "validation" else None
     return replace(whole, validation=validation, test=whole.train if split == "test" else None)

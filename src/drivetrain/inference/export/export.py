@@ -1,4 +1,4 @@
-"""Exports a run's model, with its preprocessing, to files that other programs run."""
+"""`export`: writes a run's model with its preprocessing to files for other programs, and checks them."""
 
 import hashlib
 import math
@@ -35,15 +35,16 @@ from drivetrain.tasks.from_recipe import build_task
 __all__ = ["ExportResult", "export_run"]
 
 DESCRIPTION = "export.json"
+# Neither is the batch size that the model is exported with (`_EXAMPLE_BATCH`): a fixed batch size would show.
 _CHECKED_BATCHES = (1, 3)
-# Of a module that takes images of any size, sizes beside that of the training: a part of it, and more.
+# If images may have any size, smaller and larger ones than in the training are checked too (as factors).
 _CHECKED_SIZES = ((0.6, 0.8), (1.7, 1.3))
-_MEMORY = "all tiles of an image are computed at once, so the memory grows with the image"
+_MEMORY = "all tiles of an image are computed at once, so memory use grows with the image size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """What was written, and how far each file's output is from the run's own."""
+    """The folder written to, and the largest difference of each file's output from the run's."""
 
     folder: Path
     differences: dict[str, float]
@@ -63,7 +64,7 @@ def export_run(
     tolerance: float = 1e-4,
     model: nn.Module | None = None,
 ) -> ExportResult:
-    """Writes a run's model and a description of it; nothing where a file does not agree with the run."""
+    """Writes a run's model and a description of it; writes nothing if a file does not agree with the run."""
     chosen = available_formats() if formats is None else tuple(dict.fromkeys(formats))
     check_formats(chosen)
     folder = Path(output) if output is not None else open_run(path).path / "export"
@@ -104,12 +105,12 @@ class _Exporter:
             output=gives,
             geometry=self._geometry if self._is_dense else None,
         ).eval()
-        # Whoever runs the file gets plain numbers.
+        # The exported program must not compute gradients.
         self._module.requires_grad_(False)
         self.differences: dict[str, float] = {}
 
     def write(self, name: str) -> None:
-        """One format; refused where its output is too far from the run's own."""
+        """Writes one format; raises if its output differs too much from the run's."""
         file = FILE_OF[name]
         runner = write_format(self._module, name, self._folder / file)
         difference = self._difference(runner)
@@ -125,7 +126,7 @@ class _Exporter:
 
     @torch.no_grad()
     def _difference(self, runner: Runner) -> float:
-        """The largest difference of probabilities or, of classes, the largest share of other ones."""
+        """The largest difference in probability or, for exported classes, the largest share that differs."""
         images = [self._module.example(batch, seed=seed) for seed, batch in enumerate(_CHECKED_BATCHES)]
         if self._is_dense:
             images += [self._module.example(1, size=size) for size in self._checked_sizes()]
@@ -143,7 +144,7 @@ class _Exporter:
         return output_margin_of(self._run.recipe.model)
 
     def _own_output(self, images: Tensor) -> Tensor:
-        """What `predict` makes of images."""
+        """The output of `predict` for these images."""
         run = self._run
         if self._is_dense:
             forward = whole_image_forward(run.recipe, run.spec, run.model, margin=self._margin)
@@ -153,7 +154,7 @@ class _Exporter:
         return logits.argmax(1) if self._gives == "classes" else self._task.probabilities(logits)
 
     def describe(self, *, update: int) -> None:
-        """The small file beside the models."""
+        """Writes export.json, which describes the files."""
         spec, preprocess = self._run.spec, self._run.preprocess
         files = {
             file: {
@@ -186,7 +187,7 @@ class _Exporter:
 
     @property
     def input_shape(self) -> list[int | str]:
-        """By its layout; sizes that are free by their names."""
+        """The input shape in NHWC order; free dimensions are named, such as "batch"."""
         height, width, channels = self._module.input_shape
         return ["batch", *(("height", "width") if self._is_dense else (height, width)), channels]
 
@@ -203,17 +204,17 @@ class _Exporter:
 
     @property
     def usage(self) -> str:
-        """How the files are called, in a sentence."""
+        """One sentence on the input and the output of the files."""
         sizes = "images of any height and width" if self._is_dense else "images of one size"
         taken = f"{self._run.spec.image_dtype} {_in_brackets(self.input_shape)}, NHWC"
         given = f"{self._gives} {_in_brackets(self._output_shape())}, {self._output_layout}"
         memory = f"; {self._memory}" if self._is_dense else ""
-        return f"takes {sizes}: `images` {taken}; gives {given}{memory}"
+        return f"input: {sizes}, `images` {taken}; output: {given}{memory}"
 
     @property
     def _memory(self) -> str:
         height, width = max(self._checked_sizes(), key=math.prod)
-        return f"{_MEMORY}; the largest size that was tried here is {height}x{width}"
+        return f"{_MEMORY}; the largest size tested here is {height}x{width}"
 
 
 def _in_brackets(shape: list[int | str]) -> str:
@@ -229,7 +230,7 @@ def _largest_difference(own: Tensor, found: Tensor) -> float:
 
 
 def _preprocessing_words(preprocess: Preparation) -> list[str]:
-    """What the exported model does to images, in its order; nobody has to do it again."""
+    """The preprocessing inside the exported model, step by step; callers must not repeat it."""
     spec = preprocess.spec
     size = preprocess.picture_size
     words = [f"{spec.image_dtype} to float32"]
@@ -239,7 +240,7 @@ def _preprocessing_words(preprocess: Preparation) -> list[str]:
         words.append(f"normalised: {spec.normalisation}")
     if spec.has_dense_labels:
         tile = f"{size[0]}x{size[1]}"
-        words.append(f"images of other sizes than {tile} by overlapping tiles of {tile}, as predict does it")
+        words.append(f"images of other sizes than {tile}: overlapping tiles of {tile}, as in predict")
     return words
 
 

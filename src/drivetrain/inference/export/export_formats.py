@@ -1,4 +1,4 @@
-"""The formats that a model can be exported to: how each is written, and read again to check it."""
+"""The export formats: writes each one, and reads it back so that it can be checked."""
 
 import importlib
 import importlib.util
@@ -20,38 +20,39 @@ __all__ = ["FILE_OF", "Runner", "available_formats", "check_formats", "missing_p
 
 FILE_OF = {"pt2": "model.pt2", "onnx": "model.onnx"}
 _ONNX_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+# torch.export takes a dimension of size 0 or 1 for a constant, so the example batch has 2 images.
 _EXAMPLE_BATCH = 2
-# Sizes that a module leaves free must not look like constants: more than one tile, and odd.
+# The example image has more than one tile and odd sizes, so that no free size looks like a constant.
 _LARGER_BY = (37, 51)
 
 Runner = Callable[[Tensor], Tensor]
 
 
 def available_formats() -> tuple[str, ...]:
-    """What can be written with the packages that are here."""
+    """The formats that can be written with the installed packages."""
     return ("pt2",) if missing_packages() else ("pt2", "onnx")
 
 
 def check_formats(formats: tuple[str, ...]) -> None:
-    """Refuses names that are no format, and formats whose packages are not here."""
+    """Raises for an unknown format, and for a format whose packages are not installed."""
     for name in formats:
         if name not in FILE_OF:
-            raise BadInputError(f"--format {name} is not known; --format {' or '.join(FILE_OF)} works.")
+            raise BadInputError(f"--format {name} is unknown; --format {' or '.join(FILE_OF)} works.")
     missing = missing_packages()
     if "onnx" in formats and missing:
         raise BadInputError(
-            f"--format onnx needs packages that are not installed; pip install {' '.join(missing)} brings "
-            "them, and --format pt2 does without."
+            f"--format onnx needs packages that are not installed; run pip install {' '.join(missing)}, or "
+            "use --format pt2."
         )
 
 
 def missing_packages() -> list[str]:
-    """What ONNX files need and is not installed."""
+    """The packages that ONNX export needs and that are not installed."""
     return [name for name in _ONNX_PACKAGES if importlib.util.find_spec(name) is None]
 
 
 def write_format(module: ExportModule, name: str, path: Path) -> Runner:
-    """Writes a module with all sizes free that it leaves free, and returns what runs the file written."""
+    """Writes a module with its free dimensions, and returns a function that runs the written file."""
     try:
         with _quietly():
             program = _exported(module)
@@ -71,7 +72,7 @@ def _exported(module: ExportModule) -> torch.export.ExportedProgram:
         sizes |= {1: torch.export.Dim("height", min=1), 2: torch.export.Dim("width", min=1)}
     example = module.example(_EXAMPLE_BATCH, size=size)
     with torch.no_grad():
-        # Constants that are worked out at the first call must be real ones.
+        # A first call outside of the export: constants that are computed lazily must become real tensors.
         module(module.example(_EXAMPLE_BATCH))
         return torch.export.export(module, (example,), dynamic_shapes={"images": sizes})
 
@@ -93,7 +94,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> Runner:
         external_data=False,
         verbose=False,
     )
-    # By name, as type checks are made without the extra too.
+    # Imported by name: type checks must also pass where this optional package is not installed.
     onnxruntime = importlib.import_module("onnxruntime")
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
@@ -105,7 +106,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> Runner:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """The exporters tell of their own workings, which is no matter of the user's."""
+    """Silences the warnings and logs of the exporters, which concern their own internals."""
     former = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""A trained model with everything around it: stored images in, probabilities or classes out."""
+"""The module that is exported: stored images in, probabilities or classes out."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -17,10 +17,10 @@ Geometry = Callable[[Forward], Forward]
 
 
 class ExportModule(nn.Module):
-    """Images (batch, height, width, channels) as files hold them, through preprocessing, model and task.
+    """Runs images (batch, height, width, channels) through preprocessing, model and softmax or argmax.
 
-    With a `geometry`, which makes a model of one size go over normalised images of any, images may have any
-    height and width, and a segmentation gives its output in their size.
+    A `geometry` makes a model of one size work on normalised images of any size, for example by tiles. With
+    it, images may have any height and width, and the output of a segmentation has the same size.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class ExportModule(nn.Module):
 
     @property
     def takes_any_size(self) -> bool:
-        """Whether height and width of images are free."""
+        """Whether images may have any height and width."""
         return self._whole is not None
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of an image of the training, or of what a tile covers of one."""
+        """Height, width and channels of a training image, or of a tile."""
         spec = self._preprocess.spec
         if spec.tile is not None:
             return spec.tile, spec.tile, spec.channels
@@ -52,11 +52,11 @@ class ExportModule(nn.Module):
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """What an image consists of."""
+        """The dtype of the pixels."""
         return torch.uint8 if self._preprocess.spec.image_dtype == "uint8" else torch.float32
 
     def example(self, batch: int, *, seed: int = 0, size: tuple[int, int] | None = None) -> Tensor:
-        """Images of noise, of the range that the model takes, in a size or in that of the training."""
+        """Noise images in the range that the model takes; `size` defaults to that of the training."""
         generator = torch.Generator().manual_seed(seed)
         height, width, channels = self.input_shape
         shape = (batch, *(size or (height, width)), channels)

@@ -1,4 +1,4 @@
-"""Measures a model on a source: at each validation, at the end of a run, and when asked later."""
+"""Evaluates a model on a set of samples: at each validation, at the end of a run, and in `evaluate`."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,10 +26,8 @@ from drivetrain.tasks.task import Evaluation, Measure
 
 __all__ = ["Evaluator", "build_evaluator", "evaluate_model", "validation_batch_size"]
 
+# An upper limit for tiny images, for which the task's `validation_pixels` alone would allow huge batches.
 _LARGEST_VALIDATION_BATCH = 512
-
-
-# Measuring a model: every sample counts once, whatever the batches.
 
 
 @torch.inference_mode()
@@ -43,10 +41,10 @@ def evaluate_model(
     counts: bool = True,
     on_batch: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """What `measure` makes of all batches, those of the other ranks in `group` included.
+    """The result of `measure` over all batches, including those of the other ranks in `group`.
 
-    `forward` is the way the model takes over images; where its output comes out on another rank, this one
-    goes along and does not count.
+    Every sample counts once, whatever the batches. `forward` runs the model; with `counts=False`, this rank
+    only takes part in it, because the logits arrive on another rank.
     """
     model.eval()
     samples = 0
@@ -64,7 +62,7 @@ def evaluate_model(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluator:
-    """A model, the samples it is measured on, and the way it takes over them; `samples` is how many."""
+    """A model, the feed of `samples` samples to evaluate it on, and the forward function to run."""
 
     recipe: Recipe
     model: nn.Module
@@ -77,7 +75,7 @@ class Evaluator:
     counts: bool = True
 
     def __call__(self, *, regions: bool = False, on_batch: Callable[[int], None] | None = None) -> Evaluation:
-        """Measures the model as it is now; `regions` also scores objects, which takes the host a while."""
+        """Evaluates the model as it is now; `regions` also scores whole objects, which is slow on the CPU."""
         measure = build_measure(
             self.recipe, self.preprocess.spec, wide_dtype=self.device.wide_dtype, regions=regions
         )
@@ -105,10 +103,9 @@ def build_evaluator(
     forward: Forward | None = None,
     counts: bool = True,
 ) -> Evaluator:
-    """Images of the size that was trained go through the model in batches; others whole, by tiles.
+    """An evaluator that runs images of the training size in batches, and others whole, in tiles.
 
-    `forward` is the model's way over several ranks, where it has one; `counts` tells whether the logits that
-    arrive here are the model's.
+    `forward` is given if the model runs over several ranks; `counts` is whether its logits arrive here.
     """
     spec = preprocess.spec
     flips = recipe.flip_averaging if flips is None else flips
@@ -144,7 +141,7 @@ def build_evaluator(
 
 
 def _own_share(source: Source, *, group: ReplicaGroup, replicas: int) -> Source:
-    """The part of the samples that this replica measures; the parts follow each other and miss none."""
+    """The contiguous part of the samples that this replica evaluates; together the parts cover all."""
     if group.size == 1:
         return source
     first, stop = (min(group.rank + more, replicas) * len(source) // replicas for more in (0, 1))
@@ -152,7 +149,7 @@ def _own_share(source: Source, *, group: ReplicaGroup, replicas: int) -> Source:
 
 
 def validation_batch_size(recipe: Recipe, preprocess: Preparation) -> int:
-    """As many images as fill a comfortable number of pixels, unless the recipe says."""
+    """The recipe's validation batch size, or as many images as reach the task's number of pixels."""
     if recipe.validation_micro_batch_size is not None:
         return recipe.validation_micro_batch_size
     pixels = preprocess.channels * preprocess.height * preprocess.width
@@ -171,13 +168,13 @@ def _goes_by_tiles(recipe: Recipe, source: Source, spec: DataSpec) -> bool:
 def _refuse_overlap(recipe: Recipe, overlap: float | None) -> None:
     if overlap is not None and recipe.image_size is not None:
         raise BadInputError(
-            f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, and is "
-            f"measured on images scaled to that, not on tiles; leave it out."
+            f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, so it is "
+            f"evaluated on images scaled to that size, not on tiles; leave it out."
         )
 
 
 def _batched(recipe: Recipe, *, source: Source, preprocess: Preparation, device: Device) -> EvaluationFeed:
-    """Every sample of a source once, in batches this device runs well."""
+    """A feed with every sample of a source once, in batches that suit the device."""
     return EvaluationFeed(
         source,
         preprocess=preprocess,

@@ -1,9 +1,9 @@
-"""What `tiles.py` does to images of any size, as a graph that can be exported: no loop, no branch by size.
+"""The computation of `tiles.py` as a graph that can be exported: without loops and branches on sizes.
 
-All tiles go through the model as one batch, so that it sees the size it was trained with, whatever the
-image's; the memory that takes grows with the image. Sizes are known to a run of the graph alone. torch.export
-takes one that happens to be 1 for a constant, which a number of tiles may be; so everything that has such a
-size is a long line of pixels, and an index says where each comes from.
+All tiles run through the model as one batch, so memory use grows with the image. Sizes are known only when
+the graph runs. torch.export takes a dimension that is 1 for a constant, and a number of tiles may be 1.
+Therefore no tensor has the number of tiles as a dimension: pixels are kept in one flat list, and index
+tensors say where each pixel comes from.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ __all__ = ["GraphScaled", "GraphTiles"]
 
 @dataclass(frozen=True, slots=True)
 class _GraphAxis:
-    """`TileAxis` of a length that only a run of the graph knows; overlaps are above 0."""
+    """`TileAxis` for a length that is known only when the graph runs; the overlap must be above 0."""
 
     length: int
     _: KW_ONLY
@@ -30,7 +30,7 @@ class _GraphAxis:
 
     @property
     def _fixed(self) -> TileAxis:
-        """What does not depend on the length."""
+        """The values that do not depend on the length."""
         return TileAxis(length=self.side, side=self.side, overlap=self.overlap)
 
     @property
@@ -56,11 +56,11 @@ class _GraphAxis:
         return _larger(self.side - self.length, 0) // 2
 
     def start_of(self, tile: Tensor) -> Tensor:
-        """The first place of tiles in the extent."""
+        """The first pixel of tiles in the extent."""
         return tile * self._steps // _larger(self._strides, 1) * self._fixed.step
 
     def pixel_at(self, place: Tensor) -> Tensor:
-        """The image's pixel at places of the extent, or beyond it, where the image is mirrored."""
+        """The image pixel shown at positions in the extent or beyond, where the image is mirrored."""
         mirrored = _remainder(place - self.before, 2 * self.length)
         return torch.minimum(mirrored, 2 * self.length - 1 - mirrored)
 
@@ -68,7 +68,7 @@ class _GraphAxis:
         return (place >= 0) & (place < self.extent)
 
     def weights(self) -> Tensor:
-        """What each tile counts at each of its places, tile after tile."""
+        """The blending weight of each tile at each of its pixels, one tile after the other."""
         tile, place = _unravel(torch.arange(self.tiles * self.side), self.side)
         window = self._window()[place]
         target = self.start_of(tile) + place
@@ -85,7 +85,7 @@ class _GraphAxis:
 
 @dataclass(frozen=True, slots=True)
 class GraphTiles:
-    """`TiledForward` as a graph. `has_zeros` tells of an image's size whether zeros lie around it."""
+    """`TiledForward` as a graph. `has_zeros` returns, for an image size, whether its margin is zeros."""
 
     forward: Forward
     _: KW_ONLY
@@ -106,7 +106,7 @@ class GraphTiles:
         return blended[inside].view(batch, height, width, -1).permute(0, 3, 1, 2)
 
     def _tiles(self, images: Tensor, rows: _GraphAxis, columns: _GraphAxis) -> Tensor:
-        """All tiles of all images as one batch, with their margins: image by image, row by row."""
+        """All tiles of all images with their margins as one batch, image by image and row by row."""
         batch, channels, height, width = images.shape
         seen = (self.tile[0] + 2 * self.margin, self.tile[1] + 2 * self.margin)
         count = batch * rows.tiles * columns.tiles
@@ -121,7 +121,7 @@ class GraphTiles:
         return pixels.view(count, *seen, channels).permute(0, 3, 1, 2)
 
     def _blended(self, logits: Tensor, rows: _GraphAxis, columns: _GraphAxis, *, batch: int) -> Tensor:
-        """Logits of all pixels of the extents, a line each."""
+        """The blended logits of all pixels of the extents, one row per pixel."""
         lines = logits.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format)
         lines = lines.view(-1, logits.shape[1])
         index = torch.arange(batch * rows.tiles * columns.tiles * self.tile[0] * self.tile[1])
@@ -134,13 +134,13 @@ class GraphTiles:
 
 
 def _larger(one: int, other: int) -> int:
-    """Of sizes that only a run of the graph knows."""
+    """The larger of two sizes that are known only when the graph runs."""
     larger: int = torch.sym_max(one, other)  # type: ignore[no-untyped-call]
     return larger
 
 
 def _unravel(index: Tensor, *sizes: int) -> tuple[Tensor, ...]:
-    """The places of an index along a first axis of any size and axes of `sizes`."""
+    """The coordinates of a flat index: along a first axis of any size, then along axes of `sizes`."""
     places = []
     for size in reversed(sizes):
         places.append(_remainder(index, size))
@@ -149,7 +149,7 @@ def _unravel(index: Tensor, *sizes: int) -> tuple[Tensor, ...]:
 
 
 def _remainder(index: Tensor, size: int) -> Tensor:
-    # torch.onnx (2.13) cannot translate a remainder by a size that only a run knows.
+    # torch.onnx (torch 2.13) cannot translate a remainder by a size that is known only at run time.
     return index - index // size * size
 
 
@@ -159,8 +159,10 @@ def _ravel(image: Tensor, row: Tensor, column: Tensor, height: int, width: int) 
 
 @dataclass(frozen=True, slots=True)
 class GraphScaled:
-    """Images scaled for a `forward` of any size, their logits scaled back: to a square of `side`, or by the
-    factors that make `side` of the two lengths `of`."""
+    """Scales images for a `forward` of any size and scales the logits back, as a graph.
+
+    Images become a square of `side` or, with `of`, are scaled by the factors `side` / `of` (height, width).
+    """
 
     forward: Forward
     _: KW_ONLY

@@ -1,4 +1,4 @@
-"""Batch norms of a trained model taken into the convolutions before them, for inference."""
+"""Folds the batch norms of a trained model into the convolutions before them, for inference."""
 
 import copy
 from collections import Counter
@@ -23,25 +23,28 @@ __all__ = [
     "is_untouched",
 ]
 
-# A kind of its own may do more than convolve, a ReLU for instance, and is left alone.
+# Exactly these types: a subclass may do more than convolve, for example apply a ReLU, and is left alone.
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, Conv2dSame)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+# The largest change of the output by folding, relative to its largest value. A correct fold changes only the
+# rounding, which adds up over the layers of a deep network.
 _TOLERANCES = {torch.float32: 1e-3}
 _HALF_TOLERANCE = 5e-2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedModel:
-    """A copy in evaluation mode, and the names of the batch norms that are gone from it."""
+    """A copy in evaluation mode, and the names of the batch norms that were folded."""
 
     model: nn.Module
     folded: tuple[str, ...]
 
 
 def fold_batch_norm(model: nn.Module) -> FoldedModel:
-    """A copy without the batch norms that directly follow a convolution whose output nobody else reads.
+    """A copy in which batch norms directly after a convolution are folded into it.
 
-    The model itself stays as it is; one that cannot be traced is copied unchanged.
+    The convolution's output must have no other reader. The model itself is not changed. A model that cannot
+    be traced is copied without folding.
     """
     pairs = find_pairs(model)
     folded = copy.deepcopy(model).eval()
@@ -56,7 +59,7 @@ def fold_batch_norm(model: nn.Module) -> FoldedModel:
 
 
 def find_pairs(model: nn.Module) -> list[tuple[str, str]]:
-    """The convolutions and the batch norms to take into them, by name."""
+    """The names of the convolutions and of the batch norms to fold into them."""
     pairs = find_followers(model, before=_CONVOLUTIONS, after=_NORMS)
     return [pair for pair in pairs if _has_statistics(model.get_submodule(pair[1]))]
 
@@ -64,10 +67,10 @@ def find_pairs(model: nn.Module) -> list[tuple[str, str]]:
 def find_followers(
     model: nn.Module, *, before: tuple[type[nn.Module], ...], after: tuple[type[nn.Module], ...]
 ) -> list[tuple[str, str]]:
-    """Layers of some kinds with the one directly behind, by name; nobody else reads what is between them.
+    """Names of pairs of layers of the given types, where only the second reads the output of the first.
 
-    Both run once and are themselves and their parameters nowhere else in the model; kinds derived from those
-    asked for do not count, nor do layers with hooks. A model that cannot be traced has none.
+    Both run once and share no module or parameter with other places of the model. Subclasses of the types and
+    layers with hooks do not count. A model that cannot be traced has no pairs.
     """
     try:
         traced = trace_model(model)
@@ -86,7 +89,7 @@ def find_followers(
 
 
 def is_untouched(layer: nn.Module) -> bool:
-    """Whether it runs the forward of its kind, and nobody looks on."""
+    """Whether a layer runs the forward of its class and has no forward hooks."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks)
     return "forward" not in vars(layer) and not any(hooks)
 
@@ -107,7 +110,7 @@ def _pair_at(
 
 
 def _before_identities(traced: TracedModel, node: Node) -> Node:
-    """What a value is without layers that do nothing, such as batch norms that are gone."""
+    """Skips identity layers backwards, such as the places of folded batch norms."""
     while type(traced.module_of(node)) is nn.Identity and len(node.users) == 1:
         node = node.all_input_nodes[0]
     return node
@@ -118,7 +121,7 @@ def _has_statistics(norm: nn.Module) -> bool:
 
 
 def _shared_modules(model: nn.Module) -> set[str]:
-    """Names of modules, or owners of parameters, that the model has under several names."""
+    """Names of modules that appear under several names, or that own such a parameter."""
     modules = [*model.named_modules(remove_duplicate=False)]
     by_module = Counter(id(module) for _, module in modules)
     by_parameter = Counter(
@@ -138,7 +141,7 @@ def _shared_modules(model: nn.Module) -> set[str]:
 def _fold_into(
     convolution: nn.Conv1d | nn.Conv2d | nn.Conv3d, norm: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 ) -> None:
-    """norm(W x + b) = (s W) x + s (b - mean) + shift, worked out in float64."""
+    """Folds by norm(W x + b) = (s W) x + s (b - mean) + shift, computed in float64."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     mean, variance = norm.running_mean.double(), norm.running_var.double()
@@ -159,23 +162,23 @@ def _like(model_weight: Tensor, values: Tensor) -> nn.Parameter:
     return nn.Parameter(values.to(model_weight.dtype), requires_grad=model_weight.requires_grad)
 
 
-# Batch norms folded where the model then still computes the same: a model of one's own may surprise.
-
-
 def fold_where_same(
     model: nn.Module, images: Tensor, *, precision: Precision, is_known: bool
 ) -> tuple[nn.Module, str | None]:
-    """The model without its batch norms, or as it is and why; one that is known is not tried out."""
+    """The model with folded batch norms, or the model unchanged and the reason.
+
+    The output of a user's model is compared before and after; a model of this package (`is_known`) is not.
+    """
     try:
         folded = fold_batch_norm(model)
         if not folded.folded:
             return model, None
         if is_known or _agree(model, folded.model, images, precision=precision):
             return folded.model, None
-        why = "its output would change"
+        why = "the output would change"
     except Exception as error:
         why = describe_failure(error)
-    return model, f"the model runs with its batch norms, as they cannot be folded: {why}"
+    return model, f"batch norms are not folded into the convolutions: {why}"
 
 
 @torch.inference_mode()

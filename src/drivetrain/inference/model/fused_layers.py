@@ -1,11 +1,11 @@
-"""The layers of a finished model as a CUDA device computes them fastest in 16 bits, to be compiled.
+"""Replaces layers of a trained model by faster ones for 16-bit inference on CUDA, before it is compiled.
 
-- A convolution and its ReLU are one operation.
-- One of few products per value, such as the first of an image with one channel, is a product of matrices
-  whose rows are the patches of the image; convolutions want many channels.
-- An up-convolution whose windows do not overlap is a product of matrices too.
+- A convolution and its ReLU become one operation.
+- A convolution with few products per output value, such as the first one of a grey image, becomes a matrix
+  product over image patches: convolution kernels are slow with few channels.
+- An up-convolution whose windows do not overlap becomes a matrix product, too.
 
-What runs under a forward of its own, or is looked at by hooks, stays as it is.
+Layers with a forward of their own or with hooks are not replaced.
 """
 
 import copy
@@ -19,22 +19,20 @@ from drivetrain.models.zoo.layers import ConvRelu, UpConvRelu
 
 __all__ = ["conv_relu", "fuse_layers", "linear_relu"]
 
-# Products per value of a convolution that pays as patches: 3x3 of up to three channels.
+# Up to so many products per output value a convolution runs as a matrix product: 3x3 with up to 3 channels.
 _FEW_PRODUCTS = 32
-# Rows of 16-bit numbers begin at multiples of 16 bytes for the fastest matrix products.
+# The fastest matrix products need rows that start at multiples of 16 bytes, which are 8 numbers of 16 bits.
 _ROW_MULTIPLE = 8
 
 
-# Products with the ReLU behind them as one operation, which torch.compile leaves whole.
-#
-# On a CUDA device cuDNN and cuBLAS add the bias and cut off at zero before they write anything, so that no
-# pass over memory is left for it. Elsewhere the same is computed in steps. Images are channels_last, in
-# and out.
+# Custom operations, which torch.compile does not take apart: on CUDA, cuDNN and cuBLAS add the bias and apply
+# the ReLU before they write the result, which saves a pass over memory. On other devices the same is computed
+# in steps. Images are channels_last, in and out.
 
 
 @torch.library.custom_op("drivetrain::conv_relu", mutates_args=())
 def conv_relu(images: Tensor, weight: Tensor, bias: Tensor, stride: list[int], padding: list[int]) -> Tensor:
-    """A convolution of all channels, its bias and its ReLU."""
+    """A convolution (one group, no dilation), its bias and a ReLU."""
     if images.is_cuda:
         return torch.cudnn_convolution_relu(images, weight, bias, stride, padding, [1, 1], 1)
     outputs = functional.conv2d(images, weight, bias, stride, padding).relu_()
@@ -56,7 +54,7 @@ def _(images: Tensor, weight: Tensor, bias: Tensor, stride: list[int], padding: 
 
 @torch.library.custom_op("drivetrain::linear_relu", mutates_args=())
 def linear_relu(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Rows times a matrix, the bias and the ReLU."""
+    """A matrix product, its bias and a ReLU."""
     if rows.is_cuda:
         return torch._addmm_activation(bias, rows, weight)
     return torch.addmm(bias, rows, weight).relu_()
@@ -69,7 +67,7 @@ def _(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def fuse_layers(model: nn.Module, *, dtype: torch.dtype) -> nn.Module:
-    """A copy in evaluation mode; `dtype` is that of weights and results."""
+    """A copy in evaluation mode with faster layers; `dtype` is that of weights and outputs."""
     pairs = find_followers(model, before=(nn.Conv2d,), after=(nn.ReLU,))
     fused = copy.deepcopy(model).eval()
     for convolution_name, relu_name in pairs:
@@ -93,7 +91,7 @@ def _fused(convolution: nn.Conv2d, dtype: torch.dtype) -> nn.Module:
 
 
 def _is_plain(convolution: nn.Conv2d) -> bool:
-    """Whether it does what the operation does."""
+    """Whether `conv_relu` can compute this convolution."""
     return (
         is_untouched(convolution)
         and convolution.groups == 1
@@ -147,7 +145,7 @@ class _PatchConvRelu(nn.Module):
         padded = functional.pad(images.to(self.matrix.dtype), self.around)
         windows = padded.unfold(2, self.height, 1).unfold(3, self.width, 1)
         count, _, height, width = windows.shape[:4]
-        # From (image, channel, row, column, window's row and column) to rows of one window's values.
+        # From (image, channel, row, column, window row, window column) to one row per window.
         rows = windows.permute(0, 2, 3, 1, 4, 5).reshape(count * height * width, -1)
         rows = functional.pad(rows, (0, self.missing))
         outputs: Tensor = linear_relu(rows, self.matrix, self.bias)

@@ -1,4 +1,4 @@
-"""A trained model as inference runs it: in a precision, compiled with its weights as constants."""
+"""Builds the forward function for inference: in a precision, optionally compiled with constant weights."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -22,11 +22,11 @@ def build_inference(
     compiles: bool = False,
     fuses: bool = True,
 ) -> Forward:
-    """Prepared images to logits, by a finished model in evaluation mode that `fold_batch_norm.py` has folded.
+    """A function from preprocessed images to logits, for a trained model with folded batch norms.
 
-    With `compiles`, the first call of every shape takes as long as a compilation. The output of a compiled
-    model on an accelerator is overwritten by the next call. With `fuses`, layers of a compiled 16-bit model
-    on a CUDA device are put into the form that is fastest there.
+    With `compiles`, the first call of each shape compiles the model. The output of a compiled model on CUDA
+    is overwritten by the next call. With `fuses`, layers of a compiled 16-bit model on CUDA are replaced by
+    faster ones (fused_layers.py).
     """
     ready = model.eval()
     if fuses and compiles and precision.device_type == "cuda" and precision.compute_dtype != torch.float32:
@@ -43,17 +43,18 @@ def build_inference(
 
 
 def declined_recordings() -> int:
-    """How often the compiler has found in this process that a model cannot be recorded and replayed."""
+    """How often torch.compile skipped CUDA graphs in this process, because a model did not allow them."""
     from torch._dynamo.utils import counters
 
     return int(counters["inductor"]["cudagraph_skips"])
 
 
 def _with_constant_weights(forward: Forward) -> Callable[[Tensor], Tensor]:
-    """Weights become constants, packed once as convolutions like them, where nobody can ask for gradients.
+    """Compiles with `freezing`: weights become constants, in the memory layout that convolutions prefer.
 
-    As an option of `torch.compile` that would reach its backend alone; what records the model asks the
-    process's settings, whenever there is something to compile.
+    Freezing requires that gradients are off. It is set in the global configuration during each compilation:
+    as an option of `torch.compile` it would reach only the backend, but CUDA graph capture reads the global
+    one.
     """
     compiled_shapes: set[torch.Size] = set()
 
@@ -72,7 +73,7 @@ def _with_constant_weights(forward: Forward) -> Callable[[Tensor], Tensor]:
 
 
 def _freezing() -> AbstractContextManager[object]:
-    # Takes seconds to import, which only those who compile should wait for.
+    # Takes seconds to import, so it is imported only when something is compiled.
     from torch._inductor import config
 
     context: AbstractContextManager[object] = config.patch(freezing=True)  # type: ignore[no-untyped-call, unused-ignore]

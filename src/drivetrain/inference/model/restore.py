@@ -1,4 +1,4 @@
-"""A trained model out of a run directory; no data set is needed for it."""
+"""Restores a trained model and its checkpoints from a run directory; the data set is not needed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from drivetrain.store.stored_plan import stored_cut, stored_plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRun:
-    """A run as the commands after training see it."""
+    """A finished run with its model, for `predict`, `evaluate`, `export` and `bench infer`."""
 
     directory: RunDirectory
     recipe: Recipe
@@ -46,17 +46,17 @@ class TrainedRun:
     device: Device
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Takes over the weights of a checkpoint."""
+        """Loads the weights of a checkpoint."""
         restore_model(self.model, checkpoint)
         if self.recipe.precision == "16.16":
-            # Averages have more bits than the weights that were validated.
+            # Averaged weights are stored in 32 bits, but validation saw them rounded to 16.
             round_weights(self.model, getattr(torch, self.recipe.half_type))
 
 
 def open_trained_run(
     path: str | Path, *, device: str = "auto", model: GivenModel | None = None
 ) -> TrainedRun:
-    """Builds a run's model, or takes one given in Python; it has its initial weights until `load`."""
+    """Opens a run and builds its model, or uses one given in Python; call `load` to set trained weights."""
     directory = open_run(path)
     try:
         recipe = Recipe(**read_recipe_yaml(directory.recipe))
@@ -91,31 +91,34 @@ def _reason(error: Exception) -> str:
 
 
 def measured_cut(directory: RunDirectory, recipe: Recipe) -> tuple[str, ...] | None:
-    """Where a run has found best to cut its model, by the time of its layers."""
+    """The stage boundaries that the run chose by measuring its layers; None if it did not."""
     return stored_cut(stored_plan(directory.plan), stages=stage_count(recipe))
 
 
 def find_checkpoint(
     directory: RunDirectory, which: str, *, command: str, warn: Callable[[str], None]
 ) -> Checkpoint:
-    """The one that --checkpoint names, for a command that takes no more; as `find_checkpoints` else."""
+    """The checkpoint that --checkpoint names, for commands that take only one (see `find_checkpoints`)."""
     if which == "all":
         raise BadInputError(
-            f"--checkpoint all is for evaluate; {command} takes one, such as --checkpoint newest."
+            f"--checkpoint all is only for evaluate; {command} takes one checkpoint, such as --checkpoint "
+            "newest."
         )
     return find_checkpoints(directory, which, warn=warn, choice="newest, best")[0]
 
 
 def weights_sentence(found: Checkpoint) -> str:
-    """Whose weights a command takes, and whether others validated better."""
+    """Which checkpoint's weights are used, and whether another one validated better."""
     best = found.best
     if best is None:
-        return f"weights of update {found.update}"
+        return f"using the weights of update {found.update}"
     if best.update == found.update:
-        return f"weights of update {found.update}, the best by validation {shown_metric(best.metric)}"
+        return (
+            f"using the weights of update {found.update}, the best by validation {shown_metric(best.metric)}"
+        )
     return (
-        f"weights of update {found.update}; update {best.update} validated best by "
-        f"{shown_metric(best.metric)} (--checkpoint best)"
+        f"using the weights of update {found.update}; update {best.update} is the best by validation "
+        f"{shown_metric(best.metric)} (--checkpoint best uses it)"
     )
 
 
@@ -126,18 +129,18 @@ def find_checkpoints(
     warn: Callable[[str], None] = lambda _: None,
     choice: str = "newest, best, all",
 ) -> list[Checkpoint]:
-    """The checkpoints that --checkpoint names: newest, best, all, or an update's number.
+    """The checkpoints that --checkpoint names: newest, best, all, or the number of an update.
 
-    `warn` hears of every damaged one that is passed over.
+    Calls `warn` for each corrupt checkpoint that is skipped.
     """
     paths = checkpoint_paths(directory.checkpoints)
     if not paths:
-        raise BadInputError(f"RUN {directory.path} holds no checkpoint; train it with --checkpoints True.")
+        raise BadInputError(f"RUN {directory.path} has no checkpoint; train it with --checkpoints True.")
     newest, problems = newest_checkpoint(directory.checkpoints)
     for problem in problems:
         warn(problem)
     if newest is None:
-        raise BadInputError(f"RUN {directory.path} holds no sound checkpoint: {problems[0]}")
+        raise BadInputError(f"RUN {directory.path} has no intact checkpoint: {problems[0]}")
     if which == "newest":
         return [newest]
     if which == "all":
@@ -145,13 +148,15 @@ def find_checkpoints(
     update = newest.best_update if which == "best" else which
     if update is None:
         raise BadInputError(
-            f"--checkpoint best: {directory.path} was never validated, so none is best; "
+            f"--checkpoint best: {directory.path} was never validated, so it has no best checkpoint; "
             "--checkpoint newest works."
         )
     by_name = {str(update_of(path)): path for path in paths}
     if str(update) not in by_name:
         known = ", ".join(by_name)
-        raise BadInputError(f"--checkpoint {which} is not in {directory.path}; {choice}, {known} are.")
+        raise BadInputError(
+            f"--checkpoint {which} does not exist in {directory.path}; choose one of {choice}, {known}."
+        )
     return [_load(by_name[str(update)])]
 
 

@@ -1,4 +1,4 @@
-"""A trained model over several devices of one process, for predictions: each stage on the device it had."""
+"""Spreads a trained model over several devices of one process for inference, stage by stage."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ __all__ = ["SpreadModel", "spread_over_devices"]
 
 
 class SpreadModel(nn.Module):
-    """Stands in for `model`: has its weights and its state, and gives its output on the images' device."""
+    """Replaces `model`: runs each stage on its device, and returns the output on the images' device."""
 
     def __init__(
         self,
@@ -46,17 +46,17 @@ class SpreadModel(nn.Module):
         return values[self._output].to(images.device)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """The model's own, wherever its stages lie."""
+        """The state of the whole model, wherever its stages are."""
         state: dict[str, Any] = self.whole.state_dict(*args, **kwargs)
         return state
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's own."""
+        """Loads the state of the whole model."""
         return self.whole.load_state_dict(*args, **kwargs)
 
 
 def _only_in(precision: Precision) -> AbstractContextManager[object]:
-    """A stage's own precision, whatever is computed in around it."""
+    """Runs a stage in its own precision, whatever autocast is active around it."""
     is_half = precision.compute_dtype != torch.float32
     return torch.autocast(
         precision.device_type, dtype=precision.compute_dtype if is_half else None, enabled=is_half
@@ -72,10 +72,10 @@ def spread_over_devices(
     devices: Sequence[torch.device] | None = None,
     measured_cut: tuple[str, ...] | None = None,
 ) -> nn.Module:
-    """The model on as many devices as a replica had, where there are so many; else on `device` in one piece.
+    """The model on as many devices as a replica had, or on `device` alone if there are fewer.
 
-    `devices` names them, one for each device of a replica; `measured_cut` is where its training measured that
-    it is cut best. Stages that compute in a precision of their own do so here.
+    `devices` lists the devices to use, one for each device of a replica. `measured_cut` is the list of stage
+    boundaries that the training chose by measuring. Stages keep their own precision.
     """
     wanted = devices_per_replica(recipe)
     if devices is None:
@@ -84,7 +84,7 @@ def spread_over_devices(
     is_spread = wanted > 1 and len(devices) >= wanted
     if not is_spread and not has_own_precisions(recipe):
         return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-    # The order of micro-batches says nothing here, only where the stages lie.
+    # Only the placement of the stages matters here, so any schedule will do.
     in_order = recipe.model_copy(update={"pipeline_schedule": "sequential"})
     plan = plan_stages(
         in_order,

@@ -1,7 +1,7 @@
-"""Images of any size through a model of one size: overlapping tiles, mirrored borders, blended seams.
+"""Runs a model of one input size on images of any size: overlapping tiles, mirrored borders, blended seams.
 
-Everything here takes normalised images (samples, channels, height, width) and gives logits (samples,
-classes, height, width) in float32, so that one can be put into another.
+All classes here map normalised images (samples, channels, height, width) to logits (samples, classes, height,
+width) in float32, so that they can be nested.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -19,21 +19,20 @@ from drivetrain.passes.forward import Forward
 
 __all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "ScaledForward", "TileAxis", "TiledForward"]
 
-# The halvings of usual models: tiles that lie so many pixels apart are pooled alike where they overlap.
+# Distances between tiles are multiples of up to 32 = 2**5: usual models halve the image up to five times, so
+# the pooling windows of two tiles coincide where the tiles overlap.
 _WIDEST_STEP = 32
+# More overlap gives smoother seams but computes more pixels twice.
 DEFAULT_OVERLAP = 0.25
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))
 
 
-# Where tiles lie along one side of an image, and how much each counts where they overlap.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileAxis:
-    """Tiles of `side` lie evenly from border to border of an image `length` long.
+    """The positions and blending weights of tiles of `side` pixels along an axis of `length` pixels.
 
-    An image shorter than a tile is mirrored up to one and lies in its middle. A longer one is mirrored at its
-    end until all tiles lie a power of two apart.
+    Tiles are spread evenly from border to border. An image shorter than a tile is centred in it and mirrored
+    at its borders. A longer image is mirrored at its end until all distances are multiples of a power of two.
     """
 
     length: int
@@ -42,41 +41,44 @@ class TileAxis:
 
     @property
     def extent(self) -> int:
-        """How long the image is with what is mirrored."""
+        """The length of the image including mirrored pixels."""
         return self.side + self._steps * self.step
 
     @property
     def before(self) -> int:
-        """How many mirrored pixels of the extent come before the image."""
+        """The number of mirrored pixels before the image."""
         return max(0, self.side - self.length) // 2
 
     @property
     def starts(self) -> list[int]:
-        """The first place of each tile in the extent."""
+        """The first pixel of each tile in the extent."""
         strides = -(-self._steps // (self.longest_stride // self.step))
         return [self._steps * place // max(strides, 1) * self.step for place in range(strides + 1)]
 
     @property
     def longest_stride(self) -> int:
-        """How far apart the starts of two tiles may lie at most; whatever the image's length."""
+        """The largest allowed distance between the starts of two tiles; independent of the image's length."""
         return max(1, int(self.side * (1 - self.overlap)))
 
     @property
     def step(self) -> int:
-        """The power of two that all starts are multiples of; whatever the image's length."""
+        """The power of two that divides all starts; independent of the image's length."""
         return min(_WIDEST_STEP, 1 << (self.longest_stride.bit_length() - 1))
 
     @property
     def _steps(self) -> int:
-        """How many steps the last tile is away from the first."""
+        """The distance from the first to the last tile, in steps."""
         return -(-max(0, self.length - self.side) // self.step)
 
     def places(self, *, margin: int) -> NDArray[np.int64]:
-        """The image's pixel at every place of the extent and of `margin` places around it."""
+        """For each pixel of the extent and of `margin` pixels around it, the image pixel to show there."""
         return mirrored_places(-self.before - margin, self.extent - self.before + margin, length=self.length)
 
     def weights(self) -> NDArray[np.float32]:
-        """What each tile (row) counts at each of its places (column): above 0, and 1 over all tiles there."""
+        """The blending weight of each tile (row) at each of its pixels (column).
+
+        All weights are above 0, and the weights of overlapping tiles add up to 1 at every pixel.
+        """
         starts = np.array(self.starts)
         window = _window(self.side, ramp=self.side - int(np.diff(starts).max(initial=0)))
         places = starts[:, None] + np.arange(self.side)
@@ -85,7 +87,7 @@ class TileAxis:
 
 
 def _window(side: int, *, ramp: int) -> NDArray[np.float64]:
-    """1 in the middle, falling smoothly towards both ends over `ramp` places, and nowhere 0."""
+    """A window of 1 in the middle that falls smoothly towards both ends over `ramp` pixels, never to 0."""
     if ramp == 0:
         return np.ones(side)
     rising = np.sin(np.pi / 2 * np.minimum((np.arange(side) + 0.5) / ramp, 1)) ** 2
@@ -95,10 +97,11 @@ def _window(side: int, *, ramp: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class TiledForward:
-    """Goes over an image by tiles, each seen with `margin` pixels around it that a valid model eats up.
+    """Runs a model on tiles of an image and blends the logits.
 
-    Beyond its borders the image is mirrored, or 0 where the model was trained so; an image smaller than a
-    tile is always mirrored up to one. Tiles go through `forward` in batches of `batch`.
+    Each tile is shown with `margin` more pixels on every side, by which the output of an unpadded model is
+    smaller. Beyond its borders the image is mirrored, or 0 if the model was trained so (`border`); an image
+    smaller than a tile is always mirrored up to its size. Tiles run in batches of `batch`.
     """
 
     forward: Forward
@@ -110,7 +113,7 @@ class TiledForward:
     border: Literal["mirror", "zero"] = "mirror"
 
     def __call__(self, images: Tensor) -> Tensor:
-        """The logits of whole images; of exactly one tile, they are those of `forward` to the bit."""
+        """The logits of whole images; for a single tile they are bit-identical to those of `forward`."""
         sides = (self.tile, self.tile) if isinstance(self.tile, int) else self.tile
         rows, columns = (
             TileAxis(length=length, side=side, overlap=self.overlap)
@@ -122,7 +125,7 @@ class TiledForward:
         return _cropped(logits, rows, columns)
 
     def _canvas(self, images: Tensor, rows: TileAxis, columns: TileAxis) -> Tensor:
-        """The images with everything around them that their tiles see."""
+        """The images with all mirrored or zero pixels that the tiles need around them."""
         mirrored = self.margin if self.border == "mirror" else 0
         for dim, axis in ((2, rows), (3, columns)):
             if axis.extent + 2 * mirrored != axis.length:
@@ -155,7 +158,7 @@ class TiledForward:
 
 @dataclass(frozen=True, slots=True)
 class FlipAveraged:
-    """The mean of the logits over an image and its three mirror images, each turned back."""
+    """The mean of the logits over an image and its three mirror images, each flipped back."""
 
     forward: Forward
 
@@ -167,7 +170,7 @@ class FlipAveraged:
 
 @dataclass(frozen=True, slots=True)
 class ResizedForward:
-    """Whole images scaled to `size` x `size`, with `margin` zeros around; their logits are scaled back."""
+    """Scales whole images to `size` x `size`, pads them with `margin` zeros, and scales the logits back."""
 
     forward: Forward
     _: KW_ONLY
@@ -183,7 +186,7 @@ class ResizedForward:
 
 @dataclass(frozen=True, slots=True)
 class ScaledForward:
-    """Images scaled by `factors` (down, across) for a `forward` of any size; their logits are scaled back."""
+    """Scales images by `factors` (height, width) for a `forward` of any size, and scales the logits back."""
 
     forward: Forward
     _: KW_ONLY

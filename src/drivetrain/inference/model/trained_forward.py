@@ -1,4 +1,4 @@
-"""A finished model as `predict` and `evaluate` run it: batch norm folded, compiled where that pays."""
+"""The model as `predict` and `evaluate` run it: batch norms folded, and compiled if that saves time."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -19,25 +19,26 @@ from drivetrain.recipe.params import CompileMode
 
 __all__ = ["TrainedForward", "compiling_pays"]
 
-# Of a ResNet-50 on two cores, compiling saved 0.18 (batches of 32) to 0.27 (single images) of the time of the
-# folded model; compiling itself takes 10 to 40 s. Both are taken from the unfavourable side.
+# For a ResNet-50 on two cores, compiling saved 18 % (batches of 32) to 27 % (single images) of the time of
+# the folded model, and took 10 to 40 s. Both constants are on the cautious side of that.
 _COMPILING_S = 30.0
 _SAVED_SHARE = 0.15
+# The first call is not timed (it also warms up), so the estimate is the mean of two.
 _TIMED_CALLS = 3
 
 
 def compiling_pays(seconds_left: float) -> bool:
-    """Whether compiling a model takes less time than it saves of what is left."""
+    """Whether compiling takes less time than it saves on the remaining work."""
     return seconds_left * _SAVED_SHARE > _COMPILING_S
 
 
 class TrainedForward:
-    """Prepared images to logits; `refresh` once the run's model has other weights.
+    """Maps preprocessed images to logits; call `refresh` after loading other weights.
 
-    Only the shape that comes first is compiled: another one, such as the last batch, would cost as much
-    again. With `auto`, whoever goes through the images says after each how many are left (`progress`), and
-    the time of the first ones decides. `exact` keeps 16-bit results those of training's own validation, which
-    folding and compiling would round otherwise; layers in a precision of their own stay as they are, too.
+    Only the first shape is compiled: another one, such as a smaller last batch, would take as long again.
+    With `auto`, the caller reports after each batch how many images are done (`progress`), and the time of
+    the first batches decides. `exact` keeps 16-bit results equal to the validation during training: folding
+    and compiling would round differently. Models with a precision list are never folded.
     """
 
     def __init__(
@@ -49,13 +50,13 @@ class TrainedForward:
         is_exact = exact and self._precision.compute_dtype != torch.float32
         self._folds = is_whole and not is_exact and run.recipe.precision_list is None
         if not is_whole and compiles == "on":
-            reporter.warn("--compile on has no effect on a model whose stages run each by itself.")
+            reporter.warn("--compile on has no effect on a model whose stages run one by one.")
         if not is_whole or (is_exact and compiles == "auto"):
             self._mode = "off"
         self.refresh()
 
     def refresh(self) -> None:
-        """Takes over the weights that the run's model has now."""
+        """Starts again with the weights that the run's model has now."""
         self._plain: Forward | None = None
         self._compiled: Forward | None = None
         self._model = self._run.model
@@ -75,26 +76,28 @@ class TrainedForward:
         return self._timed(self._plain, images) if self._undecided else self._plain(images)
 
     def progress(self, done: int, total: int) -> None:
-        """Says how many of all images are through; decides `auto` as soon as their time is known."""
+        """Reports how many of all images are done; with `auto`, decides about compiling after a few calls."""
         if not self._undecided or self._calls < _TIMED_CALLS:
             return
         self._undecided = False
-        # The first call also sets up what all others use.
+        # The first call is not in the sum: it also sets up what all others use.
         seconds_per_call = self._seconds / (self._calls - 1)
         seconds_left = seconds_per_call * self._calls / done * (total - done)
         if compiling_pays(seconds_left):
-            self._reporter.say(f"compiling the model: the rest would take {seconds_left:.0f} s without")
+            self._reporter.say(
+                f"compiling the model, because the remaining images would take {seconds_left:.0f} s without"
+            )
             self._compile()
 
     def _build(self, images: Tensor) -> Forward:
         self._run.model.eval()
-        # Weights made in inference mode could not be compiled later.
+        # Not in inference mode: tensors created there are inference tensors, which torch.compile cannot use.
         with torch.inference_mode(mode=False), torch.no_grad():
             self._model = self._folded(images) if self._folds else self._run.model
             return build_inference(self._model, precision=self._precision)
 
     def _folded(self, images: Tensor) -> nn.Module:
-        """The model without its batch norms; as it is where that does not compute the same."""
+        """The model with folded batch norms, or unchanged if folding would change its output."""
         model, why_not = fold_where_same(
             self._run.model, images[:1], precision=self._precision, is_known=self._is_ours
         )
@@ -107,7 +110,7 @@ class TrainedForward:
         return is_own_model(self._run.recipe)
 
     def _compile(self) -> None:
-        # Layers of a model that nobody here has seen are left as they are.
+        # Layers are fused only in models of this package, whose structure is known.
         self._compiled = build_inference(
             self._model, precision=self._precision, compiles=True, fuses=self._is_ours
         )
@@ -117,10 +120,12 @@ class TrainedForward:
             logits = compiled(images)
         except Exception as error:
             self._compiled = None
-            self._reporter.warn(f"the model runs uncompiled, as compiling failed: {describe_failure(error)}")
+            self._reporter.warn(
+                f"the model runs uncompiled, because compiling failed: {describe_failure(error)}"
+            )
             assert self._plain is not None
             return self._plain(images)
-        # What an accelerator gives is overwritten by the next call.
+        # CUDA graphs reuse their output memory: the next call would overwrite these logits.
         return logits if self._run.device.is_cpu else logits.clone()
 
     def _timed(self, forward: Forward, images: Tensor) -> Tensor:
@@ -136,10 +141,10 @@ class TrainedForward:
 
 
 def _precision(run: TrainedRun, *, warn: Callable[[str], None]) -> Precision:
-    """The run's own; float32 where this device does not compute in it."""
+    """The precision of the run, or float32 if this device does not support it."""
     try:
         return choose_precision(run.recipe, run.device)
     except BadInputError:
-        asked = f"--precision {run.recipe.precision} with --half-type {run.recipe.half_type}"
-        warn(f"the run has {asked}, which does not run on this device; it is computed in float32 here.")
+        asked = f"--precision {run.recipe.precision} --half-type {run.recipe.half_type}"
+        warn(f"RUN was trained with {asked}, which this device does not support; float32 is used instead.")
         return Precision(compute_dtype=torch.float32, device_type=run.device.torch_device.type)

@@ -1,4 +1,4 @@
-"""How a trained model goes over whole images: the geometry it was trained with decides."""
+"""Chooses how a trained model runs on whole images (tiles or scaling), by the geometry of its training."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -26,18 +26,19 @@ from drivetrain.recipe.schema import Recipe
 
 __all__ = ["image_logits", "size_before_scaling", "whole_image_forward", "whole_image_graph"]
 
+# Limits the memory of a batch of tiles: as many tiles as have two million pixels together, but at least one.
 _PIXELS_AT_A_TIME = 2 * 1024 * 1024
 
 
 def size_before_scaling(recipe: Recipe, spec: DataSpec) -> tuple[int, int] | None:
-    """Height and width of all training images, where `--image-size` scaled them by one and the same factors.
+    """Height and width of the training images before `--image-size` scaled them.
 
-    None where each of many sizes had factors of its own, and where nothing was scaled.
+    None if they had different sizes, and thus different factors, or if nothing was scaled.
     """
     if spec.tile is not None or recipe.image_size is None:
         return None
     size = (spec.height, spec.width)
-    # Of many sizes, the specification holds the one they were scaled to.
+    # If the images had many sizes, the specification contains the size they were scaled to.
     is_known = size != (recipe.image_size,) * 2 or _has_one_size(recipe.dataset)
     return size if is_known else None
 
@@ -56,10 +57,11 @@ def whole_image_forward(
     overlap: float = DEFAULT_OVERLAP,
     say: Callable[[str], None] | None = None,
 ) -> Forward:
-    """Normalised images of any size to logits of that size, by the model that `forward` runs.
+    """A function from normalised images of any size to logits of that size.
 
-    The images are to be where the model is, and it in eval mode; `margin` is how much smaller than its input
-    the model's output is, on every side. `say` hears once how images are scaled.
+    `forward` runs the model, which must be in evaluation mode and on the device of the images. `margin` is
+    the number of pixels by which the output of the model is smaller than its input, on each side. `say` is
+    called once with a sentence on how images are scaled.
     """
     forward = FlipAveraged(forward) if flips else forward
     batch = recipe.validation_micro_batch_size
@@ -67,13 +69,13 @@ def whole_image_forward(
     if spec.tile is not None:
         return tiled((spec.tile, spec.tile), border="mirror")
     if recipe.image_size is None:
-        # Whole training images have zeros around them, training tiles the mirrored image.
+        # As in training: whole images were padded with zeros, tiles were surrounded by the mirrored image.
         return tiled((spec.height, spec.width), border="zero")
     scaled_whole = ResizedForward(forward, size=recipe.image_size, margin=margin)
     size = size_before_scaling(recipe, spec)
     if size is None:
         side = recipe.image_size
-        sentence = f"images are scaled to {side}x{side} as a whole, as those of the training were"
+        sentence = f"each image is scaled to {side}x{side} as a whole, like the training images"
         return _announced(scaled_whole, sentence, say=say)
     tiles = tiled((recipe.image_size, recipe.image_size), border="mirror")
     others = ScaledForward(tiles, factors=(recipe.image_size / size[0], recipe.image_size / size[1]))
@@ -81,7 +83,7 @@ def whole_image_forward(
 
 
 def whole_image_graph(recipe: Recipe, spec: DataSpec, forward: Forward, *, margin: int) -> Forward:
-    """What `whole_image_forward` does, without flips, as a graph that can be exported for any size."""
+    """`whole_image_forward` without flips, as a graph that can be exported for any size."""
     tiles = partial(GraphTiles, forward, margin=margin, overlap=DEFAULT_OVERLAP)
     if spec.tile is not None:
         return tiles(tile=(spec.tile, spec.tile))
@@ -97,7 +99,7 @@ def _always(_height: int, _width: int) -> Tensor:
 
 
 def _is_size(size: tuple[int, int], height: int, width: int) -> Tensor:
-    """As a tensor: a graph takes no branch by the size of an image."""
+    """Whether an image has this size, as a tensor: an exported graph cannot branch on sizes."""
     return (torch.scalar_tensor(height) == size[0]) & (torch.scalar_tensor(width) == size[1])
 
 
@@ -123,7 +125,7 @@ def _tiled(
 
 @dataclass(frozen=True, slots=True)
 class _BySize:
-    """Images of one size go one way, all others another."""
+    """Runs `own` on images of one size, and `others` on all others."""
 
     size: tuple[int, int]
     _: KW_ONLY
@@ -135,19 +137,21 @@ class _BySize:
 
 
 def _scaling_of(scaled: ScaledForward, size: tuple[int, int]) -> str | None:
-    """What happens to images of other sizes than that of the training; None where nothing does."""
+    """A sentence on how images of other sizes than the training's are scaled; None if they are not."""
     down, across = scaled.factors
     if down == across == 1:
         return None
-    factors = f"factor {down:.3g}" if down == across else f"factors {down:.3g} down and {across:.3g} across"
+    factors = (
+        f"factor {down:.3g}" if down == across else f"factors {down:.3g} (height) and {across:.3g} (width)"
+    )
     return (
-        f"images that are not {size[0]}x{size[1]}, as those of the training were, are scaled by the "
-        f"training's {factors} and predicted by overlapping tiles"
+        f"images of other sizes than {size[0]}x{size[1]}, the size of the training images, are scaled by the "
+        f"training's {factors} and predicted in overlapping tiles"
     )
 
 
 def _announced(forward: Forward, sentence: str | None, *, say: Callable[[str], None] | None) -> Forward:
-    """The same, which says before its first image what it does."""
+    """The same function, which calls `say` with the sentence before its first image."""
     if say is None or sentence is None:
         return forward
     unsaid = [sentence]
@@ -162,6 +166,6 @@ def _announced(forward: Forward, sentence: str | None, *, say: Callable[[str], N
 
 @torch.inference_mode()
 def image_logits(forward: Forward, image: NDArray[Any], *, spec: DataSpec, device: torch.device) -> Tensor:
-    """Logits (classes, height, width) of one image (height, width, channels) as data and files hold it."""
+    """Logits (classes, height, width) of one stored image (height, width, channels)."""
     stored = channels_last_view(torch.from_numpy(np.array(image))[None].to(device))
     return forward(normalise_dense(stored, spec))[0]

@@ -1,4 +1,4 @@
-"""Image files of one or several pages at their own size, to have masks predicted for them."""
+"""Reads the image files that masks are predicted for, at their own size, with one or several pages."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ __all__ = ["MaskInput", "check_inputs", "distinct_stems", "read_pages"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskInput:
-    """A file that can be read to its end; no two have the same `stem`, from which its outputs are named."""
+    """A file that was read completely; its outputs are named after `stem`, which is unique."""
 
     path: Path
     stem: str
@@ -35,7 +35,7 @@ class MaskInput:
 
 
 def check_inputs(files: Sequence[Path], spec: DataSpec, *, notes: InputNotes) -> list[MaskInput]:
-    """Decodes every page of every file once; those that are broken go into `notes`, unless all are."""
+    """Decodes every page of every file once; adds unreadable files to `notes`, and raises if all are."""
 
     def sizes_of(path: Path) -> list[int] | BadInputError:
         try:
@@ -45,7 +45,7 @@ def check_inputs(files: Sequence[Path], spec: DataSpec, *, notes: InputNotes) ->
 
     stems = distinct_stems([path.stem for path in files])
     entries: list[MaskInput] = []
-    # Pillow warns of what it then refuses; the answer is to be one sentence.
+    # Pillow warns about files and then raises for them; the user should see one sentence, not both.
     with catch_warnings(action="ignore"), ThreadPoolExecutor() as threads:
         checks = mapped(threads, sizes_of, files)
         checked = counted(checks, total=len(files), what="reading the images")
@@ -62,7 +62,7 @@ def check_inputs(files: Sequence[Path], spec: DataSpec, *, notes: InputNotes) ->
 def read_pages(path: Path, spec: DataSpec) -> Iterator[NDArray[Any]]:
     """Each page of a TIFF, or the one image of another file: (height, width, channels) in the run's range.
 
-    Raises BadInputError where the pages are not of one size.
+    Raises BadInputError if the pages have different sizes.
     """
     with _naming_input(path):
         image = image_of(path.read_bytes())
@@ -85,7 +85,10 @@ def _naming_input(path: Path) -> Iterator[None]:
 
 
 def distinct_stems(stems: Sequence[str]) -> list[str]:
-    """Names of files to be, without their endings; later ones of the same name are numbered."""
+    """Unique file names without suffix: repeated names get a number, such as "cell-2".
+
+    Case is ignored, because some file systems do not distinguish it.
+    """
     taken: set[str] = set()
     distinct: list[str] = []
     for stem in stems:

@@ -1,4 +1,4 @@
-"""The options of `predict` and `evaluate` that concern masks."""
+"""The options of `predict` and `evaluate` for masks, and their checks."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -16,7 +16,10 @@ _MOST_OVERLAP = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskSettings:
-    """None is what was not asked for: PNG for images and TIFF for several pages, overlays, nothing else."""
+    """The options as given; None means the default.
+
+    Defaults: masks as PNG, or as TIFF for files with several pages; overlays; no probabilities.
+    """
 
     mask_format: MaskFormat | None = None
     probabilities: bool | None = None
@@ -25,33 +28,34 @@ class MaskSettings:
     tile_overlap: float | None = None
 
     def check(self, recipe: Recipe, spec: DataSpec) -> None:
-        """Refuses what a run cannot do, or what would do nothing there."""
+        """Raises for options that are invalid for this run or have no effect on it."""
         if spec.has_dense_labels:
             self._check_for_masks(recipe, spec)
         else:
             self._refuse_for_classifier()
 
     def _refuse_for_classifier(self) -> None:
-        """For a run that tells classes of whole images apart: none of these options has an effect there."""
+        """Raises for any of these options, because none applies to image classification."""
         for field in fields(self):
             if getattr(self, field.name) is not None:
                 raise BadInputError(
-                    f"--{field.name.replace('_', '-')} is for runs that predict masks, and RUN predicts the "
-                    f"class of a whole image; leave it out."
+                    f"--{field.name.replace('_', '-')} is for runs that predict masks, but RUN classifies "
+                    f"whole images; leave it out."
                 )
 
     def _check_for_masks(self, recipe: Recipe, spec: DataSpec) -> None:
         if self.mask_format is not None and self.mask_format not in get_args(MaskFormat):
-            raise BadInputError(f"--mask-format is {self.mask_format}, it must be one of png, tiff.")
+            raise BadInputError(f"--mask-format is {self.mask_format}, but it must be png or tiff.")
         if self.tile_overlap is None:
             return
         if not 0 <= self.tile_overlap <= _MOST_OVERLAP:
             raise BadInputError(
-                f"--tile-overlap is {self.tile_overlap}, it must be from 0 to {_MOST_OVERLAP}, such as 0.25."
+                f"--tile-overlap is {self.tile_overlap}, but it must be from 0 to {_MOST_OVERLAP}, such as "
+                "0.25."
             )
         is_scaled = spec.tile is None and recipe.image_size is not None
         if is_scaled and size_before_scaling(recipe, spec) is None:
             raise BadInputError(
-                f"--tile-overlap has no effect: --image-size {recipe.image_size} scaled the training images "
-                f"of RUN each as a whole, and so it does here instead of tiles; leave it out."
+                f"--tile-overlap has no effect: RUN was trained with --image-size {recipe.image_size}, so "
+                f"each image is scaled as a whole, without tiles; leave it out."
             )

@@ -1,4 +1,4 @@
-"""Masks and probabilities as image files, in the coding that the training masks had."""
+"""Writes masks and probabilities as image files, with the pixel values that the training masks had."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,17 +20,19 @@ from drivetrain.inference.predict.mask_settings import MaskFormat
 __all__ = ["PageWriter", "mask_codes", "open_mask_file", "page_name", "png_bytes", "tiff_pages"]
 
 PageWriter = Callable[[NDArray[Any]], str]
-"""Takes one page after the other; returns the name of the file that holds it."""
+"""Writes the next page; returns the name of the file that contains it."""
 
 _WIDEST_GREY = 65535
+# Offsets in a plain TIFF have 32 bits, so it ends at 4 GiB. Larger files are written as BigTIFF, which fewer
+# programs can read; the limit leaves some room for headers.
 _MOST_BYTES_OF_PLAIN_TIFF = 4_000_000_000
 
 
 def mask_codes(spec: DataSpec) -> NDArray[Any]:
-    """What stands for each class in a mask file: (classes,) grey values, or (classes, 3) colours.
+    """The pixel value of each class in a mask file: (classes,) grey values, or (classes, 3) colours.
 
-    A class that the training masks did not have gets a code that none of theirs is. A class is its number
-    where there are no training masks to go by, or they held numbers that image files rarely can.
+    They are the values of the training masks; a class that these did not contain gets an unused value. If
+    there are no values, or some do not fit into an image file, each class is written as its number.
     """
     is_writable = all(0 <= value <= _WIDEST_GREY for values in spec.mask_values for value in values)
     known = list(spec.mask_values[: spec.num_classes]) if is_writable else []
@@ -42,14 +44,14 @@ def mask_codes(spec: DataSpec) -> NDArray[Any]:
 
 
 def page_name(entry: MaskInput, page: int, *, kind: str) -> str:
-    """The name of a PNG that holds one page; pages are counted from 1."""
+    """The file name of a PNG with one page; pages are counted from 1."""
     number = "" if entry.pages == 1 else f"-page-{page:0{len(str(entry.pages))}}"
     return f"{entry.stem}-{kind}{number}.png"
 
 
 @contextmanager
 def open_mask_file(folder: Path, entry: MaskInput, mask_format: MaskFormat) -> Iterator[PageWriter]:
-    """Writes an input's masks page by page: one TIFF of as many pages, or one PNG per page."""
+    """A writer for the masks of an input, page by page: into one TIFF, or into one PNG per page."""
     if mask_format == "tiff":
         with tiff_pages(folder / f"{entry.stem}-mask.tif", raw_bytes=3 * entry.pixels) as write:
             yield write
@@ -68,9 +70,9 @@ def open_mask_file(folder: Path, entry: MaskInput, mask_format: MaskFormat) -> I
 
 @contextmanager
 def tiff_pages(path: Path, *, raw_bytes: int) -> Iterator[PageWriter]:
-    """A deflated TIFF, one page at a time; the file appears under its name once it is whole.
+    """A writer for a compressed TIFF, one page at a time; the file gets its name once it is complete.
 
-    `raw_bytes` is what all pages take at most: plain TIFF ends at 4 GiB.
+    `raw_bytes` is the uncompressed size of all pages; above 4 GB the file becomes a BigTIFF.
     """
     beside = path.with_name(f".{path.name}.partial")
     try:
@@ -78,7 +80,7 @@ def tiff_pages(path: Path, *, raw_bytes: int) -> Iterator[PageWriter]:
 
             def write(pixels: NDArray[Any]) -> str:
                 colours = "rgb" if pixels.ndim == 3 else "minisblack"
-                # Without tifffile's own notes, a reader takes all pages for one stack.
+                # metadata=None: without tifffile's own description, readers show all pages as one stack.
                 tiff.write(pixels, photometric=colours, compression="zlib", metadata=None, contiguous=False)
                 return path.name
 
@@ -90,7 +92,7 @@ def tiff_pages(path: Path, *, raw_bytes: int) -> Iterator[PageWriter]:
 
 
 def png_bytes(pixels: NDArray[Any]) -> bytes:
-    """Grey values or colours, (height, width[, 3]), as the content of a PNG file."""
+    """Encodes grey values or colours, (height, width[, 3]), as PNG."""
     content = BytesIO()
     Image.fromarray(pixels).save(content, format="PNG")
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""What a run says of image files: class probabilities here, masks where its task is segmentation."""
+"""`predict`: writes class probabilities of image files; for segmentation, see predict_masks.py."""
 
 import csv
 import io
@@ -61,15 +61,15 @@ def predict_run(
     compiles: CompileMode = "auto",
     notes: InputNotes | None = None,
 ) -> list[dict[str, Any]]:
-    """Writes predictions.csv / predictions.json, and masks; one row per image or page, in the order given.
+    """Writes predictions.csv or predictions.json, and masks; returns one row per image or page, in order.
 
-    Files that cannot be read are left out, unless all are such; `notes` hears which.
+    Files that cannot be read are skipped and added to `notes`; if none can be read, it raises.
     """
     odd = InputNotes() if notes is None else notes
     folder = Path(output)
     files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
     if not files:
-        raise BadInputError("INPUT names no image; name image files or folders of them.")
+        raise BadInputError("INPUT is empty; give image files or folders of images.")
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
     found = find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn)
@@ -101,7 +101,7 @@ def _predict_classes(
     forward: TrainedForward,
     notes: InputNotes,
 ) -> list[dict[str, Any]]:
-    """Writes the probabilities of all files; one row per image, in the order given."""
+    """Writes the class probabilities of all files; returns one row per image, in order."""
     require_free_names(output, table_names(formats))
     rows = _predict_files(run, files, forward, reporter, notes)
     _write_tables(rows, output, formats)
@@ -114,7 +114,7 @@ def _write_tables(rows: list[dict[str, Any]], folder: Path, formats: Sequence[st
         write_tables(folder, rows, formats, as_csv=_as_csv)
     except OSError as error:
         raise BadInputError(
-            f"--output {folder} cannot be written: {error.strerror}; name another folder."
+            f"--output {folder} cannot be written to: {error.strerror}; give another folder."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Masks for image files of any size, with overlays and a summary for people."""
+"""Predicts masks for image files of any size, and writes them with overlays and a summary table."""
 
 import csv
 import io
@@ -52,9 +52,9 @@ def predict_masks(
     forward: TrainedForward | None = None,
     notes: InputNotes | None = None,
 ) -> list[dict[str, Any]]:
-    """Writes the masks of all files and a summary; one row per page, in the order given.
+    """Writes the masks of all files and a summary table; returns one row per page, in order.
 
-    Every input is read to its end before anything is written; those that cannot be are left out and noted.
+    Every input is read completely before anything is written; unreadable files are skipped and noted.
     """
     require_file_channels(run.spec)
     folder = Path(output)
@@ -89,7 +89,7 @@ def _predict_entries(
 
 
 class _Predictor:
-    """A run's model over files, and what is written of each of their pages."""
+    """Runs the model over files, and writes the outputs of each page."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _Predictor:
         )
 
     def predict(self, entry: MaskInput) -> Iterator[dict[str, Any]]:
-        """Writes the files of one input; a row for each page."""
+        """Writes the output files of one input; yields a row for each page."""
         with ExitStack() as files:
             write_mask = files.enter_context(self._mask_file(entry))
             write_plane = files.enter_context(self._probability_file(entry))
@@ -132,7 +132,7 @@ class _Predictor:
                 yield self._row(entry, page, classes, mask=write_mask(self._codes[classes]))
 
     def names(self, entries: Sequence[MaskInput]) -> Iterator[str]:
-        """Of all files that `predict` writes for these inputs."""
+        """The names of all files that `predict` writes for these inputs."""
         for entry in entries:
             pages = range(1, entry.pages + 1)
             if self._mask_format(entry) == "tiff":
@@ -151,7 +151,7 @@ class _Predictor:
         return self._settings.mask_format or ("tiff" if entry.pages > 1 else "png")
 
     def _probability_file(self, entry: MaskInput) -> AbstractContextManager[PageWriter | None]:
-        """float32, all classes of the first page, then all classes of the second..."""
+        """A TIFF in float32: all classes of the first page, then all classes of the second, and so on."""
         if not self._settings.probabilities:
             return nullcontext()
         raw_bytes = entry.pixels * self._run.spec.num_classes * 4
@@ -186,12 +186,12 @@ def _probability_name(entry: MaskInput) -> str:
 
 
 def _require_another_folder(files: Sequence[Path], folder: Path) -> None:
-    """Masks of the training may lie beside the images, under the very names that are to be written."""
+    """Refuses to write beside the inputs: masks of the user may have the very names to be written."""
     for path in files:
         if path.resolve().parent == folder.resolve():
             raise BadInputError(
-                f"--output {folder} is the folder of INPUT {path}, where masks of your own could be "
-                f"overwritten; name another folder."
+                f"--output {folder} is the folder of INPUT {path}, where your own masks could be "
+                f"overwritten; give another folder."
             )
 
 
@@ -201,7 +201,7 @@ def _naming_output(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInputError(
-            f"--output {folder} cannot be written: {error.strerror}; name another folder."
+            f"--output {folder} cannot be written to: {error.strerror}; give another folder."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The folder that `predict` writes into, where nothing that is a user's own may be overwritten."""
+"""The output folder of `predict`: refuses to overwrite files of the user, and writes the tables."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -31,37 +31,37 @@ _DATASETS_OF_IMAGE_FILES = ("gc-imagenet", "image-folder", "imagenet", "isbi2012
 
 
 def require_outside_data(folder: Path, run: TrainedRun) -> None:
-    """Refuses the folder that a run was trained on, and any inside it; the run's own may lie there."""
+    """Refuses to write into the training data's folder or below; the run's own folder may be there."""
     recipe, output = run.recipe, folder.resolve()
     has_files = recipe.dataset in _DATASETS_OF_IMAGE_FILES or is_external_dataset(recipe.dataset)
     if recipe.data_dir is None or not has_files or output.is_relative_to(run.directory.path.resolve()):
         return
     if output.is_relative_to(Path(recipe.data_dir).resolve()):
         raise BadInputError(
-            f"--output {folder} lies in {recipe.data_dir}, the --data-dir that RUN was trained on, where "
-            f"files of your own could be overwritten; --output {run.directory.predictions} works."
+            f"--output {folder} is inside {recipe.data_dir}, the --data-dir that RUN was trained on, where "
+            f"your own files could be overwritten; --output {run.directory.predictions} works."
         )
 
 
 def require_free_names(folder: Path, names: Sequence[str]) -> None:
-    """Refuses a folder where such a file is a user's own: none that `predict` noted, or changed since."""
+    """Raises if one of these files exists and `predict` did not write it, or it was changed since."""
     note = read_note(folder)
     own = next((name for name in names if name not in note.written and (folder / name).exists()), None)
     if own is not None:
         raise BadInputError(
-            f"--output {folder} holds {own}, and no note that `predict` wrote it, so it may "
-            f"be your own; --output {_free_folder(folder)} works."
+            f"--output {folder} contains {own}, and there is no record that `predict` wrote it, so it may "
+            f"be your own file; --output {_free_folder(folder)} works."
         )
     changed = next((name for name in names if is_changed(folder / name, note.digests.get(name))), None)
     if changed is not None:
         raise BadInputError(
-            f"--output {folder} holds {changed}, which has been changed since `predict` wrote it and would "
+            f"--output {folder} contains {changed}, which was changed after `predict` wrote it and would "
             f"be overwritten; --output {_free_folder(folder)} works."
         )
 
 
 def note_files(folder: Path, names: Sequence[str]) -> None:
-    """Makes the folder and notes what is to be written, so that an interrupted `predict` can be repeated."""
+    """Creates the folder and records the names to be written, so an interrupted `predict` can be repeated."""
     folder.mkdir(parents=True, exist_ok=True)
     note = read_note(folder)
     new = frozenset(names)
@@ -70,12 +70,12 @@ def note_files(folder: Path, names: Sequence[str]) -> None:
 
 
 def noted_files(folder: Path) -> frozenset[str]:
-    """The names of what `predict` has written into a folder, or has begun to write."""
+    """The names of the files that `predict` has written, or begun to write, into a folder."""
     return read_note(folder).written
 
 
 def table_names(formats: Sequence[str]) -> list[str]:
-    """The files that tell of all predictions together, one for each format."""
+    """The names of the summary tables, one per format."""
     return [f"predictions.{kind}" for kind in formats]
 
 
@@ -86,7 +86,7 @@ def write_tables(
     *,
     as_csv: Callable[[list[dict[str, Any]]], str],
 ) -> None:
-    """Writes them, the last of what was noted; JSON holds the rows as they are."""
+    """Writes the summary tables, as the last of the recorded files; JSON contains the rows unchanged."""
     for kind, name in zip(formats, table_names(formats), strict=True):
         content = as_csv(rows) if kind == "csv" else json.dumps(rows, indent=2) + "\n"
         write_atomically(folder / name, content.encode())
@@ -94,6 +94,6 @@ def write_tables(
 
 
 def _free_folder(folder: Path) -> Path:
-    """A folder beside it that is not there yet."""
+    """A folder beside it that does not exist yet."""
     stem = folder.name or "predictions"
     return next(path for n in count(2) if not (path := folder.parent / f"{stem}-{n}").exists())

@@ -1,4 +1,4 @@
-"""The note in a folder of predictions: which files are `predict`'s own, and what they held."""
+"""The record in a folder of predictions: which files `predict` wrote, with their checksums."""
 
 import hashlib
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ _RECORD = ".drivetrain-predict.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionNote:
-    """What `predict` wrote into a folder, what the files held that were finished, and which came latest."""
+    """The files that `predict` wrote, the checksums of finished ones, and the files of the latest call."""
 
     written: frozenset[str] = frozenset()
     digests: dict[str, str] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class PredictionNote:
 
 
 def read_note(folder: Path) -> PredictionNote:
-    """Older notes are names alone; one that cannot be read is none."""
+    """The record of a folder; empty if it is missing or unreadable. Older records have names only."""
     try:
         stored = read_json(folder / _RECORD)
         return PredictionNote(
@@ -39,14 +39,14 @@ def write_note(folder: Path, note: PredictionNote) -> None:
 
 
 def note_digests(folder: Path) -> None:
-    """Notes what the files of the latest `predict` hold, by which a later change of them shows."""
+    """Records the checksums of the latest `predict`, so that later changes can be noticed."""
     note = read_note(folder)
     found = {name: digest for name in note.latest if (digest := _digest(folder / name)) is not None}
     write_note(folder, replace(note, digests={**note.digests, **found}))
 
 
 def is_changed(path: Path, digest: str | None) -> bool:
-    """One that is gone is not changed: nothing is lost when it is written again."""
+    """Whether a file differs from its checksum; a deleted file does not count, nothing is lost with it."""
     return digest is not None and path.exists() and _digest(path) != digest
 
 
@@ -59,6 +59,6 @@ def _digest(path: Path) -> str | None:
 
 
 def changed_file(folder: Path) -> str | None:
-    """A file that is not as `predict` left it, where there is one."""
+    """The name of a file that was changed after `predict` wrote it, or None."""
     digests = read_note(folder).digests
     return next((name for name, digest in digests.items() if is_changed(folder / name, digest)), None)

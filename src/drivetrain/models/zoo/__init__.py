@@ -1,1 +1,1 @@
-"""The network families, single-device code only, one file each."""
+"""The model families, one file each, written for a single device."""

@@ -1,4 +1,4 @@
-"""Checks of what `--model-params` gives a model's factory."""
+"""Checks the values of `--model-params`."""
 
 from collections.abc import Sequence
 
@@ -7,24 +7,24 @@ from drivetrain.core.wording import did_you_mean
 
 
 def check_share(word: str, value: object) -> None:
-    """Refuses what is no share from 0 to below 1."""
+    """Raises unless the value is a number from 0 to below 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise BadInputError(
-            f"--model-params {word}: {value!r} is not a share from 0 to below 1, such as 0.5."
+            f"--model-params {word}: {value!r} is not a number from 0 to below 1, such as 0.5."
         )
 
 
 def check_whole(word: str, value: object, *, most: int | None = None, example: int) -> None:
-    """Refuses what is no whole number from 1, up to `most` where there is such a limit."""
+    """Raises unless the value is a whole number of at least 1 and, if given, at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= (most or value):
-        bounds = "from 1" if most is None else f"from 1 to {most}"
+        bounds = "of at least 1" if most is None else f"from 1 to {most}"
         raise BadInputError(
             f"--model-params {word}: {value!r} is not a whole number {bounds}, such as {example}."
         )
 
 
 def check_choice(word: str, value: object, choices: Sequence[str]) -> None:
-    """Refuses what is not one of a few words."""
+    """Raises unless the value is one of the choices."""
     if value not in choices:
         raise BadInputError(
             f"--model-params {word}: {value!r} is not one of {', '.join(choices)}."

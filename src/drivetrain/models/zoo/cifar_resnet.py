@@ -8,12 +8,13 @@ from drivetrain.models.zoo.initialise import InitialisedModel, Initialiser, vari
 from drivetrain.models.zoo.layers import Add, Conv2dSame, GlobalMean, Shortcut
 
 _STACK_WIDTHS = (16, 32, 64)
+# The epsilon of the ResNets in Keras. torch's momentum weights the new value: 0.03 is 0.97 in Keras' terms.
 _BN_EPS = 1.001e-5
 _BN_MOMENTUM = 0.03
 
 
 class _Block(NamedTuple):
-    """The layer names of one residual block, in the order they run; no shortcut: the identity."""
+    """The layer names of one residual block, in execution order; `shortcut` None is the identity."""
 
     branch: tuple[str, ...]
     shortcut: str | None
@@ -22,7 +23,7 @@ class _Block(NamedTuple):
 
 
 class CifarResNet(InitialisedModel):
-    """A convolution, three stacks of residual blocks, a mean over the pixels, a classifier; gives logits."""
+    """A convolution, three stacks of residual blocks, global mean pooling, a classifier; returns logits."""
 
     def __init__(self, *, blocks_per_stack: int, channels: int, num_classes: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Initial weights: every parameter is drawn by its name, so that the order of construction is free.
+"""Initial weights: each parameter has a random stream by its name, so the order of layers does not matter.
 
-The distributions are those of Keras. They are drawn in float64 and rounded once, which keeps the bits
-from depending on how a processor's vector instructions round.
+The distributions are those of Keras. They are drawn in float64 and rounded once, so that the bits do not
+depend on how a processor's vector instructions round.
 """
 
 import math
@@ -15,16 +15,17 @@ from drivetrain.core.randomness import stream_key
 
 Initialiser = Callable[[Tensor, torch.Generator], None]
 
-# Standard deviation of a standard normal distribution cut off at two.
+# The standard deviation of a standard normal distribution truncated at +-2; dividing by it restores the
+# wanted variance.
 _TRUNCATED_DEVIATION = 0.87962566103423978
 _TRUNCATION = 2.0
 
 
 class InitialisedModel(nn.Module):
-    """A model of this package; a family overrides `initialiser_of` where Keras' defaults do not hold."""
+    """Base class of all models here; a family overrides `initialiser_of` to depart from Keras' defaults."""
 
     def initialiser_of(self, parameter_name: str) -> Initialiser:
-        """What draws one parameter: biases 0, scales of norms 1, kernels Glorot uniform."""
+        """The initialiser of a parameter: 0 for biases, 1 for scales of norms, Glorot uniform for kernels."""
         layer_name, _, role = parameter_name.rpartition(".")
         if role == "bias":
             return zeros
@@ -34,7 +35,7 @@ class InitialisedModel(nn.Module):
 
 @torch.no_grad()
 def initialise_parameters(model: InitialisedModel, *, seed: int) -> None:
-    """Draws every parameter of a model from the stream of its own name."""
+    """Draws every parameter of a model from a random stream that depends on its name."""
     for name, parameter in model.named_parameters():
         generator = torch.Generator().manual_seed(stream_key(seed, "init", name))
         model.initialiser_of(name)(parameter, generator)
@@ -82,10 +83,10 @@ def _draw_uniform(tensor: Tensor, *, low: float, high: float, generator: torch.G
 
 
 def _fans(kernel: Tensor) -> tuple[int, int]:
-    """Inputs and outputs of one unit, of a kernel laid out (outputs, inputs, height, width).
+    """fan_in and fan_out of a kernel with the layout (outputs, inputs, height, width).
 
-    A transposed convolution's kernel has the two the other way round, as in Keras, where fan_in counts its
-    outputs; Glorot's rule takes their sum.
+    The kernel of a transposed convolution has inputs and outputs swapped, so its fans are swapped too, as in
+    Keras; Glorot's rule only uses their sum.
     """
     receptive_field = kernel[0, 0].numel()
     return kernel.shape[1] * receptive_field, kernel.shape[0] * receptive_field

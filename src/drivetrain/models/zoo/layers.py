@@ -1,4 +1,4 @@
-"""Steps of the networks that torch.nn has no module for; each is a leaf with a name of its own."""
+"""Layers that torch.nn does not have; each is a leaf module, so it has a name and can be a stage boundary."""
 
 from typing import Any
 
@@ -25,7 +25,10 @@ __all__ = [
 
 
 class Conv2dSame(nn.Conv2d):
-    """A convolution whose output is ceil(size / stride): it pads what is missing, the odd one after."""
+    """A convolution with "same" padding as in TensorFlow: the output has ceil(size / stride) pixels.
+
+    If the padding is odd, the extra pixel is added at the end.
+    """
 
     def forward(self, inputs: Tensor) -> Tensor:
         height, width = inputs.shape[-2:]
@@ -35,7 +38,7 @@ class Conv2dSame(nn.Conv2d):
 
 
 def same_padding(size: int, *, kernel_size: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after one dimension of `size`, so that it shrinks by the stride alone."""
+    """The numbers of zeros before and after a dimension of `size`, so that only the stride shrinks it."""
     num_outputs = -(-size // stride)
     missing = max((num_outputs - 1) * stride + kernel_size - size, 0)
     return missing // 2, missing - missing // 2
@@ -49,14 +52,15 @@ class Add(nn.Module):
 
 
 class Shortcut(nn.Module):
-    """A shortcut without weights: every second pixel, and zeros for the channels that are new."""
+    """A shortcut without weights: takes every second pixel, and fills new channels with zeros."""
 
     def __init__(self, *, new_channels: int) -> None:
         super().__init__()
         self.new_channels = new_channels
 
     def forward(self, inputs: Tensor) -> Tensor:
-        # Slices fill and copy a gradient for each dimension; a window of one pixel is one pass.
+        # Not slices: their backward pass fills and copies a gradient per dimension. Average pooling with a
+        # window of one pixel takes one pass.
         every_second = functional.avg_pool2d(inputs, 1, stride=2)
         return functional.pad(every_second, (0, 0, 0, 0, 0, self.new_channels))
 
@@ -65,26 +69,23 @@ class Shortcut(nn.Module):
 
 
 class GlobalMean(nn.Module):
-    """The mean of every channel over all pixels."""
+    """Global average pooling: the mean of each channel over all pixels."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs.mean((2, 3))
 
 
-# Steps of U-shaped networks that torch.nn has no module for; each is a leaf with a name of its own.
-
-
 class ConvRelu(nn.Conv2d):
-    """A convolution with its ReLU, in place: nobody else sees what the ReLU overwrites."""
+    """A convolution followed by an in-place ReLU, which is safe because nothing else reads the output."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return super().forward(inputs).relu_()
 
 
 class UpConvRelu(nn.ConvTranspose2d):
-    """A transposed convolution of stride 2 that doubles height and width, with its ReLU.
+    """A transposed convolution of stride 2 that doubles height and width, followed by a ReLU.
 
-    A kernel larger than 2 reaches beyond that at the end alone; what stands out there is dropped.
+    A kernel larger than 2 produces extra pixels at the end, which are cropped.
     """
 
     def __init__(self, width: int, new_width: int, *, kernel_size: int) -> None:
@@ -99,7 +100,7 @@ class UpConvRelu(nn.ConvTranspose2d):
 
 
 class CentralCrop(nn.Module):
-    """The middle of an image, without `pixels` on each side, as a copy: the whole need not stay in memory."""
+    """Crops `pixels` from each side. The result is a copy, so the whole input need not stay in memory."""
 
     def __init__(self, *, pixels: int) -> None:
         super().__init__()
@@ -109,10 +110,10 @@ class CentralCrop(nn.Module):
         height, width = inputs.shape[-2:]
         if min(height, width) <= 2 * self.pixels:
             raise BadInputError(
-                f"Features of {height} x {width} pixels are too small to lose {self.pixels} on each side; "
+                f"Features of {height} x {width} pixels are too small to crop {self.pixels} on each side; "
                 "a larger --image-size or --tile-size works."
             )
-        # Padding by less than nothing copies, keeps the memory format, and costs one step backward.
+        # Negative padding copies, keeps the memory format, and has a backward pass of one step.
         return functional.pad(inputs, (-self.pixels,) * 4)
 
     def extra_repr(self) -> str:
@@ -120,14 +121,14 @@ class CentralCrop(nn.Module):
 
 
 class Concatenate(nn.Module):
-    """The channels of what comes from below, then those of the skip."""
+    """Concatenates the channels from the level below with those of the skip connection."""
 
     def forward(self, from_below: Tensor, skip: Tensor) -> Tensor:
         return torch.cat([from_below, skip], dim=1)
 
 
 class PadToMultiple(nn.Module):
-    """Repeats the border pixels until height and width are multiples of a number, on both sides alike."""
+    """Repeats the border pixels, evenly on both sides, until height and width are multiples of `multiple`."""
 
     def __init__(self, *, multiple: int) -> None:
         super().__init__()
@@ -145,7 +146,7 @@ class PadToMultiple(nn.Module):
 
 
 class CropLike(nn.Module):
-    """Takes away from padded features what `PadToMultiple` added to the images."""
+    """Removes from padded features what `PadToMultiple` added to the images."""
 
     def forward(self, features: Tensor, images: Tensor) -> Tensor:
         top, bottom = _excess(features.shape[-2], images.shape[-2])

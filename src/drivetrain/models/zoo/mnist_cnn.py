@@ -7,7 +7,7 @@ from drivetrain.models.zoo.initialise import InitialisedModel
 
 
 class MnistCnn(InitialisedModel):
-    """Two convolutions, each pooled by two, dropout and a classifier; gives logits."""
+    """Two convolutions, each followed by 2x2 max-pooling, then dropout and a classifier; returns logits."""
 
     def __init__(self, *, channels: int, image_size: int, num_classes: int, dropout: float) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class MnistCnn(InitialisedModel):
         self.dense = nn.Linear(64 * pooled_size**2, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        # ReLU and max-pooling commute exactly; pooled first, ReLU has four times less to do.
+        # ReLU and max-pooling commute exactly; after pooling, the ReLU has a quarter of the work.
         features = self.relu_0(self.max_pooling2d_0(self.conv2d_0(images)))
         features = self.relu_1(self.max_pooling2d_1(self.conv2d_1(features)))
         logits: Tensor = self.dense(self.dropout(self.flatten(features)))

@@ -1,7 +1,7 @@
-"""Residual networks for photographs, 18 to 152 layers deep, with the stride in the 3x3 convolutions.
+"""ResNet-18 to ResNet-152 for photographs, with the stride in the 3x3 convolutions (ResNet v1.5).
 
-The layers run in the order in which Keras lists them: the convolution of a shortcut stands beside the last
-one of its block.
+The layers run in the order in which Keras lists them: the convolution of a shortcut comes directly before the
+last convolution of its block.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,13 @@ from drivetrain.models.zoo.layers import Add, GlobalMean
 _STEM_WIDTH = 64
 _STACK_WIDTHS = (64, 128, 256, 512)
 _BOTTLENECK_GROWTH = 4
+# The epsilon of the ResNets in Keras. torch's momentum weights the new value: 0.03 is 0.97 in Keras' terms.
 _BN_EPS = 1.001e-5
 _BN_MOMENTUM = 0.03
 
 
 class _Block(NamedTuple):
-    """The layer names of one residual block; no shortcut layers: the identity."""
+    """The layer names of one residual block; without shortcut layers, the shortcut is the identity."""
 
     before_last: tuple[str, ...]
     last_conv: str
@@ -31,10 +32,10 @@ class _Block(NamedTuple):
 
 
 class ResNet(InitialisedModel):
-    """A stem that shrinks the image fourfold, four stacks of residual blocks, a classifier; gives logits.
+    """A stem that shrinks the image fourfold, four stacks of residual blocks, a classifier; returns logits.
 
-    The first block of every stack has a convolution in its shortcut. A bottleneck block squeezes the
-    channels by a 1x1 convolution, works in 3x3 and widens fourfold; a basic one has two 3x3 convolutions.
+    The first block of every stack has a convolution in its shortcut. A bottleneck block reduces the channels
+    with a 1x1 convolution, applies a 3x3 one and widens fourfold; a basic block has two 3x3 convolutions.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class ResNet(InitialisedModel):
         return outputs
 
     def initialiser_of(self, parameter_name: str) -> Initialiser:
-        """Blocks start as the identity where their shortcut is one; the stem is Keras' default."""
+        """Bottleneck blocks with an identity shortcut start as the identity; the stem has Keras' default."""
         layer_name, _, role = parameter_name.rpartition(".")
         if role == "weight" and layer_name in self._zero_scales():
             return zeros
@@ -136,7 +137,7 @@ class ResNet(InitialisedModel):
         return variance_scaling if is_block_convolution else super().initialiser_of(parameter_name)
 
     def _zero_scales(self) -> list[str]:
-        """The batch norms that close a bottleneck beside an identity."""
+        """The last batch norms of bottleneck blocks with an identity shortcut, whose scale starts at 0."""
         return [block.last_bn for block in self._blocks if self._bottleneck and not block.shortcut_conv]
 
 

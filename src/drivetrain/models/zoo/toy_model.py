@@ -8,7 +8,7 @@ _POOL = 5
 
 
 class ToyModel(InitialisedModel):
-    """Two convolutions, each pooled by five, and a classifier; gives logits."""
+    """Two convolutions, each followed by 5x5 max-pooling, and a classifier; returns logits."""
 
     def __init__(self, *, channels: int, image_size: int, num_classes: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class ToyModel(InitialisedModel):
         self.dense = nn.Linear(8 * pooled_size**2, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        # ReLU and max-pooling commute exactly; pooled first, ReLU has 25 times less to do.
+        # ReLU and max-pooling commute exactly; after pooling, the ReLU has 1/25 of the work.
         features = self.relu_0(self.max_pooling2d_0(self.conv2d_0(images)))
         features = self.relu_1(self.max_pooling2d_1(self.conv2d_1(features)))
         logits: Tensor = self.dense(self.flatten(features))
@@ -31,5 +31,5 @@ class ToyModel(InitialisedModel):
 
 
 def toy_model(*, channels: int, image_size: int, num_classes: int) -> ToyModel:
-    """A model that trains in seconds; its image must survive two poolings by five."""
+    """A model that trains in seconds; images must be large enough for two 5x5 poolings."""
     return ToyModel(channels=channels, image_size=image_size, num_classes=num_classes)

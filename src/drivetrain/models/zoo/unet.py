@@ -1,7 +1,8 @@
 """The U-Net of Ronneberger, Fischer and Brox with unpadded convolutions, in two published variants.
 
-The output is smaller than the input by 92 pixels on each side. Skips are cropped where they are produced.
-Layers have their published names, less that of a device: `central_crop_1` is known as `central_crop_ipu_1`.
+The output is smaller than the input by 92 pixels on each side. Skip connections are cropped in the encoder,
+so that only the cropped part stays in memory. Layers have their published names without the device's name:
+`central_crop_1` was published as `central_crop_ipu_1`.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,13 @@ from drivetrain.models.zoo.layers import CentralCrop, Concatenate, ConvRelu, UpC
 
 __all__ = ["UNet", "UShape", "unet", "unet_medical"]
 
-# What the deeper levels cost a skip on each side, from the top.
+# The pixels to crop from each side of a skip connection, from the top level down: the deeper levels lose as
+# many by their unpadded convolutions.
 _SKIP_CROPS = (88, 40, 16, 4)
 
 
 class _EncoderBlock(NamedTuple):
-    """The layer names of one level on the way down; no crop: the skip is the whole."""
+    """The layer names of one encoder level; without `crop`, the skip connection is not cropped."""
 
     convolutions: tuple[str, ...]
     crop: str | None
@@ -28,7 +30,7 @@ class _EncoderBlock(NamedTuple):
 
 
 class _DecoderBlock(NamedTuple):
-    """The layer names of one level on the way up."""
+    """The layer names of one decoder level."""
 
     transpose: str
     concat: str
@@ -36,9 +38,9 @@ class _DecoderBlock(NamedTuple):
 
 
 class UShape(InitialisedModel):
-    """Levels that halve the image and double the channels, a bottleneck, and the way back up; gives logits.
+    """Base class of U-Nets: encoder levels that halve the image, a bottleneck, decoder levels.
 
-    A family registers its layers by `_add_levels`; one that pads or normalises overrides `_convolution`.
+    A family registers its layers with `_add_levels`; one that pads or normalises overrides `_convolution`.
     """
 
     def __init__(self, *, kernel_initialiser: Initialiser) -> None:
@@ -49,7 +51,7 @@ class UShape(InitialisedModel):
         self._decoder: list[_DecoderBlock] = []
 
     def _convolution(self, width: int, new_width: int) -> Mapping[str, nn.Module]:
-        """The layers of one 3x3 convolution with its ReLU, by their role."""
+        """The layers of one 3x3 convolution with its ReLU, keyed by role."""
         return {"conv": ConvRelu(width, new_width, 3)}
 
     def _add_levels(
@@ -62,7 +64,7 @@ class UShape(InitialisedModel):
         up_kernel_size: int,
         skip_crops: tuple[int, ...] = (),
     ) -> None:
-        """Registers all layers in the order they run; the last of the widths is the bottleneck's."""
+        """Registers all layers in execution order; the last of the widths is that of the bottleneck."""
         *level_widths, bottleneck_width = widths
         width = channels
         for level, new_width in enumerate(level_widths):
@@ -112,7 +114,7 @@ class UShape(InitialisedModel):
         return name
 
     def forward(self, images: Tensor) -> Tensor:
-        # One variable carries the features, so that nothing but the skips outlives its level.
+        # A single variable for the features, so that nothing but the skips stays in memory after its level.
         features = images
         skips: list[Tensor] = []
         for down in self._encoder:
@@ -130,14 +132,14 @@ class UShape(InitialisedModel):
         return logits
 
     def initialiser_of(self, parameter_name: str) -> Initialiser:
-        """The family's own for convolutions; transposed ones are Glorot uniform in every family."""
+        """The family's initialiser for convolutions; transposed convolutions are always Glorot uniform."""
         layer_name, _, role = parameter_name.rpartition(".")
         is_kernel = role == "weight" and isinstance(self.get_submodule(layer_name), nn.Conv2d)
         return self._kernel_initialiser if is_kernel else super().initialiser_of(parameter_name)
 
 
 class UNet(UShape):
-    """Four levels and a bottleneck without padding, for images that are larger than what is segmented."""
+    """Four levels and a bottleneck, all unpadded: the input must be larger than the area to segment."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A U-Net of padded convolutions for images of any size: depth, width and norm are free."""
+"""A U-Net with padded convolutions for images of any size, with configurable depth, width and norm."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ _FEWEST_CHANNELS_OF_A_GROUP = 8
 
 
 class UNetSame(UShape):
-    """The logits have the images' size: what `depth` poolings need is added at the border and taken off."""
+    """A U-Net whose logits have the size of the images: borders are padded for the poolings, then cropped."""
 
     def __init__(
         self, *, channels: int, num_classes: int, depth: int, width: int, norm: str, dropout: float
@@ -53,7 +53,7 @@ def _norm_layer(norm: str, width: int) -> nn.Module:
 
 
 def num_groups(width: int) -> int:
-    """How many groups are normalised apart: up to 32 that divide the channels, 8 or more in each, or one."""
+    """The number of groups for group norm: at most 32, with at least 8 channels in each, or 1."""
     most = min(_MOST_GROUPS, max(1, width // _FEWEST_CHANNELS_OF_A_GROUP))
     return next(groups for groups in range(most, 0, -1) if width % groups == 0)
 
