@@ -1,4 +1,4 @@
-"""Parts of the flat weights that are updated one after another, cut at the borders of parameters."""
+"""Chunks of the flat weights, which are updated one after another and end at borders of parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +8,13 @@ from drivetrain.optim.rules import Optimiser
 
 __all__ = ["MOST_CHUNK_BYTES", "Chunk", "cut_into_chunks", "segments_inside"]
 
+# Bounds the temporary memory of an update; smaller chunks would launch more kernels.
 MOST_CHUNK_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of the flat weights that is updated at once, and the rule for it."""
+    """A part of the flat weights that is updated at once, and its optimiser."""
 
     part: slice
     optimiser: Optimiser
@@ -24,7 +25,7 @@ class Chunk:
 
 
 def cut_into_chunks(segments: Sequence[Segment], *, end: int, most: int) -> list[slice]:
-    """Chunks at the borders of parameters; one that is larger than `most` elements has its own."""
+    """Chunks of up to `most` elements; a larger parameter is a chunk of its own."""
     return [slice(bucket.start, bucket.end) for bucket in cut_into_buckets(segments, end=end, most=most)]
 
 

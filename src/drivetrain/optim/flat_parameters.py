@@ -1,7 +1,8 @@
 """All trainable parameters of a model as one flat tensor, and their gradients as another.
 
-The model keeps its own parameters: each becomes a view into the flat tensor, four-dimensional ones in
-channels_last order. Optimisers, clipping and checks then are a few operations on one long vector.
+The model keeps its own Parameter objects: each becomes a view into the flat tensor, four-dimensional ones in
+channels_last order. Optimisers, clipping, all-reduces and checks then need a few operations on one vector.
+Captured CUDA graphs rely on fixed addresses: replacing `data` or `grad` of a parameter breaks them.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -12,12 +13,13 @@ from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
 
+# Every parameter begins at a multiple of 16 elements: vectorised kernels want aligned addresses.
 _ALIGNMENT_ELEMENTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Where one parameter lies in the flat tensors, and, by its `element`, in those of the whole model."""
+    """The place of a parameter in the flat tensors; `element` is its place in those of the whole model."""
 
     name: str
     shape: torch.Size
@@ -40,7 +42,7 @@ class Segment:
 class FlatParameters:
     """Owns the memory of a model's trainable parameters and gradients, or of those named in `only`.
 
-    Others stay where they are, and all have one type. Where nothing is left, `device` is where that is.
+    Other parameters stay where they are. All must have the same type. `device` is used if none is left.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class FlatParameters:
                 parameter.grad = place
 
     def named_views(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter's part of any flat tensor of this layout, by the parameter's name."""
+        """The views of all parameters into a flat tensor of this layout, with their names."""
         return ((segment.name, segment.view(flat)) for segment in self.segments)
 
 
@@ -106,7 +108,7 @@ def _aligned(elements: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A part of the flat gradient that is summed at once, and the parameters that lie in it."""
+    """A part of the flat gradient that is all-reduced at once, and the parameters in it."""
 
     start: int
     end: int
@@ -114,9 +116,9 @@ class Bucket:
 
 
 def cut_into_buckets(segments: Sequence[Segment], *, end: int, most: int) -> list[Bucket]:
-    """Buckets of up to `most` elements that cover everything up to `end`, in the order of their sums.
+    """Buckets of up to `most` elements that cover everything up to `end`, last parameters first.
 
-    A parameter larger than that has a bucket of its own.
+    A larger parameter has a bucket of its own.
     """
     buckets: list[Bucket] = []
     names: list[str] = []

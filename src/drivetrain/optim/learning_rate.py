@@ -1,4 +1,4 @@
-"""The learning rate of a recipe, as a function of the update counter, on the host and on the device."""
+"""The learning rate as a function of the update counter, on the host (numpy) and on the device (torch)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from drivetrain.recipe.schema import Recipe
 if TYPE_CHECKING:
     import torch
 
-# A numpy or a torch array: what the curves do is spelt the same in both.
+# A numpy or a torch array: the functions that curves use have the same names in both.
 Array: TypeAlias = Any
 Curve: TypeAlias = Callable[[ModuleType, Array], Array]
 DEFAULT_PEAK = 0.1
@@ -26,10 +26,8 @@ DEFAULT_DECAY_RATE = 0.9
 _TIMES_GLOBAL_BATCH = frozenset({"const", "cosine", "polynomial"})
 
 
-# Learning-rate curves: one formula each, for numpy on the host and torch on the device.
-#
-# A curve takes the array module (numpy or torch) and the update counter as a float array of it, and gives
-# the rate in the same shape. Nothing here reads a value back, so a curve can be captured on a device.
+# A curve takes the array module (numpy or torch) and the update counters as a float array, and returns the
+# rates in the same shape. No curve reads a value back to the host: that would synchronise the device.
 
 
 def constant(rate: float) -> Curve:
@@ -60,7 +58,7 @@ def stepped(values: Sequence[float], *, boundaries: Sequence[int]) -> Curve:
 
 
 def polynomial(peak: float, *, end: float, decay_updates: float, power: float) -> Curve:
-    """From `peak` down to `end` over `decay_updates`, along a power of what is left."""
+    """From `peak` to `end` over `decay_updates`: (1 - share done) to the given power."""
 
     def curve(xp: ModuleType, update: Array) -> Array:
         left = 1 - xp.clip(update, None, decay_updates) / decay_updates
@@ -70,7 +68,7 @@ def polynomial(peak: float, *, end: float, decay_updates: float, power: float) -
 
 
 def exponential(peak: float, *, decay_rate: float, decay_updates: float) -> Curve:
-    """`peak`, times `decay_rate` for every `decay_updates`, without steps and without an end."""
+    """`peak` x `decay_rate` ^ (update / `decay_updates`), without steps or end."""
     return lambda _xp, update: peak * decay_rate ** (update / decay_updates)
 
 
@@ -80,7 +78,7 @@ def scaled(curve: Curve, *, factor: float) -> Curve:
 
 
 def warm_up_shift(curve: Curve, *, updates: int) -> Curve:
-    """A linear rise to the curve's first rate, then the whole curve, `updates` later."""
+    """Linear warm-up to the first rate of the curve, then the whole curve, shifted by `updates`."""
 
     def warmed(xp: ModuleType, update: Array) -> Array:
         rising = curve(xp, xp.full_like(update, 0.0)) * (update + 1) / (updates + 1)
@@ -90,7 +88,7 @@ def warm_up_shift(curve: Curve, *, updates: int) -> Curve:
 
 
 def warm_up_mask(curve: Curve, *, updates: int) -> Curve:
-    """A linear rise laid over the curve's first `updates`."""
+    """Linear warm-up multiplied with the first `updates` of the curve, which is not shifted."""
 
     def warmed(xp: ModuleType, update: Array) -> Array:
         rate = curve(xp, update)
@@ -100,11 +98,11 @@ def warm_up_mask(curve: Curve, *, updates: int) -> Curve:
 
 
 def staircase(curve: Curve, *, updates_per_epoch: Fraction) -> Curve:
-    """The curve as it is at the start of each epoch, held over the epoch."""
+    """The value of the curve at the start of each epoch, held for the whole epoch."""
     numerator, denominator = updates_per_epoch.numerator, updates_per_epoch.denominator
 
     def held(xp: ModuleType, update: Array) -> Array:
-        # Multiplying first keeps the epoch's number exact where an epoch is no whole number of updates.
+        # Multiply first, so that the epoch is exact if it is not a whole number of updates.
         epoch = xp.floor(update * denominator / numerator)
         return curve(xp, epoch * numerator / denominator)
 
@@ -113,7 +111,7 @@ def staircase(curve: Curve, *, updates_per_epoch: Fraction) -> Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRate:
-    """The rate at any update; `peak_origin` says which setting made the peak what it is."""
+    """The rate at any update; `peak_origin` says which setting determined the peak."""
 
     curve: Curve
     peak: float
@@ -128,7 +126,7 @@ class LearningRate:
         return np.asarray(self.curve(np, np.asarray(updates, dtype=np.float64)), dtype=np.float64)
 
     def on_device(self, update: "torch.Tensor") -> "torch.Tensor":
-        """The rates of a tensor of update counters, computed where it lies, without a synchronisation."""
+        """The rates of a tensor of update counters, computed on its device without synchronising."""
         import torch
 
         from drivetrain.devices.device import Device
@@ -140,7 +138,7 @@ class LearningRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lengths:
-    """What turns a recipe's epochs into updates."""
+    """Lengths of the training in updates, to convert the epochs of a recipe."""
 
     updates_per_epoch: Fraction
     total_updates: int
@@ -148,7 +146,7 @@ class _Lengths:
 
     @property
     def updates_to_decay(self) -> int:
-        """The training without the warm-up that comes before the schedule."""
+        """The updates of the training after a warm-up that shifts the schedule."""
         return max(1, self.total_updates - self.shifted_updates)
 
     def whole_updates(self, epochs: float) -> int:
@@ -158,7 +156,7 @@ class _Lengths:
 def build_learning_rate(
     recipe: Recipe, *, global_batch: int, updates_per_epoch: Fraction, total_updates: int
 ) -> LearningRate:
-    """The recipe's schedule, with its warm-up and its staircase."""
+    """Builds the learning-rate schedule of a recipe, with warm-up and staircase."""
     lengths = _Lengths(
         updates_per_epoch=updates_per_epoch,
         total_updates=total_updates,

@@ -1,8 +1,8 @@
-"""An optimiser whose states live in host memory and visit the device only while they are used.
+"""An optimiser that keeps its state in host memory and copies it to the device only while it is used.
 
-The flat weights are cut at the borders of parameters. A chunk's states are copied into one of two buffers
-on the device, the chunk is updated, and its states are copied back; each buffer has a stream of its own, so
-that on an accelerator one chunk travels while the other is updated.
+The flat weights are divided into chunks. The state of a chunk is copied into one of two buffers on the
+device, the chunk is updated, and its state is copied back. Each buffer has its own stream, so that one chunk
+is copied while the other is updated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,17 @@ from drivetrain.optim.rules import BuildOptimiser
 
 __all__ = ["OffloadedOptimiser"]
 
-# Small models have as many chunks at least, or the two buffers would be as large as what they replace.
+# Small models have at least this many chunks; otherwise the two buffers would be as large as the state
+# itself.
 _LEAST_CHUNKS = 16
 _NUM_BUFFERS = 2
 
 
 class OffloadedOptimiser:
-    """Moves the weights as what `build` makes does, bit for bit, with less memory on the device.
+    """Updates weights bit-identically to the optimiser that `build` makes, with less device memory.
 
-    `states` are host tensors of the whole layout, pinned where the device is a CUDA one. A parameter larger
-    than `chunk_bytes` is a chunk of its own; None lets the size of the model decide.
+    `states` are host tensors of the whole layout, pinned if the device is a CUDA device. A parameter larger
+    than `chunk_bytes` is a chunk of its own; None derives the size from the model.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class OffloadedOptimiser:
         segments: Sequence[Segment],
         chunk_bytes: int | None = None,
     ) -> None:
-        # Built for weights without memory, so that no state is ever allocated on the device.
+        # Built on the meta device, so that no state is ever allocated on the real one.
         outline = values.to("meta")
         if chunk_bytes is None:
             chunk_bytes = min(MOST_CHUNK_BYTES, values.nbytes // _LEAST_CHUNKS)
@@ -61,19 +62,19 @@ class OffloadedOptimiser:
 
     @property
     def states(self) -> dict[str, Tensor]:
-        """The states in host memory, once all that is on its way there has arrived."""
+        """The state in host memory, after all pending copies have arrived."""
         for stream in self._streams:
             stream.synchronize()
         return self._states
 
     @property
     def buffers(self) -> list[Tensor]:
-        """What the device holds of the states, at any time."""
+        """The buffers for states on the device."""
         return [buffer for buffers in self._buffers for buffer in buffers.values()]
 
     @torch.no_grad()
     def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
-        """One weight update in place, chunk by chunk; nothing waits on the host."""
+        """One weight update in place, chunk by chunk; the host does not wait."""
         with self._beside_the_computation():
             for index, chunk in enumerate(self._chunks):
                 with self._stream(index), self._visiting(chunk, index):
@@ -83,7 +84,7 @@ class OffloadedOptimiser:
 
     @contextmanager
     def _visiting(self, chunk: Chunk, index: int) -> Iterator[None]:
-        """The chunk's states are in a buffer on the device."""
+        """Copies the state of a chunk to a device buffer for the block, and back."""
         buffers = self._buffers[index % _NUM_BUFFERS]
         visitors = {name: buffer[: chunk.elements] for name, buffer in buffers.items()}
         for name, visitor in visitors.items():
@@ -95,7 +96,7 @@ class OffloadedOptimiser:
 
     @contextmanager
     def _beside_the_computation(self) -> Iterator[None]:
-        """The streams start when the gradients are there; whatever comes after waits for them."""
+        """Makes the streams wait for the gradients, and later computation wait for the streams."""
         if not self._streams:
             yield
             return

@@ -1,4 +1,4 @@
-"""The optimiser of a recipe."""
+"""Builds the optimiser of a recipe."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,9 +18,9 @@ __all__ = ["BuildOptimiser", "Optimiser", "build_optimiser"]
 def build_optimiser(
     recipe: Recipe, *, values: Tensor, segments: Sequence[Segment], skips: Tensor | None = None
 ) -> Optimiser:
-    """The optimiser a recipe asks for, for weights laid out like `values`, in which `segments` lie.
+    """The optimiser of a recipe, for flat weights `values` that consist of `segments`.
 
-    Where the flag `skips` on the device is set, a step changes nothing.
+    If the flag `skips` on the device is set, a step changes nothing.
     """
     plain = partial(_plain_optimiser, recipe)
     if not segments or (not is_half(values.dtype) and skips is None):

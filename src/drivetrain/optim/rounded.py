@@ -1,9 +1,9 @@
-"""An optimiser of 16-bit weights: it moves wide copies and takes them over rounded, by draws where asked.
+"""An optimiser for 16-bit weights: it computes in 32 bits and rounds to nearest or stochastically.
 
-Weights of 16 bits are moved by arithmetic in 32 bits: each chunk of them is widened with its states, moved by
-the plain rule, and rounded back, to the nearest number or by a draw. A draw belongs to (seed, update, element
-of the whole model), so that it is the same whatever the cut. Where an update is to be skipped, a flag on the
-device decides that nothing is taken over; nothing is fetched from there.
+Each chunk of weights is widened together with its state, updated by the plain optimiser and rounded back. The
+draw of stochastic rounding is a function of (seed, update, element of the whole model), so it is the same for
+any layout (replicas, stages, accumulation). A flag on the device skips an update, without synchronising the
+host.
 """
 
 import math
@@ -24,16 +24,18 @@ __all__ = ["RoundedOptimiser", "round_stochastically"]
 _LEVELS_PER_WORD = 4
 _NUM_FINE_LEVELS = 1 << 24
 _BFLOAT16_BITS = -NUM_LEVELS
-# Of a floating type: integers of its size, the bits before the exponent, the exponent's mask and zero point.
+# Per floating type: the integer type of its size, the mantissa bits, the mask and the bias of the exponent.
 _FORMATS = {
     torch.float32: (torch.int32, 23, 0xFF, 127),
     torch.float64: (torch.int64, 52, 0x7FF, 1023),
 }
-# Squares of small gradients are 0 in float16, and 8 bits lose the mean of a thousand of them.
+# The second moment of Adam stays wide: squares of small gradients are 0 in float16, and the 8 bits of
+# bfloat16 cannot hold a mean over a thousand of them.
 _WIDE_STATES = ("square",)
 
 
-# Rounds to 16 bits so that the mean is kept: up or down by a draw, the nearer neighbour the more often.
+# Stochastic rounding keeps the mean: a value is rounded up or down by a draw, to the nearer neighbour more
+# often.
 #
 # The draw of an element is a function of (key, update, element), so there is no generator state, and a tensor
 # rounded in parts, each with its `first_element`, has the bits of one rounded whole. Numbers that the 16-bit
@@ -59,7 +61,7 @@ def round_stochastically(
 
 
 def _snap_(values: Tensor, *, dtype: torch.dtype, key: int, update: int | Tensor, first_element: int) -> None:
-    """Moves each value to one of its neighbours in `dtype`, in place."""
+    """Rounds each value to one of its neighbours in `dtype`, in place."""
     keys = _update_key(key, update, device=values.device)
     # False for NaN too.
     in_range = values.abs() <= torch.finfo(dtype).max
@@ -71,7 +73,7 @@ def _snap_(values: Tensor, *, dtype: torch.dtype, key: int, update: int | Tensor
 
 
 def _cut_bits(values: Tensor, draws: Tensor) -> Tensor:
-    """bfloat16 is the upper half of a float32: a draw is added to the lower half, which is then cut off."""
+    """Adds a draw to the lower half of a float32 and cuts it off: the upper half is a bfloat16."""
     return draws.add_(values.view(torch.int32)).bitwise_and_(_BFLOAT16_BITS).view(torch.float32)
 
 
@@ -138,10 +140,10 @@ class _Run:
 
 
 class RoundedOptimiser:
-    """Moves weights as what `build` makes would move wide ones.
+    """Updates weights as the optimiser that `build` makes would update wide ones.
 
-    `states` are of the weights' type, but for the squares of Adam. With a `key`, 16-bit weights are rounded
-    by draws; where the flag `skips` is set, weights and states stay as they are.
+    `states` have the type of the weights, except for the squares of Adam. With a `key`, 16-bit weights are
+    rounded stochastically. If the flag `skips` is set, weights and states do not change.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class RoundedOptimiser:
     ) -> None:
         self._key, self._skips = key, skips
         wide = torch.float32 if is_half(values.dtype) else values.dtype
-        # Built for weights without memory: the states of the rules are copies that last for one step.
+        # Built on the meta device: the states of the plain optimisers are wide copies that last for one step.
         outline = torch.empty(len(values), dtype=wide, device="meta")
         self._chunks: list[Chunk] = []
         self._runs: list[list[_Run]] = []

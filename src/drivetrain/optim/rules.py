@@ -1,4 +1,4 @@
-"""SGD, Adam and LARS, each a rule that moves one flat vector of weights."""
+"""SGD, Adam and LARS over one flat vector of weights."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,35 +10,34 @@ from drivetrain.optim.flat_parameters import Segment
 
 __all__ = ["Adam", "BuildOptimiser", "Lars", "Optimiser", "Sgd"]
 
+# LARS divides by a norm plus epsilon; an epsilon of 0 is replaced.
 _EPSILON_FOR_ZERO = 1e-7
 
 
 class Optimiser(Protocol):
-    """Moves the weights; its `states` are flat tensors of the same layout, named for checkpoints."""
+    """An optimiser; its `states` are flat tensors of the same layout, named for checkpoints."""
 
     @property
     def states(self) -> dict[str, Tensor]:
-        """By name; whoever writes into them changes the optimiser."""
+        """The states by name; writing to them changes the optimiser."""
 
     def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:
-        """One weight update in place; `rate` and `update` are on the device, nothing is fetched."""
+        """One weight update in place; `rate` and `update` are tensors on the device."""
 
 
 class BuildOptimiser(Protocol):
-    """Makes the optimiser of a flat vector of weights, or of a part of one."""
+    """Builds the optimiser of a flat vector of weights, or of a part of one."""
 
     def __call__(self, *, values: Tensor, segments: Sequence[Segment]) -> Optimiser:
         """For weights laid out like `values`, in which `segments` lie."""
 
 
-# Stochastic gradient descent with momentum and decoupled weight decay.
-#
 # weight -= rate * decay * weight; velocity = momentum * velocity - rate * gradient; weight += velocity.
 # The rate is inside the velocity, so a change of rate acts on new gradients only.
 
 
 class Sgd:
-    """Momentum 0 keeps no state."""
+    """SGD with momentum and decoupled weight decay; without momentum it keeps no state."""
 
     def __init__(self, values: Tensor, *, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
         self.momentum = momentum
@@ -57,11 +56,8 @@ class Sgd:
         values.add_(velocity)
 
 
-# Adam, and AdamW where a decoupled weight decay is given.
-
-
 class Adam:
-    """Bias-corrected first and second moments; the decay shrinks weights by rate x decay."""
+    """Adam with bias correction; a weight decay is decoupled (AdamW) and shrinks weights by rate x decay."""
 
     def __init__(
         self, values: Tensor, *, beta1: float, beta2: float, epsilon: float, weight_decay: float = 0.0

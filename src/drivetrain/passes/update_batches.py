@@ -22,7 +22,7 @@ class NumberedBatch:
 
 @dataclass(slots=True, kw_only=True)
 class UpdateBatches:
-    """Which micro-batches of an update this replica has, and what a sample counts in the update's mean."""
+    """The micro-batches of an update on this replica, and the weight of a sample in the mean loss."""
 
     feed: Feed
     order: SampleOrder
@@ -60,9 +60,10 @@ class UpdateBatches:
                 yield NumberedBatch(number, batch)
 
     def _is_empty(self, samples: NDArray[np.int64], number: int) -> bool:
-        """Whether nobody who normalises together with this micro-batch has a sample in it.
+        """Whether a micro-batch, and those normalised together with it, hold only padding.
 
-        The gradient of padding is 0, but batch norm would take its statistics for those of samples.
+        It is then skipped: the gradient of padding is 0, but batch norm would count its statistics. All
+        members of a batch-norm group must skip it together.
         """
         first = number // self.norm_group_size * self.norm_group_size
         together = samples[first * self.micro : (first + self.norm_group_size) * self.micro]

@@ -21,16 +21,14 @@ from drivetrain.schedules.observer import Observer, observed
 __all__ = ["Passes", "PlainPasses", "added_up", "written_at_once"]
 
 
-# The first gradients of an update, written into the flat gradient instead of added to zeros.
-#
-# A backward pass adds each gradient to what it finds, one operation for each parameter. One that finds
-# nothing leaves its own tensors there; a single operation then copies all of them to where later ones are
-# added.
+# A backward pass adds each gradient to the existing one: one operation per parameter, and the flat gradient
+# must be zeroed first. If `grad` is None, autograd stores its own tensors instead, and a single operation
+# then copies all of them into the flat gradient, to which later micro-batches add.
 
 
 @contextmanager
 def written_at_once(parameters: FlatParameters) -> Iterator[None]:
-    """Around the first backward pass of an update; after it the flat gradient is that of this pass alone."""
+    """Makes the first backward pass of an update overwrite the flat gradient instead of adding to it."""
     for owner in parameters.owners:
         owner.grad = None
     try:
@@ -65,7 +63,7 @@ class Passes(Protocol):
 
     @property
     def wait_seconds(self) -> float | None:
-        """How long other stages were waited for so far; None where nobody can tell."""
+        """Seconds spent waiting for other stages so far; None if not known."""
         ...
 
     def run(self, update: int) -> tuple[Tensor, Tensor]:
@@ -73,7 +71,7 @@ class Passes(Protocol):
         ...
 
     def watch(self, observer: Observer | None) -> None:
-        """From now on an observer, or nobody, looks on."""
+        """Sets the observer of updates; None removes it."""
         ...
 
 
@@ -81,7 +79,7 @@ class Passes(Protocol):
 class PlainPasses:
     """One micro-batch after the other, each through the whole model.
 
-    With `writes_first`, the gradients of the first one replace what is there instead of being added to zeros.
+    With `writes_first`, the gradients of the first one overwrite the flat gradient instead of being added.
     """
 
     step: Step

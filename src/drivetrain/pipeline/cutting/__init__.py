@@ -1,1 +1,1 @@
-"""Where a model is cut: by name, by mark or automatically, and the stages that result."""
+"""Splitting a model into stages: by layer names, by marks on modules, or automatically."""

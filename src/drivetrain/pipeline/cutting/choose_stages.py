@@ -1,4 +1,4 @@
-"""Chooses where to cut a model; the same question always has the same answer."""
+"""Chooses automatically where to split a model; deterministic, so that all ranks agree."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
@@ -18,12 +18,12 @@ __all__ = ["FLOPS_PER_BYTE", "SplitBy", "check_stage_count", "choose_stages", "p
 
 SplitBy = Literal["cost", "parameters", "time"]
 
-# A link of 10 GB/s beside a device of 1 TFLOP/s: sending a byte costs as much as 100 operations.
+# Assumes a link of 10 GB/s and a device of 1 TFLOP/s: sending a byte takes as long as 100 operations.
 FLOPS_PER_BYTE = 100
 _BYTES_PER_SECOND = 10e9
-# Gradients of inputs and of weights cost about as much as the forward pass, each.
+# The forward pass, the gradients of inputs and those of weights cost about the same.
 _PASSES = 3
-# A value forward, its gradient back.
+# A value is sent forward, its gradient back.
 _TRIPS = 2
 
 
@@ -35,7 +35,7 @@ def choose_stages(
     by: SplitBy,
     seconds: Sequence[float] | None = None,
 ) -> tuple[str, ...]:
-    """The first layers of stages 1, 2, ...; `seconds` is what each layer takes forward, for by='time'."""
+    """The first layers of stages 1, 2, ...; by='time' needs the forward `seconds` of each layer."""
     starts = check_stage_count(traced, stages=stages)
     if by == "parameters":
         chosen = _by_parameters(shapes, stages, starts)
@@ -50,7 +50,7 @@ def choose_stages(
 
 
 def check_stage_count(traced: TracedModel, *, stages: int) -> list[int]:
-    """The places at which a stage may begin, provided that they are enough."""
+    """The positions at which a stage may begin; raises BadInputError if there are too few."""
     starts = possible_splits(traced)
     if not 1 <= stages <= len(starts) + 1:
         raise BadInputError(
@@ -61,7 +61,7 @@ def check_stage_count(traced: TracedModel, *, stages: int) -> list[int]:
 
 
 def possible_splits(traced: TracedModel) -> list[int]:
-    """The places of the layers that may be the first of a stage, in any combination."""
+    """The positions of layers that may begin a stage, in any combination."""
     places = {layer.node: place for place, layer in enumerate(traced.layers)}
     kept_together = chain(_shared(traced), _collections(places), _changes(traced, places))
     refused = {start for first, last in kept_together for start in range(first + 1, last + 1)}
@@ -75,7 +75,7 @@ def _changes(traced: TracedModel, places: Mapping[Node, int]) -> Iterator[tuple[
 
 
 def _shared(traced: TracedModel) -> Iterator[tuple[int, int]]:
-    """First and last place of layers that use the same weights."""
+    """The first and last position of layers that share weights."""
     uses: dict[int, list[int]] = {}
     for place, layer in enumerate(traced.layers):
         for _, tensor in numbers_of_step(traced, layer.node):
@@ -93,9 +93,9 @@ def _collections(places: Mapping[Node, int]) -> Iterator[tuple[int, int]]:
 
 
 def _by_parameters(shapes: ModelShapes, stages: int, starts: Sequence[int]) -> list[int]:
-    """The layer whose weights, moving statistics among them, first reach k / stages of all begins stage k.
+    """Stage k begins at the layer at which the parameters and buffers so far reach k / stages of all.
 
-    Where that layer cannot begin a stage of its own, the next one that can does.
+    If that layer cannot begin a stage, the next one that can does.
     """
     reached = list(accumulate(layer.parameters + layer.buffers for layer in shapes.layers))
     chosen: list[int] = []
@@ -112,9 +112,9 @@ def _size(shapes: ModelShapes, node: Node) -> int:
 
 
 class _Balance:
-    """The cut with the cheapest most expensive stage, and of those the one that sends least.
+    """Minimises the cost of the most expensive stage; among equal splits takes the one that sends least.
 
-    A stage costs what its layers cost, and what it receives from earlier stages.
+    The cost of a stage is that of its layers plus that of what it receives from earlier stages.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Cuts a traced model into stages that hold its own layers under their own names."""
+"""Splits a traced model into stages that hold its own layers under their own names."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,10 @@ __all__ = ["Cut", "StageFacts", "StageModule", "cut_model", "numbers_of_step"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFacts:
-    """What a stage takes, gives and holds; `calls_before` tells of modules that the model calls several times
-    how often each has run before this stage."""
+    """The inputs, outputs and layers of a stage.
+
+    `calls_before` counts, for modules that the model calls several times, the calls before this stage.
+    """
 
     index: int
     inputs: tuple[str, ...]
@@ -51,7 +53,7 @@ class StageModule(fx.GraphModule):
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A model in stages; every value travels straight from its producer to each stage that reads it."""
+    """A model in stages; every value is sent directly from its producer to each stage that reads it."""
 
     stages: tuple[StageModule, ...]
     edges: tuple[Edge, ...]
@@ -64,7 +66,7 @@ class Cut:
 def cut_model(
     traced: TracedModel, *, stage_of: Mapping[str, int] | Sequence[int], shapes: ModelShapes | None = None
 ) -> Cut:
-    """Cuts a model; `stage_of` has one number per layer, or one per name of a layer's node."""
+    """Splits a model; `stage_of` has one stage per layer, or one per name of a layer's node."""
     stages = node_stages(traced, stage_of)
     _check_order(traced, stages)
     _check_shared_weights(traced, stages)
@@ -95,7 +97,7 @@ def _check_order(traced: TracedModel, stages: Mapping[Node, int]) -> None:
 
 
 def _check_shared_weights(traced: TracedModel, stages: Mapping[Node, int]) -> None:
-    """Refuses weights, and layers with statistics, that two stages would hold."""
+    """Refuses weights and statistics that two stages would share."""
     home: dict[int, tuple[str, int]] = {}
     for layer in traced.layers:
         for name, tensor in numbers_of_step(traced, layer.node):
@@ -108,7 +110,7 @@ def _check_shared_weights(traced: TracedModel, stages: Mapping[Node, int]) -> No
 
 
 def numbers_of_step(traced: TracedModel, node: Node) -> list[tuple[str, Tensor]]:
-    """What a step must have to itself: its module's numbers, and weights that it takes by itself."""
+    """The parameters and buffers that a step uses: those of its module, and weights it reads directly."""
     module = traced.module_of(node)
     if module is not None:
         own = chain(module.named_parameters(), module.named_buffers())

@@ -41,7 +41,7 @@ def stage(index: int) -> Iterator[None]:
 
 
 def _count_open(change: int) -> None:
-    """Module construction is watched only while somebody marks; others may have changed it, too."""
+    """Patches nn.Module.__init__ while a `stage` block is open; other libraries may have patched it too."""
     global _num_open, _former_init
     with _lock:
         if _num_open == 0:

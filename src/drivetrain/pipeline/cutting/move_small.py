@@ -1,4 +1,4 @@
-"""Crop first, then send: steps that make a value smaller go to the stage that made the value."""
+"""Moves steps that shrink a value, such as crops, to the stage that made it, so that less is sent."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -60,7 +60,7 @@ def _bytes(traced: TracedModel, stages: _Stages, shapes: ModelShapes) -> int:
 def _better(
     traced: TracedModel, stages: _Stages, shapes: ModelShapes, movable: Sequence[Node]
 ) -> _Stages | None:
-    """The first move that sends less, if there is one; every move sends less, so the moves come to an end."""
+    """The first move that sends less, if there is one. Every move sends less, so the loop ends."""
     now = _bytes(traced, stages, shapes)
     for group, home in _candidates(traced, stages, movable):
         moved = {**stages, **dict.fromkeys(group, home)}

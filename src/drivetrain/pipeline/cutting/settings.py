@@ -1,4 +1,4 @@
-"""What each stage does in its own way: recomputation, precision, compilation, offloading."""
+"""The settings of each stage: recomputation, precision, compilation, offloading."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ class StageSettings:
 
 
 def stage_settings(recipe: Recipe, *, live: Sequence[int]) -> tuple[StageSettings, ...]:
-    """The settings of all stages; `live` are the micro-batches that each holds at a time.
+    """The settings of all stages; `live` is the number of live micro-batches of each.
 
-    A balanced run recomputes where more than one is held: with one there is nothing to win.
+    `--optimise-for balanced` recomputes stages with more than one live micro-batch: with one it saves
+    nothing.
     """
     options = {option["stage"]: option for option in recipe.stage_options}
     balanced = recipe.optimise_for == "balanced" and not recipe.recomputation

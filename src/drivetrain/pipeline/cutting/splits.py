@@ -1,4 +1,4 @@
-"""From names of layers, or marks on modules, to the stage of every layer."""
+"""The stage of every layer, from the layer names of --pipeline-splits or from marks on modules."""
 
 from collections.abc import Sequence
 
@@ -104,7 +104,7 @@ def stages_by_marks(traced: TracedModel) -> tuple[int, ...]:
 
 
 def _goes_anywhere(traced: TracedModel, layer: Layer) -> bool:
-    """Whether a layer is at home wherever it runs: a function, or one ReLU that serves the whole model."""
+    """Whether a layer fits any stage: a function, or a module without weights that is used several times."""
     module = traced.module_of(layer.node)
     if module is None:
         return True

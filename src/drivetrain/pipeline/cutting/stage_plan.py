@@ -1,4 +1,4 @@
-"""How a model will be cut and run in stages: decided before it is changed or placed anywhere."""
+"""Plans the stages of a model, before it is changed or moved to a device."""
 
 import copy
 from collections.abc import Callable
@@ -29,7 +29,8 @@ __all__ = ["StagePlan", "check_cut", "plan_stages"]
 
 Chooser = Callable[[Callable[[], tuple[str, ...]]], tuple[str, ...]]
 
-# A proof takes about 0.03 ms for each stage and micro-batch: 128 of them on 8 devices 30 to 60 ms.
+# Checking takes about 0.03 ms per stage and micro-batch: 30 to 60 ms for 128 micro-batches on 8 devices.
+# Longer tables repeat their pattern, so a shortened one is checked.
 _MOST_PROVED_ACTIONS = 16 * 1024
 
 
@@ -37,8 +38,8 @@ _MOST_PROVED_ACTIONS = 16 * 1024
 class StagePlan:
     """A model's stages: the stage of each layer, the device of each stage, and how each of them runs.
 
-    `firsts` are the first layers of stages 1, 2, ... as asked for or chosen, `recommended` those that would
-    be chosen. Blocks that are recomputed without stages are stages of one device, too.
+    `firsts` are the first layers of stages 1, 2, ... as the user asked or as chosen, `recommended` the
+    automatic choice. With --recomputation and one stage, the recomputed blocks are stages of one device.
     """
 
     traced: TracedModel
@@ -61,13 +62,13 @@ class StagePlan:
 
     @property
     def other_cut(self) -> str | None:
-        """What would have been chosen, where a user has cut the model himself in another way."""
+        """The option for the automatic choice, if the user split the model in another way."""
         if self.firsts == self.recommended:
             return None
         return f"--pipeline-splits {' '.join(self.recommended)}"
 
     def schedule(self, micro_batches: int | None = None) -> Schedule:
-        """The table of an update of so many micro-batches on each replica."""
+        """The schedule of an update with this many micro-batches per replica."""
         return build_schedule(
             self.schedule_name, micro_batches=micro_batches or self.micro_batches, device_of=self.device_of
         )
@@ -78,12 +79,12 @@ class StagePlan:
         return replace(cut, edges=_with_gradients(cut.edges, self.shapes))
 
     def edges(self) -> tuple[Edge, ...]:
-        """What is sent from stage to stage, skips included."""
+        """The values sent between stages, skip connections included."""
         edges = find_edges(self.traced, node_stages(self.traced, self.stage_of))
         return _with_gradients(edges, self.shapes)
 
     def reads_data(self, device: int) -> bool:
-        """Whether a device's stages see the images, or compute the loss."""
+        """Whether the stages of a device need images, or labels for the loss."""
         own = self.stages_on(device)
         needed = values_needed(self.traced, node_stages(self.traced, self.stage_of))
         images = self.traced.nodes[self.traced.input]
@@ -95,7 +96,7 @@ class StagePlan:
 
 
 def check_cut(recipe: Recipe, model: nn.Module) -> None:
-    """Refuses stages that cannot be made, at little cost: before any rank is started."""
+    """Refuses impossible stages cheaply, before any rank is started."""
     traced = trace_model(model)
     stage_of, _, _ = _asked_cut(recipe, traced, model)
     if stage_of:
@@ -114,9 +115,10 @@ def plan_stages(
     device: torch.device | None = None,
     choose: Chooser | None = None,
 ) -> StagePlan | None:
-    """The stages of a model; None where it runs in one piece.
+    """Plans the stages of a model; None if it is not split.
 
-    `choose` is given the way to measure a cut, on `device`, and returns the cut that all ranks take.
+    `choose` gets a function that measures the best splits on `device`, and returns the splits for all ranks:
+    measurements differ between ranks, so one must decide.
     """
     stages = stage_count(recipe)
     if stages == 1 and not recipe.recomputation:
@@ -151,7 +153,7 @@ def plan_stages(
 
 
 def _prove_schedule(plan: StagePlan) -> None:
-    """Refuses a table that its devices could not carry out to the end, with the skips of this model."""
+    """Refuses a schedule that would deadlock with the skip connections of this model."""
     most = max(1, _MOST_PROVED_ACTIONS // plan.stages)
     try:
         check_schedule(plan.schedule(min(plan.micro_batches, most)), edges=plan.edges())
@@ -164,7 +166,7 @@ def _prove_schedule(plan: StagePlan) -> None:
 
 
 def _with_gradients(edges: tuple[Edge, ...], shapes: ModelShapes) -> tuple[Edge, ...]:
-    """Whole numbers and truth values travel forward only."""
+    """Marks integer and boolean values, which have no gradient to send back."""
     return tuple(
         replace(edge, has_gradient=shapes.values[edge.value].dtype.is_floating_point) for edge in edges
     )
@@ -221,7 +223,11 @@ def _measured_cut(
 
 
 def _blocks(recipe: Recipe, traced: TracedModel, shapes: ModelShapes, *, accumulation: int) -> StagePlan:
-    """A model in one piece that keeps the inputs of its blocks alone; as many blocks as layers in each."""
+    """The recomputed blocks of a model that is not split: only their inputs are kept.
+
+    With the square root of the number of layers as the number of blocks, the inputs of blocks and the
+    activations of one block take about the same memory.
+    """
     blocks = max(1, min(isqrt(len(traced.layers)), len(possible_splits(traced)) + 1))
     firsts = choose_stages(traced, shapes, stages=blocks, by="cost")
     stage_of = move_small(traced, stage_of=stages_by_names(traced, firsts), shapes=shapes)

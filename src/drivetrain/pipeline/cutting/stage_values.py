@@ -1,4 +1,4 @@
-"""Which values travel between stages, for an assignment of layers to stages."""
+"""The values that are sent between stages, for an assignment of layers to stages."""
 
 import operator
 from collections.abc import Mapping, Sequence

@@ -29,13 +29,12 @@ __all__ = [
     "undisturbed",
 ]
 
-# Tensors without values import torch's compiler, 2 to 3 seconds; up to here a real pass is faster.
+# Fake tensors import torch's compiler, which takes 2 to 3 seconds; up to this cost a real pass is faster.
 _MAX_REAL_FLOPS = 5e9
 
 
-# Goes through a graph step by step, as torch's own interpreter does, without its progress bar.
-#
-# That bar makes a lock between processes, of which a rank that ends leaves a complaint behind.
+# Not torch.fx.Interpreter: its progress bar creates a lock shared between processes, and a rank that ends
+# prints a complaint about it.
 
 
 class GraphWalk(Interpreter):
@@ -227,9 +226,6 @@ def _count(tensors: Sequence[Tensor], counted: set[int]) -> int:
     new = {id(tensor): tensor for tensor in tensors if id(tensor) not in counted}
     counted.update(new)
     return sum(tensor.numel() for tensor in new.values())
-
-
-# Measures how long every layer of a traced model takes.
 
 
 def measure_layer_seconds(traced: TracedModel, images: Tensor, *, repeats: int = 5) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
-"""The most that a device holds of an update at once, found by going through its row of the table.
+"""The peak memory of each device during an update, found by walking through its row of the schedule.
 
-Values that stages of one device hand to each other are there once. What a channel keeps until it is sent
-is not counted.
+Values passed between stages of one device count once. Buffers that a channel holds until they are sent are
+not counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A run's model as the modules that a plan counts: its stages, or the whole of it."""
+"""The modules of a run whose memory a plan counts: its stages, or the whole model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

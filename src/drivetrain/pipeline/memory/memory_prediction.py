@@ -1,4 +1,4 @@
-"""The memory of every stage and every device of a run before it starts, and what its savers save."""
+"""Predicts the memory of every stage and device of a run, and how much each memory option saves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

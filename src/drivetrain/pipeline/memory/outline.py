@@ -1,4 +1,4 @@
-"""A model without memory whose layers are those of training, for plans to count on."""
+"""A copy of the model without memory (meta tensors) but with the layers of training, for plans."""
 
 from collections.abc import Sequence
 from copy import deepcopy

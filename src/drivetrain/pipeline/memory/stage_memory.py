@@ -1,7 +1,7 @@
-"""The memory a stage will need, found without running it: its passes are run on tensors without contents.
+"""Predicts the memory of a stage by running its passes on fake tensors, which have shapes but no data.
 
-Counted are tensors as torch allocates them. Not counted: what kernels take for themselves while they run
-(cuDNN's workspace), the allocator's rounding, and the loss, unless it is a part of the stage that is given.
+Tensors are counted as torch allocates them. Not counted are workspaces of kernels (such as cuDNN's), the
+rounding of the allocator, and the loss unless it is part of the given stage.
 """
 
 import copy

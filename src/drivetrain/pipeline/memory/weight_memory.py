@@ -20,13 +20,10 @@ from drivetrain.optim.optimiser import BuildOptimiser, Optimiser
 __all__ = ["LiveBytes", "WeightBytes", "states_and_update_bytes", "storage_key", "weight_bytes"]
 
 
-# How much memory a computation holds, counted tensor by tensor, also where tensors are fake.
-
-
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside, counts the memory of all tensors that come and go; what was there before does not count.
+    """Counts the memory of tensors made inside the block, real or fake; older tensors do not count.
 
-    What a kernel takes for itself while it runs is not seen, such as cuDNN's workspace.
+    Workspaces of kernels, such as cuDNN's, are not seen.
     """
 
     def __init__(self, *, before: Iterable[Tensor] = ()) -> None:
