@@ -2,8 +2,7 @@
 
 The model keeps its own Parameter objects: each becomes a view into the flat tensor, four-dimensional ones in
 channels_last order. Optimisers, clipping, all-reduces and checks then need a few operations on one vector.
-Captured CUDA graphs rely on addresses that never change: replacing `data` or `grad` of a parameter breaks
-that.
+Captured CUDA graphs rely on fixed addresses: replacing `data` or `grad` of a parameter breaks them.
 """
 
 from collections.abc import Container, Iterator, Sequence
