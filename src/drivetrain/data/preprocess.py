@@ -20,9 +20,6 @@ _LEAST_DEVIATION = 1e-4
 SampleMode = Literal["bilinear", "nearest"]
 
 
-# Sums over images whose bits depend neither on the batch around an image nor on the number of threads.
-
-
 def sum_per_image(images: Tensor) -> Tensor:
     """The sum over channels, height and width of each image, for channels-last memory."""
     # Row by row first: one long sum per image would be cut among threads where there is only one image.
@@ -151,9 +148,6 @@ def _imagenet_row(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return offset.to(device, torch.float32), scale.to(device, torch.float32)
 
 
-# The range of pixels that segmentation models see, in one place for training and prediction.
-
-
 def normalise_dense(images: Tensor, spec: DataSpec) -> Tensor:
     """uint8 as float32 in [-1, 1] ("symmetric") or [0, 1] ("unit"); floating images stay as they are."""
     if spec.image_dtype != "uint8":
@@ -161,9 +155,6 @@ def normalise_dense(images: Tensor, spec: DataSpec) -> Tensor:
     assert spec.normalisation in ("symmetric", "unit"), "of whole images, not of pixels"
     pixels = images.to(torch.float32)
     return pixels / 127.5 - 1 if spec.normalisation == "symmetric" else pixels / 255
-
-
-# How labels are resampled along with their images.
 
 
 class DenseSampler(Protocol):
@@ -187,9 +178,6 @@ def sample_labels(labels: Tensor, *, num_classes: int, sample: DenseSampler) -> 
     if planes.shape[1] > 1:
         parts.append(sample(planes[:, 1:], "bilinear").round().clamp(0, 255).to(torch.uint8))
     return torch.cat(parts, dim=1).permute(0, 2, 3, 1).contiguous()
-
-
-# From stored images and masks to what a segmentation model and its loss see.
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +264,6 @@ class DensePreprocess:
     def _padded(self, pixels: Tensor) -> Tensor:
         border = self.padding
         return pad(pixels, (border,) * 4).contiguous(memory_format=torch.channels_last)
-
-
-# From a recipe to what prepares its samples for model and loss.
 
 
 def build_preparation(recipe: Recipe, spec: DataSpec) -> Preparation:

@@ -107,9 +107,6 @@ class Augmentation:
         return self.on_pixels + self.on_normalised
 
 
-# Training fetches of sources that may crop at random while they decode.
-
-
 def augments_at_decode(source: Source) -> TypeGuard[AugmentingSource]:
     """Whether training images of this source differ from pass to pass."""
     return isinstance(source, AugmentingSource) and source.augments_at_decode
@@ -120,9 +117,6 @@ def fetch_for_training(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The samples as training sees them in their passes; without chance at decoding, plain ones."""
     return source.fetch_augmented(indices, passes) if augments_at_decode(source) else source.fetch(indices)
-
-
-# An augmentation of images with masks: techniques on the model's canvas, on both together.
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,6 @@ def _require_8_bits(recipe: Recipe, spec: DataSpec) -> None:
         )
 
 
-# From a recipe to the augmentation of its training images and masks.
-
-
 def build_dense_augmentation(
     recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess
 ) -> DenseAugmentation | None:

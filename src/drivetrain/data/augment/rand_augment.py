@@ -24,9 +24,6 @@ _LARGEST_SHIFT = 0.45
 _STRONGEST = 10
 
 
-# Colour operations on batches of float32 pixels from 0 to 255, one strength from -1 to 1 per image.
-
-
 def brightness(pixels: Tensor, strength: Tensor) -> Tensor:
     """Away from black or towards it."""
     return (pixels * _factor(strength)).clamp_(0, _WHITE)
@@ -95,9 +92,6 @@ def _grey(pixels: Tensor) -> Tensor:
     return grey[:, None]
 
 
-# Histogram equalisation of batches of images.
-
-
 def equalise(pixels: Tensor, _strength: Tensor) -> Tensor:
     """Spreads each channel's values so that all levels are about equally frequent."""
     samples, channels, height, width = pixels.shape
@@ -116,9 +110,6 @@ def _tables(counts: Tensor) -> Tensor:
     darker = counts.cumsum(1) - counts
     spread = (darker + step // 2) // step.clamp(min=1)
     return torch.where(step > 0, spread.clamp(max=_LEVELS - 1), own)
-
-
-# Rotation, shear and translation of batches of float32 pixels, one strength from -1 to 1 per image.
 
 
 def rotate(pixels: Tensor, strength: Tensor) -> Tensor:

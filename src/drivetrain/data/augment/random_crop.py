@@ -50,9 +50,6 @@ class PaddedCrop:
         return channels_last_view(cropped.view(samples, height, width, channels))
 
 
-# Random resized crop of images that all have one size.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizedCrop:
     """Cuts a box of at least `smallest_share` of each image and stretches it (bilinear) to the full size.

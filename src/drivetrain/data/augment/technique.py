@@ -40,9 +40,6 @@ class Technique(Protocol):
         ...
 
 
-# What every augmentation technique of images with masks offers.
-
-
 class DenseTechnique(Protocol):
     """A random change of images and their labels; every pair is treated by its own numbers alone."""
 
@@ -60,9 +57,6 @@ class DenseTechnique(Protocol):
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Changed images (samples, channels, height, width) and labels (samples, height, width, channels)."""
         ...
-
-
-# Keys for random numbers per element: they travel with the few numbers that are drawn per sample.
 
 
 def draw_keys(

@@ -20,9 +20,6 @@ _LEAST_SPACING = 64
 _SHIFTS_PER_SPACING = 8
 
 
-# Bends images with their labels: every pixel from somewhere else, mirrored beyond the borders.
-
-
 def sample_from(
     images: Tensor, labels: Tensor, *, x: Tensor, y: Tensor, padding: int, num_classes: int
 ) -> tuple[Tensor, Tensor]:
@@ -96,9 +93,6 @@ class Elastic:
 def largest_shift(side: int) -> float:
     """The largest shift that does not fold an image of this side."""
     return side / _SHIFTS_PER_SPACING
-
-
-# Random rotation of images with their labels.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,9 +38,6 @@ __all__ = ["CheckedDataset", "CheckedMasks", "check_dataset", "check_isbi2012", 
 _ANY_SIZE = 8
 
 
-# Reads all images and masks of a segmentation data set, for `drivetrain data check`.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedMasks:
     """Counts of each split and size (height x width), and how many of the pixels are of each class."""

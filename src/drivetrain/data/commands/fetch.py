@@ -23,9 +23,6 @@ Say = Callable[[str], None]
 OnBytes = Callable[[RemoteFile, int], None]
 
 
-# Unpacks archives from elsewhere: plain files inside the destination, or nothing at all.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What an archive may grow to."""

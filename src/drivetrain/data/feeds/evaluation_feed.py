@@ -80,9 +80,6 @@ class EvaluationFeed:
         return torch.arange(first, stop, device=self._device)
 
 
-# Feeds whole images of any sizes, one at a time and each once: for measuring at their own resolution.
-
-
 class WholeImageFeed:
     """Can be gone through any number of times; a batch's slot is its image's index."""
 

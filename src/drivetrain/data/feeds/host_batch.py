@@ -29,9 +29,6 @@ Travel = Literal["preprocessed", "float32", "as stored"]
 Samples = tuple[NDArray[Any], NDArray[Any]]
 
 
-# What happens to the stored samples of a batch, on host or device, as one function.
-
-
 @dataclass(frozen=True, slots=True)
 class BatchPreparation:
     """Samples without draws are only preprocessed: those of a validation, and of a chain without chance."""

@@ -93,9 +93,6 @@ class ParcelFeed(Feed, Protocol):
         ...
 
 
-# The feed of a rank whose stages see neither images nor labels: only which samples are under way.
-
-
 class SlotFeed:
     """Micro-batches without contents; dropout needs their places in the global batch."""
 

@@ -35,9 +35,6 @@ __all__ = ["HeldSamples", "ResidentData", "held_samples"]
 _FILES_AT_A_TIME = 16
 
 
-# The arrays behind a source that lies in memory, so that nobody needs a copy of them.
-
-
 class HeldSamples(NamedTuple):
     """Images and labels of a source, or of a larger one of which `places` says where its samples lie."""
 

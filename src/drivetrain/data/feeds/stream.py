@@ -21,9 +21,6 @@ from drivetrain.data.source import Source
 __all__ = ["CopiesAside", "StreamFeed"]
 
 
-# Copies from the host to an accelerator, beside what it computes.
-
-
 class CopiesAside:
     """Brings batches to a device on a stream of their own, so that no update waits behind a copy.
 

@@ -247,9 +247,6 @@ def _has_colour(image: Image.Image) -> bool:
     return image.mode not in _GREY_MODES and not image.mode.startswith("I;16")
 
 
-# What a scan of images with masks found, as plain values for a file and back.
-
-
 def as_record(files: Sequence[MaskedFile], samples: Sequence[Sample]) -> Record | None:
     """The looks at the pages of `files`; None where something could not be read, which may be mended.
 

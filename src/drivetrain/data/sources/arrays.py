@@ -41,9 +41,6 @@ AsSplits = Callable[[Any, Any], DataSplits]
 """Makes splits of training data and, where they are not None, validation data."""
 
 
-# A torch map-style data set of (image, label) as a source.
-
-
 class DatasetSource:
     """Fetches sample by sample; images are PIL images, arrays (height, width[, channels]) or tensors."""
 
@@ -283,9 +280,6 @@ def _array_source(images: Any, labels: Any) -> ArraySource:
         raise BadInputError("The data set has no samples; give at least one.")
     require_finite(pixels)
     return ArraySource(images=pixels, labels=numbers)
-
-
-# A user's own factory of data sets, named on the command line as package.module:factory.
 
 
 def open_external(reference: str, *, data_dir: str | None, seed: int, as_splits: AsSplits) -> DataSplits:

@@ -21,9 +21,6 @@ _PIXELS = _SIDE * _SIDE * _CHANNELS
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 
-# Reads the python form of CIFAR, which is a pickle, without letting it run anything.
-
-
 class _Bytes:
     """Stands for the type of an array's elements, which must be bytes."""
 

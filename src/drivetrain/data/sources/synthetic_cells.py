@@ -33,9 +33,6 @@ _NARROWEST, _WIDEST = 1.0, 3.5
 _KNOT_GRAIN, _KNOT_LEVEL, _KNOT_WIDTH = 24.0, 1.25, 3.0
 
 
-# Noise for generated pictures: drawn by counters, so that a picture depends on its address alone.
-
-
 def draw_noise(key: int, *, count: int) -> Picture:
     """So many numbers of mean 0 and deviation 1, close to normal; a hashed word serves two of them."""
     words = draw_words(key, np.arange(-(-count // _DRAWS_PER_WORD), dtype=np.int64))

@@ -41,9 +41,6 @@ _MASK_VALUES = ((0,), (255,))
 _SMALLEST_SIZE = 16
 
 
-# Paints generated cells as an electron microscope would show them: what is stained is dark.
-
-
 def paint_cells(cells: Cells, *, seed: int) -> Picture:
     """Grey values from 0 to 255, one for each pixel of the cells."""
     size = len(cells.distance)

@@ -28,9 +28,6 @@ __all__ = ["Parts", "ValueFlow", "find_parts", "find_values", "whole_model"]
 _DEFERRED = (_ConvNd, nn.Linear)
 
 
-# What the values between stages look like in training, found on tensors without contents.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueFlow:
     """Every value that a stage is given or gives, as a tensor without memory; the images among them.
