@@ -103,7 +103,9 @@ def test_gradients_go_through() -> None:
     ("entry", "nearest"), [("covn", "conv"), ("hed", "head"), ("block.frist", "block.first"), ("zzz", "conv")]
 )
 def test_unknown_names_are_refused_with_the_nearest(entry: str, nearest: str) -> None:
-    with pytest.raises(BadInputError, match=rf"--precision-list: {entry} is no kind .*; {nearest} works\."):
+    with pytest.raises(
+        BadInputError, match=rf"--precision-list: {entry} is not a kind .*; {nearest} works\."
+    ):
         install_precision_list(_Net(), PrecisionList(half=("linear", entry)))
 
 
