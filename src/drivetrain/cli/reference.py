@@ -23,6 +23,12 @@ prints the same on a terminal. A recipe option can be written in three places: o
 | command | what it does |
 | --- | --- |
 """
+_RECIPE_HEAD = """## Recipe options
+
+`train`, `crossval`, `plan`, `verify` and `bench` take all of these. The defaults below hold once a model or a
+data set is named. A command that names neither runs the recipe `synthetic_em`. A segmentation model or data
+set alone takes the rest from that recipe.
+"""
 _STATUSES = """
 ## Exit statuses
 
@@ -41,7 +47,7 @@ def commands_page() -> str:
     commands = [f"| `{name}` | {_cell(command.summary)} |" for name, command in COMMANDS.items()]
     parts = [_HEAD + "\n".join(commands), _STATUSES]
     parts += [section for name in COMMANDS for section in _command_sections(name)]
-    parts += ["## Recipe options\n\n`train`, `crossval`, `plan`, `verify` and `bench` take all of these."]
+    parts += [_RECIPE_HEAD]
     parts += [_table(f"### {group.title}", _shown(group._group_actions)) for group in _recipe_groups()]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 

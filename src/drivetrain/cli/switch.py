@@ -16,8 +16,8 @@ def add_compile(container: argparse._ActionsContainer) -> None:
         "--compile",
         choices=("auto", "on", "off"),
         default="auto",
-        help="compile the model with torch.compile; auto: only if the remaining images would take longer "
-        "than compiling saves (default: auto)",
+        help="compile the model with torch.compile; auto: only if compiling saves more "
+        "time than it costs (default: auto)",
     )
 
 

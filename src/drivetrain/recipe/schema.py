@@ -323,7 +323,10 @@ class Recipe(BaseModel):
         default=None, examples=[2], ge=1, description="number of devices to use; sets the number of replicas"
     )
     dbn_replica_group_size: Annotated[int, _in("batch", NOT_IN_DELIVERY)] = Field(
-        default=1, ge=1, description="synchronised batch norm: number of replicas that share statistics"
+        default=1,
+        ge=1,
+        description="synchronised batch norm: number of replicas that share statistics; set it to "
+        "--replicas to get the result of one replica with the whole batch",
     )
     max_cross_replica_buffer_size: Annotated[
         int, _free("batch", NOT_IN_DELIVERY, idle(replicas=1, urgency=3))

@@ -33,7 +33,7 @@ PART_WORDS = {
     "data": "waiting for data",
     "transfer": "transfer to the device",
     "checkpoint": "checkpoints",
-    "pictures": "figures",
+    "pictures": "drawing pictures",
     "probing": "comparing compiled and uncompiled updates",
 }
 _DATA_SHARE_WORTH_A_WORD = 0.1
