@@ -116,7 +116,7 @@ def test_a_model_that_depends_on_the_cut_fails_and_the_worst_tensor_is_named(
         (["--dataset", "digits", "--model", "mnist_cn"], "mnist_cnn"),
         (["--layouts", "stages=2,mapping=0 1 1"], "names 3 devices for 2 stages"),
         (["--dataset", "digits", "--pipeline-splits", "conv9"], "the model has no such layer"),
-        (["--dataset", "digits", "--layouts", "stages=2,schedule=grouped"], "takes multiples of 4"),
+        (["--dataset", "digits", "--layouts", "stages=2,schedule=grouped"], "needs a multiple of 4"),
     ],
 )
 def test_bad_input_is_one_sentence(capsys: Capture, arguments: list[str], said: str) -> None:

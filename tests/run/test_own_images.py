@@ -103,7 +103,7 @@ def test_another_folder_is_measured_where_its_classes_are_the_same(
     (same / "images").rename(fewer / "images")
     capsys.readouterr()
     assert main(["evaluate", str(run), "--data-dir", str(fewer), "--device", "cpu"]) == 2
-    assert "class 0 of the data is background, where RUN has #000000; measure" in capsys.readouterr().err
+    assert "class 0 of the data is background, but in RUN it is #000000; evaluate" in capsys.readouterr().err
 
 
 def _arrays(samples: int = 8, size: tuple[int, int] = (24, 30)) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -158,7 +158,9 @@ def test_arrays_of_another_size_are_measured_by_tiles(tmp_path: Path) -> None:
     (row,) = drivetrain.evaluate(result.directory, data=_arrays(3, (51, 40)), device="cpu")
     assert row["samples"] == 3
     assert sum(entry["pixels"] for entry in row["per_class"]) == 3 * 51 * 40
-    with pytest.raises(BadInputError, match="1 channels, uint8, for segmentation, but RUN was trained on 3"):
+    with pytest.raises(
+        BadInputError, match="1 channels, uint8, for segmentation, but RUN was trained on images of 3"
+    ):
         drivetrain.evaluate(
             result.directory, data=(np.zeros((2, 24, 30, 1), np.uint8), np.zeros((2, 24, 30), int))
         )

@@ -31,7 +31,9 @@ while [ "$(readlink /proc/$second/ns/net)" = "$(readlink /proc/self/ns/net)" ]; 
 ip link set second netns $second
 status=0
 eval "$FIRST" >"$FOLDER/output-0" 2>&1 || status=$?
-cat /proc/net/dev >"$FOLDER/traffic"
+# The second host ends once the file is there, and takes the cable with it: it must be whole by then.
+cat /proc/net/dev >"$FOLDER/traffic.part"
+mv "$FOLDER/traffic.part" "$FOLDER/traffic"
 wait $second
 exit $status
 """
