@@ -80,7 +80,10 @@ def test_without_batch_norm_the_sets_are_free(folder: str, tmp_path: Path) -> No
 
 
 def test_a_run_whose_plan_is_lost_counts_as_one_with_batch_norm(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"give --micro-batch-size 8 --dbn-replica-group-size 1"):
+    with pytest.raises(
+        BadInputError,
+        match=r"product of both 8 .one replica: give --micro-batch-size 8 --dbn-replica-group-size 1",
+    ):
         check_same_identity(_identity(**WHOLE), _identity(**OTHER_SETS), path=tmp_path)
 
 

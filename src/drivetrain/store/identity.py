@@ -129,8 +129,8 @@ def _refusal(name: str, *, before: object, now: object, path: Path) -> str:
 def _refusal_of_set(*, before: int, now: int, path: Path) -> str:
     return (
         f"batch norm would normalise over {now} samples (--micro-batch-size x --dbn-replica-group-size) but "
-        f"the run in {path} was started with {before}; give --micro-batch-size {before} "
-        f"--dbn-replica-group-size 1, {_REMEDY}"
+        f"the run in {path} was started with {before}; make the product of both {before} (one replica: give "
+        f"--micro-batch-size {before} --dbn-replica-group-size 1), {_REMEDY}"
     )
 
 
