@@ -15,20 +15,22 @@ from drivetrain.recipe.schema import Recipe
 UINT8_SCALE = 1 / 255
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
-# In levels of 255; an image in which a single value differs by one level deviates far more.
+# In levels of 255. Only images of one value, whose deviation is a rounding error, lie below it: an image in
+# which a single value differs by one level deviates far more.
 _LEAST_DEVIATION = 1e-4
 SampleMode = Literal["bilinear", "nearest"]
 
 
 def sum_per_image(images: Tensor) -> Tensor:
     """The sum over channels, height and width of each image, for channels-last memory."""
-    # Row by row first: one long sum per image would be cut among threads where there is only one image.
+    # Row by row first: with only one image, torch would split one long sum among threads, and the order of
+    # additions (and so the last bits) would depend on the batch size.
     rows = images.permute(0, 2, 3, 1).flatten(2)
     return rows.sum(2).sum(1)
 
 
 class Preparation(Protocol):
-    """From stored samples to what model and task see; `height` and `width` are those of the model's input."""
+    """Turns stored samples into model inputs and labels; `height` and `width` are the model input's."""
 
     @property
     def spec(self) -> DataSpec: ...
@@ -53,7 +55,7 @@ class Preparation(Protocol):
         ...
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Stored images, ready for the model."""
+        """Turns stored images into model inputs."""
         ...
 
     def both(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,10 +65,10 @@ class Preparation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preprocess:
-    """To float32, then bilinear to `image_size`, then normalised as the data set asks.
+    """Converts images to float32, resizes them bilinearly to `image_size` and normalises them.
 
     Only uint8 data are normalised: "unit" multiplies by 1/255, "standardise" brings each image to mean 0
-    and deviation 1, "imagenet" takes away ImageNet's mean colour and divides by its deviation.
+    and standard deviation 1, "imagenet" subtracts ImageNet's mean colour and divides by its deviation.
     """
 
     spec: DataSpec
@@ -93,11 +95,11 @@ class Preprocess:
         return 1, 1
 
     def both(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Images ready for the model; a class per image needs no preparation."""
+        """Prepares the images; labels of one class per image stay as they are."""
         return self(images), labels
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images (samples, channels, height, width), channels last in memory, ready for the model."""
+        """Prepares images (samples, channels, height, width) in channels-last memory."""
         pixels = self._resized(images)
         if self.spec.image_dtype != "uint8":
             return pixels
@@ -105,6 +107,7 @@ class Preprocess:
             return _standardised(pixels)
         if self.spec.normalisation == "imagenet":
             return _of_imagenet(pixels)
+        # In place only on a copy: float32 images of the right size arrive here uncopied.
         return pixels.mul_(UINT8_SCALE) if pixels is not images else pixels * UINT8_SCALE
 
     def _resized(self, images: Tensor) -> Tensor:
@@ -121,7 +124,7 @@ def channels_last_view(images: Tensor) -> Tensor:
 
 
 def _standardised(pixels: Tensor) -> Tensor:
-    """Each image less its mean, divided by its deviation; an image of one value becomes 0."""
+    """Brings each image to mean 0 and standard deviation 1; an image of one value becomes 0."""
     values = pixels[0].numel()
     centred = pixels - (sum_per_image(pixels) / values)[:, None, None, None]
     deviation = (sum_per_image(centred * centred) / values).sqrt()
@@ -139,7 +142,8 @@ def _of_imagenet(pixels: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _imagenet_row(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What to add to a row of pixels, and what to multiply it by before."""
+    """Offset and scale of a row of pixels: normalised = offset + scale x pixels."""
+    # Computed in float64 and rounded to float32 once.
     mean, deviation = (
         torch.tensor(values, dtype=torch.float64).repeat(width)
         for values in (_IMAGENET_MEAN, _IMAGENET_DEVIATION)
@@ -149,7 +153,7 @@ def _imagenet_row(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def normalise_dense(images: Tensor, spec: DataSpec) -> Tensor:
-    """uint8 as float32 in [-1, 1] ("symmetric") or [0, 1] ("unit"); floating images stay as they are."""
+    """Maps uint8 to float32 in [-1, 1] ("symmetric") or [0, 1] ("unit"); keeps floating values."""
     if spec.image_dtype != "uint8":
         return images.to(torch.float32)
     assert spec.normalisation in ("symmetric", "unit"), "of whole images, not of pixels"
@@ -158,16 +162,16 @@ def normalise_dense(images: Tensor, spec: DataSpec) -> Tensor:
 
 
 class DenseSampler(Protocol):
-    """Resamples float32 planes (samples, planes, height, width), those of images as those of labels."""
+    """Resamples float32 planes (samples, planes, height, width), of images and of labels alike."""
 
     def __call__(self, planes: Tensor, mode: SampleMode) -> Tensor: ...
 
 
 def sample_labels(labels: Tensor, *, num_classes: int, sample: DenseSampler) -> Tensor:
-    """Labels (samples, height, width, label channels) in uint8, resampled.
+    """Resamples uint8 labels (samples, height, width, label channels).
 
-    Of two classes the share of class 1 is sampled, and one half or more of it is class 1; of more classes
-    the nearest pixel counts. Codes of border weights, in a second channel, are sampled and rounded.
+    With two classes, labels are interpolated bilinearly and values of 0.5 or more become class 1. With more
+    classes, the nearest pixel is taken. Border-weight codes (second channel) are interpolated and rounded.
     """
     planes = labels.permute(0, 3, 1, 2).to(torch.float32)
     if num_classes > 2:
@@ -182,10 +186,10 @@ def sample_labels(labels: Tensor, *, num_classes: int, sample: DenseSampler) -> 
 
 @dataclass(frozen=True, slots=True)
 class DensePreprocess:
-    """Normalised, bilinear to `image_size`, then `margin` zeros on each side: the model's input canvas.
+    """Normalises images, resizes them to `image_size` and pads each side with `margin` zeros: the canvas.
 
-    Labels go the same way: of two classes bilinear and 1 from one half on, of more the nearest pixel's; the
-    padding is class 0. Tiles come with their margin from the source and are neither scaled nor padded.
+    Labels are resized (see `sample_labels`) and padded with class 0. Tiles come with their margin from the
+    source and are neither resized nor padded.
     """
 
     spec: DataSpec
@@ -215,7 +219,7 @@ class DensePreprocess:
 
     @property
     def picture_size(self) -> tuple[int, int]:
-        """Height and width of what the output covers of the canvas."""
+        """Height and width of the part of the canvas that the model's output covers."""
         return self.output_size
 
     @property
@@ -225,25 +229,25 @@ class DensePreprocess:
 
     @property
     def padding(self) -> int:
-        """How many pixels of zeros are on each side of the image on the canvas."""
+        """Pixels of zeros added on each side of the image."""
         return 0 if self.spec.tile is not None else self.margin
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images (samples, channels, height, width), channels last in memory, on the canvas."""
+        """Puts images (samples, channels, height, width), channels last in memory, on the canvas."""
         pixels = normalise_dense(images, self.spec)
         if self._is_scaled(pixels.shape[2:]):
             pixels = self._scale(pixels, "bilinear")
         return self._padded(pixels) if self.padding else pixels
 
     def labels(self, labels: Tensor) -> Tensor:
-        """Labels (samples, height, width, label channels) in uint8, on the canvas."""
+        """Puts uint8 labels (samples, height, width, label channels) on the canvas."""
         if self._is_scaled(labels.shape[1:3]):
             labels = sample_labels(labels, num_classes=self.spec.num_classes, sample=self._scale)
         border = self.padding
         return pad(labels, (0, 0, border, border, border, border)) if border else labels
 
     def finished_labels(self, labels: Tensor) -> Tensor:
-        """Labels on the canvas without its margin: in the size of the model's output."""
+        """Crops the margin off labels on the canvas, to the size of the model's output."""
         if not self.margin:
             return labels
         inside = slice(self.margin, -self.margin)
@@ -258,6 +262,7 @@ class DensePreprocess:
 
     def _scale(self, planes: Tensor, mode: SampleMode) -> Tensor:
         if mode == "nearest":
+            # torch's mode "nearest" ignores pixel centres and would shift the labels against the images.
             return interpolate(planes, size=self.output_size, mode="nearest-exact")
         return interpolate(planes, size=self.output_size, mode="bilinear", align_corners=False)
 
@@ -267,7 +272,7 @@ class DensePreprocess:
 
 
 def build_preparation(recipe: Recipe, spec: DataSpec) -> Preparation:
-    """What a recipe's samples go through, in training and in everything after it."""
+    """Builds the preparation of a recipe's samples, the same in training, validation and prediction."""
     if spec.has_dense_labels:
         return DensePreprocess(spec, image_size=recipe.image_size, margin=output_margin_of(recipe.model))
     return Preprocess(spec, recipe.image_size)

@@ -1,4 +1,4 @@
-"""An augmentation: a chain of techniques on images, or on images with masks, and the draws of a batch."""
+"""Chains augmentation techniques, for images or for images with masks, and draws their random numbers."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
@@ -15,10 +15,10 @@ from drivetrain.data.source import AugmentingSource, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What chance decided for batches of samples, one batch per row of the leading axes.
+    """The random numbers of an augmentation for batches of samples; leading axes enumerate the batches.
 
-    With mixup the partners follow the samples of their batch, so that `indices`, `passes` and `values` are
-    twice as long as `mix`.
+    With mixup, each batch lists its samples first and then their mixup partners, so `indices`, `passes` and
+    `values` have twice as many entries per batch as `mix`.
     """
 
     indices: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Drawn:
 
 
 class AnyAugmentation(Protocol):
-    """What feeds ask of the random changes of a task's training samples."""
+    """The interface that feeds need of an augmentation, whatever the task."""
 
     @property
     def images_per_sample(self) -> int: ...
@@ -47,7 +47,7 @@ class AnyAugmentation(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
-    """The random changes of training images; every one is a function of (seed, pass, sample)."""
+    """Augments training images; every random number is a function of (seed, pass, sample)."""
 
     seed: int
     on_pixels: tuple[Technique, ...] = ()
@@ -56,7 +56,7 @@ class Augmentation:
 
     @property
     def has_effect(self) -> bool:
-        """Whether it changes images at all."""
+        """Whether the augmentation changes images at all."""
         return bool(self._techniques) or self.mixup is not None
 
     @property
@@ -66,14 +66,14 @@ class Augmentation:
 
     @property
     def numbers_per_sample(self) -> int:
-        """How many numbers are kept for one sample: its index, its partner's, and what is drawn for both."""
+        """Numbers kept per sample: its index, its mixup partner's index, and the random numbers of both."""
         columns = sum(technique.columns for technique in self._techniques)
         return self.images_per_sample * (1 + columns)
 
     def draw(
         self, indices: NDArray[np.int64], *, passes: NDArray[np.int64], usable: NDArray[np.int64]
     ) -> Drawn:
-        """Chance for batches of samples (..., batch); mixup takes its partners from `usable`."""
+        """Draws the random numbers of batches (..., batch); mixup takes its partners from `usable`."""
         mix = None
         if self.mixup is not None:
             mix = self.mixup.draw_mix(self.seed, passes=passes, indices=indices)
@@ -90,7 +90,9 @@ class Augmentation:
     def prepare(
         self, images: Tensor, labels: Tensor, *, preprocess: Preparation, draws: Tensor, mix: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Stored images, partners last, as the model sees them: changed, preprocessed and mixed."""
+        """Augments, preprocesses and mixes stored images; mixup partners come last in `images`."""
+        # `draw` writes the columns in the same order: first the techniques on pixels, then those after
+        # normalisation.
         column = 0
         pixels = images
         for technique in self.on_pixels:
@@ -108,27 +110,27 @@ class Augmentation:
 
 
 def augments_at_decode(source: Source) -> TypeGuard[AugmentingSource]:
-    """Whether training images of this source differ from pass to pass."""
+    """Whether this source decodes a training image differently in each pass (random crops or tiles)."""
     return isinstance(source, AugmentingSource) and source.augments_at_decode
 
 
 def fetch_for_training(
     source: Source, indices: NDArray[np.int64], *, passes: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The samples as training sees them in their passes; without chance at decoding, plain ones."""
+    """Fetches training samples: cropped at random for their pass if the source does that, else plain."""
     return source.fetch_augmented(indices, passes) if augments_at_decode(source) else source.fetch(indices)
 
 
 @dataclass(frozen=True, slots=True)
 class DenseAugmentation:
-    """The random changes of training samples; every one is a function of (seed, pass, sample)."""
+    """Augments images with their masks; every random number is a function of (seed, pass, sample)."""
 
     seed: int
     techniques: tuple[DenseTechnique, ...]
 
     @property
     def has_effect(self) -> bool:
-        """Whether it changes samples at all."""
+        """Whether the augmentation changes samples at all."""
         return bool(self.techniques)
 
     @property
@@ -138,7 +140,7 @@ class DenseAugmentation:
 
     @property
     def numbers_per_sample(self) -> int:
-        """How many numbers are kept for one sample: its index and what is drawn for it."""
+        """Numbers kept per sample: its index and its random numbers."""
         return 1 + sum(technique.columns for technique in self.techniques)
 
     def draw(
@@ -148,7 +150,7 @@ class DenseAugmentation:
         passes: NDArray[np.int64],
         usable: NDArray[np.int64],  # noqa: ARG002
     ) -> Drawn:
-        """Chance for batches of samples (..., batch); no sample needs another one."""
+        """Draws the random numbers of batches (..., batch); `usable` is ignored, as there is no mixup."""
         values = [
             technique.draw(self.seed, passes=passes, indices=indices).astype(np.float32)
             for technique in self.techniques
@@ -167,7 +169,8 @@ class DenseAugmentation:
         draws: Tensor,
         mix: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Stored images and labels as model and loss see them: on the canvas, changed, labels cropped."""
+        """Puts images and labels on the canvas, augments both, and crops the labels to the output size."""
+        # Labels are cropped last: a warp or a crop may move pixels of the margin into the output.
         assert isinstance(preprocess, DensePreprocess), "not a preparation of images with masks"
         assert mix is None, "images with masks are not mixed"
         images, labels = preprocess(images), preprocess.labels(labels)

@@ -1,4 +1,4 @@
-"""Random crop, stretched back to the size of the canvas; the aspect ratio is not kept."""
+"""Crops at random and stretches the crop to the size of the canvas; the aspect ratio is not kept."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _LARGEST_CUT = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CropAndResize:
-    """Up to 30 % is cut off each side on its own; the corners of the box become those of the canvas."""
+    """Cuts up to 30 % off each side independently and stretches the remaining box to the canvas."""
 
     num_classes: int
 
@@ -27,7 +27,7 @@ class CropAndResize:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Top, left, bottom and right of each box, as shares of the canvas."""
+        """Draws top, left, bottom and right of each box, as fractions of the canvas."""
         top, left, below, beside = (
             _LARGEST_CUT * draw_per_sample(seed, f"dense crop {side}", passes=passes, indices=indices)
             for side in ("top", "left", "bottom", "right")
@@ -35,7 +35,7 @@ class CropAndResize:
         return np.stack([top, left, 1 - below, 1 - beside], axis=-1)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """The stretched boxes of images and labels."""
+        """Stretches the boxes of images and labels to the canvas."""
         top, left, bottom, right = draws.to(wide_dtype(draws.device)).unbind(1)
         rows = _places(top, bottom, length=images.shape[2])
         columns = _places(left, right, length=images.shape[3])
@@ -49,7 +49,8 @@ class CropAndResize:
 
 
 def _places(first: Tensor, last: Tensor, *, length: int) -> Tensor:
-    """Where in a line of pixels each one of a stretched line lies: ends on ends."""
+    """Source positions of the pixels of a stretched line; the ends of the box map to the ends of the line."""
+    # A line of one pixel has no step: `max` avoids a division by 0.
     steps = torch.arange(length, device=first.device, dtype=first.dtype) / max(length - 1, 1)
     places = (first[:, None] + (last - first)[:, None] * steps) * (length - 1)
     return places.clamp(0, length - 1)

@@ -1,4 +1,4 @@
-"""Random flips."""
+"""Random flips of images, or of images with their labels."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +13,7 @@ from drivetrain.data.augment.technique import draw_per_sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizontalFlip:
-    """Every second image, on average, is mirrored left to right."""
+    """Mirrors each image left to right with probability 1/2."""
 
     @property
     def columns(self) -> int:
@@ -26,13 +26,13 @@ class HorizontalFlip:
         return _draw_flips(seed, "flip", passes=passes, indices=indices)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
-        """The images, some of them mirrored."""
+        """Mirrors the images whose number is 1."""
         return _mirrored(images, draws, axis=3)
 
 
 @dataclass(frozen=True, slots=True)
 class DenseFlip:
-    """Every second image, on average, is mirrored together with its labels."""
+    """Mirrors each image together with its labels with probability 1/2."""
 
     direction: Literal["horizontal", "vertical"]
 
@@ -48,7 +48,8 @@ class DenseFlip:
         return _draw_flips(seed, purpose, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """Images and labels, some of them mirrored."""
+        """Mirrors the images and labels whose number is 1."""
+        # Images are (samples, channels, height, width), labels (samples, height, width, channels).
         of_images, of_labels = (3, 2) if self.direction == "horizontal" else (2, 1)
         return _mirrored(images, draws, axis=of_images), _mirrored(labels, draws, axis=of_labels)
 

@@ -1,4 +1,4 @@
-"""From a recipe to the augmentation of its training images, with or without masks."""
+"""Builds the augmentation that a recipe asks for, for images with or without masks."""
 
 from drivetrain.catalogue.data_sets import dataset_info, is_augmented_by_default, is_external_dataset
 from drivetrain.core.errors import BadInputError
@@ -15,14 +15,15 @@ from drivetrain.data.preprocess import DensePreprocess
 from drivetrain.data.source import DataSpec, Source
 from drivetrain.recipe.schema import Recipe
 
+# Data sets whose images come from files of any size.
 _NEVER_PADDED = ("image-folder", "imagenet", "packed")
 
 
 def build_augmentation(recipe: Recipe, spec: DataSpec, *, source: Source) -> Augmentation | None:
-    """What a recipe does by chance to images of its training source, or None where it does nothing.
+    """Builds the augmentation of a recipe's training images; None if it changes nothing.
 
-    A data set's own changes (--augment) are a flip and, unless its images come from files of any size, a
-    crop with a border of 4 pixels; --random-resized-crop takes that crop's place.
+    --augment flips images and, unless they come from files of any size, crops them after padding with 4
+    pixels; --random-resized-crop replaces that crop.
     """
     _require_8_bits(recipe, spec)
     dataset = "" if is_external_dataset(recipe.dataset) else dataset_info(recipe.dataset).name
@@ -66,11 +67,11 @@ def _require_8_bits(recipe: Recipe, spec: DataSpec) -> None:
 def build_dense_augmentation(
     recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess
 ) -> DenseAugmentation | None:
-    """What a recipe does by chance to its training images and masks, or None where it does nothing.
+    """Builds the augmentation of a recipe's training images and masks; None if it changes nothing.
 
-    Images are flipped both ways unless --augment False. --augment adds a crop that is stretched back, and
-    brightness. --rotate and --elastic come before the crop, while the padding is still at the border,
-    --gamma and --noise at the end.
+    Images are flipped horizontally and vertically unless --augment False. --augment adds CropAndResize and
+    Brightness. --rotate and --elastic come before the crop, because they expect the padding at the border of
+    the canvas. --gamma and --noise come last.
     """
     _require_8_bits_of_masked(recipe, spec)
     techniques: list[DenseTechnique] = []

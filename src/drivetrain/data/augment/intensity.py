@@ -26,7 +26,7 @@ class Brightness:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """What is added to each sample."""
+        """Draws the number added to each sample."""
         return draw_around_zero(seed, "dense brightness", spread=self.spread, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,7 +47,7 @@ class Gamma:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The power of each sample."""
+        """Draws the exponent of each sample."""
         return 1 + draw_around_zero(seed, "gamma", spread=self.spread, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Adds a normal number of this deviation to every value; each is a hash of (sample's key, place)."""
+    """Adds Gaussian noise of this deviation; each number is a hash of (sample's key, position)."""
 
     deviation: float
 

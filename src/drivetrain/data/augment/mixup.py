@@ -11,7 +11,7 @@ from drivetrain.data.augment.technique import draw_per_sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixup:
-    """The sample's own image keeps the larger share of a Beta(alpha, alpha) draw.
+    """Mixes with weights from Beta(alpha, alpha); the sample's own image gets the larger weight.
 
     A partner is any training sample, not just one of the same batch, so the result does not depend on the
     layout (replicas, stages, accumulation).
@@ -22,14 +22,14 @@ class Mixup:
     def draw_partners(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64], usable: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """For each sample another one out of `usable`."""
+        """Draws a mixup partner for each sample from `usable`."""
         numbers = draw_per_sample(seed, "mixup partner", passes=passes, indices=indices)
         return usable[(numbers * len(usable)).astype(np.int64)]
 
     def draw_mix(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """The share of its own image that each sample keeps, from 1/2 to 1."""
+        """Draws the weight of each sample's own image, from 1/2 to 1."""
         from scipy.special import betaincinv  # slow to import, and few recipes mix
 
         numbers = draw_per_sample(seed, "mixup share", passes=passes, indices=indices)
@@ -38,7 +38,7 @@ class Mixup:
 
 
 def mix_images(images: Tensor, mix: Tensor) -> Tensor:
-    """The first half of the images, each mixed with its partner in the second half."""
+    """Mixes each image of the first half with its partner in the second half."""
     own, partners = images[: len(mix)], images[len(mix) :]
     share = mix[:, None, None, None]
     return own * share + partners * (1 - share)

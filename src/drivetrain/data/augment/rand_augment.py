@@ -1,4 +1,4 @@
-"""RandAugment: a few colour and shape operations per image, drawn from a fixed set, all of one strength."""
+"""RandAugment: applies a few random colour and geometric operations per image, all of one magnitude."""
 
 from dataclasses import dataclass
 from math import pi
@@ -25,24 +25,24 @@ _STRONGEST = 10
 
 
 def brightness(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Away from black or towards it."""
+    """Scales the brightness up or down."""
     return (pixels * _factor(strength)).clamp_(0, _WHITE)
 
 
 def contrast(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Away from the image's mean grey or towards it."""
+    """Moves pixels away from the image's mean grey or towards it."""
     grey = _grey(pixels)
     mean = sum_per_image(grey) / grey[0].numel()
     return _blend(mean[:, None, None, None], pixels, strength)
 
 
 def saturation(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Away from the grey picture or towards it."""
+    """Moves pixels away from the greyscale image or towards it."""
     return _blend(_grey(pixels), pixels, strength)
 
 
 def sharpness(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Away from a smoothed picture or towards it; the outermost pixels stay."""
+    """Moves pixels away from a smoothed image or towards it; the outermost pixels stay."""
     if min(pixels.shape[2:]) < 3:
         return pixels
     columns = pixels[..., :-2, :] + pixels[..., 1:-1, :] + pixels[..., 2:, :]
@@ -60,7 +60,7 @@ def posterise(pixels: Tensor, strength: Tensor) -> Tensor:
 
 
 def solarise(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Inverts everything above a threshold."""
+    """Inverts all values from a threshold on."""
     threshold = _LEVELS * (1 - strength.abs())[:, None, None, None]
     return torch.where(pixels >= threshold, _WHITE - pixels, pixels)
 
@@ -82,7 +82,7 @@ def _blend(origin: Tensor, pixels: Tensor, strength: Tensor) -> Tensor:
 
 
 def _grey(pixels: Tensor) -> Tensor:
-    """One channel of luminance; channels that are no colours count alike."""
+    """One channel of luminance; unless there are three channels, all have the same weight."""
     channels = pixels.unbind(1)
     count = len(channels)
     weights = _LUMINANCE if count == len(_LUMINANCE) else (1 / count,) * count
@@ -103,7 +103,7 @@ def equalise(pixels: Tensor, _strength: Tensor) -> Tensor:
 
 
 def _tables(counts: Tensor) -> Tensor:
-    """The new level of every old one; a channel with too few values to spread keeps its own."""
+    """Lookup tables from old to new levels; a channel with too few values to spread keeps its levels."""
     own = torch.arange(_LEVELS, device=counts.device)
     brightest = torch.where(counts > 0, own, 0).amax(1, keepdim=True)
     step = (counts.sum(1, keepdim=True) - counts.gather(1, brightest)) // (_LEVELS - 1)
@@ -113,7 +113,7 @@ def _tables(counts: Tensor) -> Tensor:
 
 
 def rotate(pixels: Tensor, strength: Tensor) -> Tensor:
-    """About the centre, up to 30 degrees."""
+    """Rotates about the centre by up to 30 degrees."""
     # In double precision: vectorised and scalar float32 sines may differ in the last bit.
     angle = strength.to(torch.float64) * _LARGEST_ANGLE
     cosine, sine = angle.cos().to(torch.float32), angle.sin().to(torch.float32)
@@ -121,22 +121,22 @@ def rotate(pixels: Tensor, strength: Tensor) -> Tensor:
 
 
 def shear_x(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Rows slide along each other."""
+    """Shears horizontally: rows slide along each other."""
     return _resample(pixels, x_from_y=strength * _LARGEST_SHEAR)
 
 
 def shear_y(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Columns slide along each other."""
+    """Shears vertically: columns slide along each other."""
     return _resample(pixels, y_from_x=strength * _LARGEST_SHEAR)
 
 
 def translate_x(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Sideways, up to 45 % of the width."""
+    """Shifts left or right by up to 45 % of the width."""
     return _resample(pixels, shift_x=strength * (_LARGEST_SHIFT * pixels.shape[3]))
 
 
 def translate_y(pixels: Tensor, strength: Tensor) -> Tensor:
-    """Up or down, by up to 45 % of the height."""
+    """Shifts up or down by up to 45 % of the height."""
     return _resample(pixels, shift_y=strength * (_LARGEST_SHIFT * pixels.shape[2]))
 
 
@@ -150,7 +150,8 @@ def _resample(
     shift_x: Tensor | float = 0.0,
     shift_y: Tensor | float = 0.0,
 ) -> Tensor:
-    """Every pixel from where a linear map about the centre says, bilinear; grey from outside the image."""
+    """Resamples bilinearly through an affine map about the centre; outside the image, pixels are mid-grey."""
+    # grid_sample can only fill with 0, so mid-grey is subtracted before and added after.
     samples, _, height, width = pixels.shape
     x = _offsets_from_centre(width, pixels)[None, None, :]
     y = _offsets_from_centre(height, pixels)[None, :, None]
@@ -174,7 +175,8 @@ def _identity(pixels: Tensor, _strength: Tensor) -> Tensor:
     return pixels
 
 
-# Each takes float32 pixels from 0 to 255 and one strength from -1 to 1 per image.
+# Each takes float32 pixels from 0 to 255 and one strength from -1 to 1 per image. The order matters: draws
+# are positions in this tuple, so another order would change the augmentation of every seed.
 OPERATIONS = (
     _identity,
     autocontrast,
@@ -195,7 +197,7 @@ OPERATIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandAugment:
-    """So many `operations` per image one after the other, of a `magnitude` from 0 to 10 either way."""
+    """Applies `operations` random operations in turn; `magnitude` is 0 to 10, its sign is random."""
 
     operations: int
     magnitude: float
@@ -207,7 +209,7 @@ class RandAugment:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """For each turn the number of an operation, and its strength with a sign."""
+        """Draws, for each turn, the position of an operation in OPERATIONS and its signed strength."""
         columns = []
         for turn in range(self.operations):
             chosen, sign = (
@@ -219,7 +221,7 @@ class RandAugment:
         return np.stack(columns, axis=-1)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
-        """The changed images as float32, channels last."""
+        """Returns the augmented images as float32, channels last."""
         apply_turn = apply_in_groups if images.device.type == "cpu" else apply_everywhere
         pixels = images.to(torch.float32).permute(0, 2, 3, 1).contiguous()
         for turn in range(self.operations):
@@ -228,7 +230,7 @@ class RandAugment:
 
 
 def apply_in_groups(pixels: Tensor, chosen: Tensor, strengths: Tensor) -> Tensor:
-    """Each operation on the images that drew it; pixels are (samples, height, width, channels)."""
+    """Runs each operation on the images that drew it; pixels are (samples, height, width, channels)."""
     changed = torch.empty_like(pixels)
     for number in sorted(set(chosen.tolist())):
         here = (chosen == number).nonzero().view(-1)
@@ -239,7 +241,8 @@ def apply_in_groups(pixels: Tensor, chosen: Tensor, strengths: Tensor) -> Tensor
 
 
 def apply_everywhere(pixels: Tensor, chosen: Tensor, strengths: Tensor) -> Tensor:
-    """The same for a device that must not be asked which image drew what: all operations on all images."""
+    """Same result as `apply_in_groups`, without a device synchronization."""
+    # Grouping needs the drawn operations on the host. Running all operations on all images does not.
     images = channels_last_view(pixels)
     changed = images
     for number, operation in enumerate(OPERATIONS):

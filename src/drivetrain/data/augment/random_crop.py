@@ -1,4 +1,4 @@
-"""Random crops of images: padded by zeros and of one size, or resized."""
+"""Random crops of images: of the same size after padding with zeros, or resized."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ _NARROWEST, _WIDEST = 3 / 4, 4 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedCrop:
-    """Shifts every image by up to `padding` pixels each way; what comes in from outside is 0."""
+    """Shifts every image by up to `padding` pixels in each direction; pixels from outside are 0."""
 
     padding: int = 4
 
@@ -26,7 +26,7 @@ class PaddedCrop:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The crop's first row and column in the padded image, all places alike."""
+        """Draws the crop's first row and column in the padded image, all equally likely."""
         places = 2 * self.padding + 1
         numbers = [
             draw_per_sample(seed, purpose, passes=passes, indices=indices)
@@ -35,7 +35,8 @@ class PaddedCrop:
         return np.floor(np.stack(numbers, axis=-1) * places)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
-        """The cropped images, channels last: one gather of windows that are views of the padded batch."""
+        """Returns the cropped images, channels last."""
+        # All possible windows are strided views of the padded batch, so that one gather crops all images.
         samples, channels, height, width = images.shape
         border = self.padding
         padded = images.new_zeros(samples, height + 2 * border, width + 2 * border, channels)
@@ -69,7 +70,7 @@ class ResizedCrop:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """First row, first column, height and width of each sample's box."""
+        """Draws first row, first column, height and width of each sample's box."""
         area, aspect, down, across = (
             draw_per_sample(seed, f"resized crop {purpose}", passes=passes, indices=indices)
             for purpose in ("area", "aspect", "top", "left")
@@ -80,7 +81,7 @@ class ResizedCrop:
         return np.stack([top, left, heights, widths], axis=-1)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
-        """The stretched boxes as float32, channels last."""
+        """Returns the stretched boxes as float32, channels last."""
         top, left, heights, widths = draws.unbind(1)
         pixels = images.to(torch.float32).permute(0, 2, 3, 1)
         pixels = _stretch_rows(pixels, first=top, lengths=heights, size=self.size[0])
@@ -90,7 +91,7 @@ class ResizedCrop:
     def _box_sizes(
         self, area: NDArray[np.float64], aspect: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # The aspect is drawn among those with which a box of this area fits: nothing has to be drawn again.
+        # The aspect ratio is drawn among those with which a box of this area fits, so no draw is rejected.
         share = self.smallest_share + (1 - self.smallest_share) * area
         narrowest_fit = share * self.width / self.height
         widest_fit = self.width / self.height / share
@@ -104,7 +105,7 @@ class ResizedCrop:
 
 
 def _stretch_rows(pixels: Tensor, *, first: Tensor, lengths: Tensor, size: int) -> Tensor:
-    """Each image's rows first..first+length-1 as `size` rows: half-pixel centres, edges repeated."""
+    """Resizes rows first..first+length-1 of each image to `size` rows: half-pixel centres, edges repeated."""
     samples, rows = pixels.shape[:2]
     centres = torch.arange(size, device=pixels.device, dtype=torch.float32) + 0.5
     places = centres * (lengths / size)[:, None] - 0.5

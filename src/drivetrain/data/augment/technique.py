@@ -1,4 +1,4 @@
-"""What every augmentation technique offers, and how its random numbers are addressed."""
+"""Interfaces of augmentation techniques, and the 48-bit keys from which they draw many numbers."""
 
 from typing import Protocol
 
@@ -13,12 +13,12 @@ from drivetrain.data.draws import draw_per_sample
 __all__ = ["KEY_COLUMNS", "DenseTechnique", "Technique", "draw_keys", "draw_per_sample", "keys_from"]
 
 KEY_COLUMNS = 2
-# Draws are float32, which holds whole numbers of so many bits.
+# Draws are float32, which represents whole numbers of up to 24 bits exactly.
 _BITS_PER_COLUMN = 24
 
 
 class Technique(Protocol):
-    """A random change of images: chance is drawn on the host, a few numbers per sample; pixels move anywhere.
+    """A random change of images: the host draws a few numbers per sample, `apply` runs on any device.
 
     `apply` changes every image by its own numbers alone, so the result does not depend on the layout
     (replicas, stages, accumulation).
@@ -41,7 +41,7 @@ class Technique(Protocol):
 
 
 class DenseTechnique(Protocol):
-    """A random change of images and their labels; every pair is treated by its own numbers alone."""
+    """A random change of images and their labels; each pair is changed by its own numbers alone."""
 
     @property
     def columns(self) -> int:
@@ -62,7 +62,7 @@ class DenseTechnique(Protocol):
 def draw_keys(
     seed: int, purpose: str, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """A 48-bit key per sample, in two whole numbers."""
+    """Draws a 48-bit key per sample, as two whole numbers of 24 bits."""
     halves = [
         draw_per_sample(seed, f"{purpose} key {half}", passes=passes, indices=indices)
         for half in range(KEY_COLUMNS)

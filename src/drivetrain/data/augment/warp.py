@@ -16,17 +16,18 @@ from drivetrain.data.preprocess import SampleMode, sample_labels
 from drivetrain.devices.device import wide_dtype
 
 _LEAST_SPACING = 64
-# Points of the grid change places only where their shifts differ by so many deviations.
+# In deviations of the shift. Two grid points swap places, and fold the image, only if their shifts differ by
+# this much.
 _SHIFTS_PER_SPACING = 8
 
 
 def sample_from(
     images: Tensor, labels: Tensor, *, x: Tensor, y: Tensor, padding: int, num_classes: int
 ) -> tuple[Tensor, Tensor]:
-    """Images and labels whose pixels come from `x`, `y`: offsets in pixels from the middle of the image.
+    """Resamples images and labels at `x`, `y`: offsets in pixels from the middle of the image.
 
-    What lies inside a padding of zeros is bent, and the padding stays as it is: a model is never shown an
-    image that is padded otherwise. The pixel at a border is seen twice in the mirror.
+    Only the image inside the padding is warped. The zeros around it stay, because validation images have the
+    same padding. Outside the image, pixels are mirrored, with the border pixel repeated.
     """
     height, width = y.shape[1], x.shape[2]
     grid = torch.stack((x * (2 / width), y * (2 / height)), dim=-1)
@@ -44,17 +45,17 @@ def sample_from(
 
 
 def offsets_from_middle(length: int, like: Tensor) -> Tensor:
-    """Where the pixels of a line lie, seen from its middle."""
+    """Offsets of the pixels of a line from its middle."""
     return torch.arange(length, device=like.device, dtype=torch.float32) + (0.5 - length / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
-    """The points of a coarse grid are shifted, everything between them follows by cubic interpolation.
+    """Elastic deformation: shifts the points of a coarse grid at random and interpolates between them.
 
-    Shifts are normal with a deviation of `shift` pixels along each axis. The grid's points are 64 pixels
-    apart, or 8 shifts if that is more, so that images are bent but not folded; `padding` zeros on each side
-    stay.
+    Shifts are Gaussian with a deviation of `shift` pixels along each axis; the interpolation is bicubic. Grid
+    points are at least 64 pixels and at least 8 x `shift` apart, so that images are bent but not folded. The
+    `padding` zeros on each side stay.
     """
 
     shift: float
@@ -68,11 +69,11 @@ class Elastic:
     def draw(
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The key of each sample's shifts."""
+        """Draws the key of each sample's shifts."""
         return draw_keys(seed, "elastic", passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """Bent images and labels."""
+        """Deforms images and labels."""
         height, width = (side - 2 * self.padding for side in images.shape[2:])
         points = (len(images), 2, self._intervals(height) + 1, self._intervals(width) + 1)
         shifts = draw_gaussian(keys_from(draws), points[1] * points[2] * points[3]).view(points) * self.shift
@@ -97,7 +98,7 @@ def largest_shift(side: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotate:
-    """About the middle, by any angle up to `degrees` either way; `padding` zeros on each side stay."""
+    """Rotates about the middle by up to `degrees` either way; `padding` zeros on each side stay."""
 
     degrees: float
     num_classes: int
@@ -114,7 +115,7 @@ class Rotate:
         return draw_around_zero(seed, "rotate", spread=self.degrees, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """Turned images and labels."""
+        """Rotates images and labels."""
         # In double precision: vectorised and scalar float32 sines may differ in the last bit.
         angle = draws[:, 0, None, None].to(wide_dtype(draws.device)) * (pi / 180)
         cosine, sine = angle.cos().to(torch.float32), angle.sin().to(torch.float32)

@@ -35,12 +35,13 @@ from drivetrain.data.sources.stored_images import ImageRequest, open_images
 
 __all__ = ["CheckedDataset", "CheckedMasks", "check_dataset", "check_isbi2012", "check_mask_folder"]
 
+# Images are decoded only to see whether they can be; a small size is fast.
 _ANY_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedMasks:
-    """Counts of each split and size (height x width), and how many of the pixels are of each class."""
+    """Number of images per split and per size (height x width), and each class's share of the pixels."""
 
     counts: dict[str, int]
     image_sizes: dict[str, int]
@@ -97,7 +98,7 @@ def _measured(splits: MaskedSplits, *, warnings: list[str], unlabelled: int = 0)
 
 @dataclass(slots=True)
 class _Measured:
-    """What was read of one split."""
+    """Image sizes, class histograms and unreadable samples of one split."""
 
     sizes: Counter[str]
     histograms: list[NDArray[np.int64]]
@@ -133,10 +134,9 @@ def _measure(masked: MaskedImages, *, split: str) -> _Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedDataset:
-    """What was found; `train`, `validation` and `test` are counts of samples.
+    """The result of a check; `train`, `validation` and `test` are numbers of samples.
 
-    Of segmentation also how many images have which size (height x width), and which share of the pixels is of
-    each class.
+    For segmentation also the number of images per size (height x width) and each class's share of the pixels.
     """
 
     name: str

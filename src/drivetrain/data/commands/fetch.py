@@ -25,7 +25,7 @@ OnBytes = Callable[[RemoteFile, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What an archive may grow to."""
+    """Limits of an unpacked archive, against archives that fill the disk."""
 
     most_bytes: int = 4 * 2**30
     most_members: int = 100_000
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
-    """One entry; `content` is None for a folder, `refusal` says why an entry is not taken."""
+    """One entry of an archive; `content` is None for a folder, `refusal` says why it is not unpacked."""
 
     name: str
     content: IO[bytes] | None
@@ -107,7 +107,7 @@ def _refused_name(name: str) -> str | None:
 
 
 def _copy(content: IO[bytes], target: Path, *, most_bytes: int, archive: Path) -> int:
-    """Copies what there is, not what a header announces."""
+    """Copies a file and counts its actual bytes, because the size in an archive's header may be wrong."""
     copied = 0
     with content, target.open("wb") as file:
         while block := content.read(_BLOCK_BYTES):
@@ -119,7 +119,7 @@ def _copy(content: IO[bytes], target: Path, *, most_bytes: int, archive: Path) -
 
 
 def _move(source: Path, target: Path, *, inside: Path) -> None:
-    """Into place; a link that already lies in the destination must not lead out of it."""
+    """Moves a file into place; a link in the destination must not lead out of it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.resolve().is_relative_to(inside.resolve()):
         raise RunFailedError(f"{target.parent} is a link that points outside {inside}; remove the link.")
@@ -129,7 +129,7 @@ def _move(source: Path, target: Path, *, inside: Path) -> None:
 def fetch_dataset(
     remote: RemoteDataset, folder: Path, *, mirror: str | None, say: Say, on_bytes: OnBytes
 ) -> None:
-    """Brings the files of a data set into a folder; those that are there and whole are left alone."""
+    """Downloads the files of a data set into a folder; complete files are left alone."""
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"--data-dir {folder} is a file; name a folder.")
     if remote.is_archive and _is_unpacked(remote.name, folder):
@@ -173,7 +173,7 @@ def _is_unpacked(name: str, folder: Path) -> bool:
 
 
 def _with_mirror(file: RemoteFile, mirror: str | None) -> RemoteFile:
-    """The same file, looked for at the user's own place first."""
+    """The same file with the user's mirror first."""
     if mirror is None:
         return file
     if not mirror.startswith(("http://", "https://")):

@@ -16,6 +16,7 @@ __all__ = ["MirrorError", "fetch_file", "is_whole", "read_url"]
 
 _BLOCK_BYTES = 2**18
 _TIMEOUT_SECONDS = 30
+# HTTP "Range Not Satisfiable": the requested range starts at the end, so the partial file is complete.
 _ALREADY_WHOLE = 416
 _HEADERS = {"User-Agent": "drivetrain"}
 
@@ -23,11 +24,11 @@ OnBytes = Callable[[int], None]
 
 
 class MirrorError(Exception):
-    """One mirror could not give the file."""
+    """One mirror could not deliver the file."""
 
 
 def fetch_file(file: RemoteFile, folder: Path, *, on_bytes: OnBytes) -> Path:
-    """Downloads a file into a folder and checks it; `on_bytes` hears how many bytes are there."""
+    """Downloads a file into a folder and verifies it; `on_bytes` receives the bytes so far."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{file.name}.part"
     failures: list[str] = []
@@ -47,7 +48,7 @@ def fetch_file(file: RemoteFile, folder: Path, *, on_bytes: OnBytes) -> Path:
 
 
 def is_whole(path: Path, checksum: str) -> bool:
-    """Whether a file is there and has the checksum."""
+    """Whether a file exists and has the checksum."""
     if not path.is_file():
         return False
     algorithm, _, expected = checksum.partition(":")
@@ -59,7 +60,7 @@ def is_whole(path: Path, checksum: str) -> bool:
 
 
 def _fetch_from(mirror: str, file: RemoteFile, partial: Path, *, on_bytes: OnBytes) -> None:
-    """Leaves the whole file in `partial`, or a beginning of it that another mirror can go on from."""
+    """Downloads into `partial`; after a failure, another mirror can resume from what is there."""
     had_beginning = partial.exists() and partial.stat().st_size > 0
     _download(mirror + file.name, file, partial, on_bytes=on_bytes)
     if is_whole(partial, file.checksum):
@@ -85,7 +86,7 @@ def _download(url: str, file: RemoteFile, partial: Path, *, on_bytes: OnBytes) -
 
 
 def read_url(url: str, *, most_bytes: int) -> bytes:
-    """A small file whose length nobody knows before; more than `most_bytes` are never taken."""
+    """Reads a small file of unknown length; fails if it is longer than `most_bytes`."""
     _require_web(url)
     request = urllib.request.Request(url, headers=_HEADERS)
     content: bytes = b""
@@ -111,7 +112,7 @@ def _opened(request: urllib.request.Request) -> Any:
 
 @contextmanager
 def _as_mirror_error() -> Iterator[None]:
-    """Whatever goes wrong inside is the mirror's; what it says to be there already is not wrong."""
+    """Turns network errors into MirrorError; ignores status 416 (the file is complete already)."""
     try:
         yield
     except urllib.error.HTTPError as error:
@@ -127,7 +128,7 @@ def _copy(answer: IO[bytes], target: IO[bytes], *, start: int, file: RemoteFile,
     while block := answer.read(_BLOCK_BYTES):
         there += len(block)
         if there > file.bytes:
-            # Never the file; without its end the checksum fails, and what is on disk stays bounded.
+            # Too long to be the file. Stop here: the checksum will fail, and the disk does not fill up.
             return
         target.write(block)
         on_bytes(there)

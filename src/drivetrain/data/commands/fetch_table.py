@@ -1,4 +1,4 @@
-"""Where the data sets that may be downloaded lie, and how their files are recognised."""
+"""Mirrors, sizes and checksums of the data sets that can be downloaded."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ PIXELS = "pixels-sha256"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
-    """A file that several places offer; `checksum` is algorithm:digest.
+    """A file with its mirrors; `checksum` is algorithm:digest.
 
-    A volume's checksum (pixels-sha256) and bytes are those of its pixels: places may offer it as one TIFF or,
-    as `page_names` tells, in pages.
+    A volume's checksum (pixels-sha256) and bytes are those of its pixels, because mirrors may offer it as one
+    TIFF file or as single pages (`page_names`).
     """
 
     name: str
@@ -25,9 +25,9 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteDataset:
-    """What a data set needs: each group of files alone is enough, the first that can be had is taken.
+    """The files of a data set: any one group is enough, and the first that can be downloaded is used.
 
-    `by_hand` says where a person finds the files when no mirror has them.
+    `by_hand` says where a user finds the files if no mirror has them.
     """
 
     name: str
@@ -144,7 +144,7 @@ REMOTE_DATASETS = {
 
 
 def remote_dataset(name: str) -> RemoteDataset:
-    """The data set that `data fetch` is asked for."""
+    """Looks up the data set that `data fetch` downloads."""
     if name in REMOTE_DATASETS:
         return REMOTE_DATASETS[name]
     raise BadInputError(

@@ -18,14 +18,14 @@ from drivetrain.data.files.tiff_pages import pixel_digest, read_volume, write_pa
 
 __all__ = ["fetch_volume", "is_whole_volume"]
 
-# A file may be longer than its pixels, but not by much.
+# Limits of a download: twice the bytes of its pixels, and at least 64 KiB for the headers of small files.
 _MOST_OVERHEAD, _SMALLEST_LIMIT = 2, 2**16
 
 OnBytes = Callable[[int], None]
 
 
 def is_whole_volume(path: Path, checksum: str) -> bool:
-    """Whether a file is there and holds the pixels."""
+    """Whether a file exists and has the expected pixels."""
     try:
         return path.is_file() and pixel_digest(read_volume(path)) == _digest(checksum)
     except BadInputError:
@@ -107,7 +107,7 @@ def _decoded(path: Path) -> NDArray[np.uint8]:
     try:
         with Image.open(BytesIO(path.read_bytes()), formats=("PNG",)) as image:
             return np.asarray(image.convert("L"))
-    # Decoders meet broken files with exceptions of every kind.
+    # Decoders raise any kind of exception for broken files.
     except Exception as error:
         path.unlink()
         raise MirrorError(f"page {path.stem} is not an image") from error

@@ -28,12 +28,13 @@ from drivetrain.data.sources.pack import INDEX, PackedSplit, PackIndex, PackTabl
 from drivetrain.data.sources.stored_images import StoredImages
 
 _SHARD_BYTES = 256 * 2**20
+# Encoded images that may wait in memory for the writer.
 _SAMPLES_AT_A_TIME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackRequest:
-    """How images are packed: as their files are, or decoded to `image_size`."""
+    """How images are packed: as unchanged files, or decoded to `image_size`."""
 
     image_size: int | None = None
     channels: int = 3
@@ -43,7 +44,7 @@ class PackRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackResult:
-    """What a pack holds."""
+    """Numbers of samples and bytes of a new pack, with bad samples and warnings."""
 
     samples: dict[str, int]
     stored_bytes: int
@@ -53,7 +54,7 @@ class PackResult:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """One image as it goes into a shard; empty where it cannot be read."""
+    """One image as stored in a shard; empty, with a `reason`, if it cannot be read."""
 
     content: bytes
     width: int = 0
@@ -62,7 +63,7 @@ class _Encoded:
 
 
 def write_pack(source: str | Path, destination: str | Path, *, request: PackRequest) -> PackResult:
-    """Packs an image folder. Nothing is left by a failure."""
+    """Packs an image folder; a failure leaves nothing behind."""
     folder, target = Path(source), Path(destination)
     if not folder.is_dir():
         raise BadInputError(
@@ -127,7 +128,7 @@ class _SplitWriter:
         self._offset = 0
 
     def add(self, encoded: _Encoded, *, label: int, name: str) -> None:
-        """One more sample."""
+        """Appends a sample; starts a new shard if the current one would become too long."""
         if self._file is None or (self._offset and self._offset + len(encoded.content) > self._shard_bytes):
             self._begin_shard()
         assert self._file is not None
@@ -159,7 +160,7 @@ class _SplitWriter:
 
 
 def _encode_all(store: FolderStore, *, request: PackRequest) -> Iterator[_Encoded]:
-    """All images in order; a few at a time are decoded side by side."""
+    """Encodes all images in parallel threads; yields them in order."""
 
     def encode(index: int) -> _Encoded:
         return _encode(store, index, request=request)
@@ -178,7 +179,7 @@ def _encode(store: FolderStore, index: int, *, request: PackRequest) -> _Encoded
 
 
 def _checked(content: bytes) -> _Encoded:
-    """The file as it is, once it has shown that it can be decoded."""
+    """Returns the unchanged file after a test that it can be decoded."""
     width, height = displayed_size(image_of(content))
     decode_image(image_of(content), channels=3, size=(1, 1), choose_box=lambda w, h: (0, 0, w, h))
     return _Encoded(content, width, height)

@@ -17,7 +17,7 @@ from drivetrain.data.source import DataSpec, Source, require_labels
 
 @dataclass(frozen=True, kw_only=True)
 class _Ranges(HostBatches):
-    """Batches by (first sample, end)."""
+    """Batches of consecutive samples, named by (first index, end index)."""
 
     preparation: HostPreparation
 
@@ -26,7 +26,7 @@ class _Ranges(HostBatches):
 
 
 class EvaluationFeed:
-    """Can be gone through any number of times; a batch's slots are its samples' indices in the source."""
+    """Iterates over all samples, any number of times; a batch's slots are its samples' source indices."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EvaluationFeed:
             (first, min(first + batch_size, len(source))) for first in range(0, len(source), batch_size)
         ]
         self._data = ResidentData(source, preprocess=preprocess, device=device) if resident else None
-        # What the source stores is what travels: a batch is preprocessed where it is used.
+        # Batches are transferred as stored and preprocessed on the device.
         self._preparation = HostPreparation(source=source, preprocess=preprocess, travel="as stored")
 
     def __len__(self) -> int:
@@ -58,7 +58,8 @@ class EvaluationFeed:
     def _resident(self, data: ResidentData) -> Iterator[MicroBatch]:
         for first, stop in self._ranges:
             rows, stored_labels = data.span(first, stop)
-            # A model may write into its input; floating samples would be the resident ones themselves.
+            # A model may write into its input. Floating samples pass preprocessing without a copy, so without
+            # this clone the model would overwrite the resident data.
             stored = data.as_images(rows.clone() if rows.is_floating_point() else rows)
             images, labels = self._preprocess.both(stored, stored_labels)
             yield MicroBatch(images, labels, None, self._indices(first, stop))
@@ -81,7 +82,7 @@ class EvaluationFeed:
 
 
 class WholeImageFeed:
-    """Can be gone through any number of times; a batch's slot is its image's index."""
+    """Iterates over whole images, one per batch, any number of times; the slot is the image's index."""
 
     def __init__(self, masked: MaskedImages, *, spec: DataSpec, device: torch.device) -> None:
         self._masked = masked

@@ -26,8 +26,10 @@ __all__ = [
     "make_feed",
 ]
 
-# Data are resident by default only if they take at most a quarter of the free memory.
+# Data are resident by default only if they take at most a quarter of the free memory: the rest is left for
+# the model and its activations.
 _RESIDENT_SHARE = 4
+# Random transforms nearly always show within a few samples; fetching more would delay every start.
 _PROBED_SAMPLES = 8
 
 
@@ -46,9 +48,9 @@ def make_feed(
     augmentation: AnyAugmentation | None = None,
     group: ReplicaGroup = ALONE,
 ) -> tuple[Feed, list[str]]:
-    """The feed of one replica's training, and what the user should know about the choice.
+    """Makes the training feed of one replica; also returns warnings about the choice.
 
-    Resident samples lie in memory that the replicas of a host share, where that is the CPU's.
+    On a CPU, the replicas of a host share one copy of resident samples.
     """
     on_host = accelerator_side_preprocess is False and device.type != "cpu"
     must_stream = on_host or augments_at_decode(source)
@@ -63,7 +65,8 @@ def make_feed(
         check_num_workers(num_workers)
     if eight_bit_transfer:
         _require_eight_bits(preprocess, accelerator_side_preprocess=accelerator_side_preprocess)
-    # All ranks must choose alike: what is resident is shared out by all of them together.
+    # All ranks must choose alike: loading resident data is a collective, so a rank that streams instead
+    # would leave the others waiting.
     repeatable = all(group.gather(_is_repeatable(source)))
     fits = fits_on_device(source, preprocess=preprocess, memory_budget_bytes=memory_budget_bytes)
     if data_placement == "resident" or (data_placement == "auto" and fits and repeatable and not must_stream):
@@ -99,7 +102,7 @@ def make_feed(
 
 
 def fits_on_device(source: Source, *, preprocess: Preparation, memory_budget_bytes: int) -> bool:
-    """Whether a source is small enough to lie on a device with so much free memory."""
+    """Whether a source is small enough to be resident on a device with this much free memory."""
     return len(source) * preprocess.spec.image_bytes * _RESIDENT_SHARE <= memory_budget_bytes
 
 
@@ -142,7 +145,7 @@ def _require_eight_bits(preprocess: Preparation, *, accelerator_side_preprocess:
 
 
 def _is_repeatable(source: Source) -> bool:
-    """Whether the first samples are the same when they are asked for twice."""
+    """Whether the first samples are the same when fetched twice (no random transforms)."""
     indices = np.arange(min(_PROBED_SAMPLES, len(source)), dtype=np.int64)
     (images, labels), (images_again, labels_again) = source.fetch(indices), source.fetch(indices)
     return np.array_equal(images, images_again, equal_nan=True) and np.array_equal(labels, labels_again)
@@ -164,7 +167,7 @@ def _resident_warnings(num_workers: int | None, *, repeatable: bool) -> list[str
 
 
 def _idle_transfer(accelerator_side_preprocess: bool | None, *, eight_bit_transfer: bool) -> list[str]:
-    """A CPU's resident samples are moved nowhere, and preprocessed where they lie in any case."""
+    """Warns about transfer options: resident data on a CPU are not transferred."""
     asked = {
         "--accelerator-side-preprocess True": accelerator_side_preprocess is True,
         "--eight-bit-transfer True": eight_bit_transfer,

@@ -18,12 +18,12 @@ _HELD_FIELDS: dict[type, tuple[str, ...]] = {
     ArraySource: ("images", "labels"),
     HeldMaskedImages: ("images", "masks"),
 }
-# Where a source, or masked images, keep what they take their samples from.
+# Attributes in which a wrapping source keeps the source or masked images that it wraps.
 _INNER_FIELDS = ("source", "masked")
 
 
 def hold_once(splits: DataSplits, *, group: ReplicaGroup) -> None:
-    """Moves the arrays that sources hold into memory which the ranks of a host share; a collective."""
+    """Moves the arrays of in-memory sources into shared memory; a collective, so all ranks must call it."""
     if group.size == 1:
         return
     for holder in _holders(splits):
@@ -41,7 +41,7 @@ def _copy(targets: list[NDArray[Any]], *, source: list[NDArray[Any]]) -> None:
 
 
 def _holders(splits: DataSplits) -> list[Any]:
-    """Everything that holds arrays behind the splits, each once and in the same order on all ranks."""
+    """All array holders of the splits, each once, in the same order on all ranks (sharing is collective)."""
     found: dict[int, Any] = {}
     for source in (splits.train, splits.validation, splits.test):
         found |= {id(part): part for part in _layers(source) if type(part) in _HELD_FIELDS}
@@ -49,7 +49,7 @@ def _holders(splits: DataSplits) -> list[Any]:
 
 
 def _layers(source: object) -> Iterator[object]:
-    """A source and what is inside it, layer by layer."""
+    """Yields a source, then the source it wraps, and so on; stops at a cycle."""
     passed: set[int] = set()
     inner: object | None = source
     while inner is not None and id(inner) not in passed:

@@ -31,7 +31,7 @@ Samples = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class BatchPreparation:
-    """Samples without draws are only preprocessed: those of a validation, and of a chain without chance."""
+    """Augments and preprocesses batches; batches without draws (validation) are only preprocessed."""
 
     preprocess: Preparation
     augmentation: AnyAugmentation | None
@@ -47,7 +47,7 @@ class BatchPreparation:
 def compilable_preparation(
     preprocess: Preparation, augmentation: AnyAugmentation | None
 ) -> Compilable[[Tensor, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor]]:
-    """From stored images, labels, what chance drew and the shares of a mixture to what model and loss see."""
+    """Preparation of (images, labels, draws, mix) for model and loss, which torch.compile can compile."""
     return Compilable(BatchPreparation(preprocess, augmentation).run, what="augmentation", whole=True)
 
 
@@ -55,8 +55,8 @@ def compilable_preparation(
 class HostBatch:
     """A batch on its way to the device; images are (samples, height, width, channels).
 
-    `draws` are what chance decided for images that are still to be augmented; with `mix`, the labels (and
-    images that are still to be mixed) of the partners follow the samples' own.
+    `draws` are the random numbers of images that are still to be augmented. With `mix`, the labels of the
+    mixup partners (and their images, if still to be mixed) follow the samples' own.
     """
 
     images: Tensor
@@ -66,7 +66,7 @@ class HostBatch:
     mix: Tensor | None = None
 
     def pin_memory(self) -> Self:
-        """The same batch where the device can fetch it by itself; the DataLoader calls this."""
+        """The same batch in page-locked memory; the DataLoader calls this method by its name."""
         return self._with_all(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> Self:
@@ -80,7 +80,7 @@ class HostBatch:
 
     @classmethod
     def of_parts(cls, parts: Sequence[Tensor | None]) -> Self:
-        """The batch of such `parts`."""
+        """The batch whose `parts` these are."""
         images, labels, *optional = parts
         assert images is not None
         assert labels is not None
@@ -94,7 +94,7 @@ class HostBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPreparation:
-    """Fetches samples and brings them into the form in which they travel to the device."""
+    """Fetches samples and converts them to the form in which they are transferred to the device."""
 
     source: Source
     preprocess: Preparation
@@ -102,7 +102,7 @@ class HostPreparation:
     augmentation: AnyAugmentation | None = None
 
     def __call__(self, indices: NDArray[np.int64]) -> HostBatch:
-        """Samples without chance: for validation and prediction."""
+        """Prepares samples without augmentation, for validation and prediction."""
         return self._batch(self.source.fetch(indices), indices=indices)
 
     def for_training(
@@ -113,7 +113,7 @@ class HostPreparation:
         usable: NDArray[np.int64],
         weights: NDArray[np.float32] | None = None,
     ) -> HostBatch:
-        """Samples as training sees them in their passes over the data."""
+        """Prepares samples with augmentation; the random numbers depend on their pass over the data."""
         if self.augmentation is None:
             samples = fetch_for_training(self.source, indices, passes=passes)
             return self._batch(samples, indices=indices, weights=weights)
@@ -122,9 +122,9 @@ class HostPreparation:
         return self._batch(samples, indices=drawn.indices, weights=weights, drawn=drawn)
 
     def on_device(self, batch: HostBatch, *, prepare: PrepareBatch | None = None) -> tuple[Tensor, Tensor]:
-        """Images and labels, after what the device still has to do to those that arrived.
+        """Images and labels, after the preparation that was left to the device.
 
-        `prepare` does the same as the host would, in another way.
+        `prepare` replaces the default preparation, for example by a compiled one.
         """
         if self.travel == "preprocessed":
             return channels_last_view(batch.images), batch.labels

@@ -18,6 +18,7 @@ from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedErro
 from drivetrain.data.feeds.host_batch import HostBatch
 from drivetrain.ranks.parent_watch import die_with_parent_thread
 
+# More batches ahead absorb slow samples, but each takes host memory.
 _BATCHES_AHEAD_PER_WORKER = 4
 # Each worker is a process with its own memory, so the default is modest; --num-workers raises it.
 _MOST_WORKERS_BY_DEFAULT = 4
@@ -44,7 +45,7 @@ class LoaderFailure:
 
 
 class HostBatches(Dataset[HostBatch | LoaderFailure]):
-    """Batches by coordinate, for the DataLoader; an error is a result like any other."""
+    """Batches by coordinate, for the DataLoader; an error is returned as a LoaderFailure, not raised."""
 
     def prepare(self, coordinate: tuple[int, int]) -> HostBatch:
         """The batch at a coordinate."""
@@ -62,7 +63,7 @@ class HostBatches(Dataset[HostBatch | LoaderFailure]):
 class BatchLoader:
     """Prepares batches in the order of their coordinates, ahead of the consumer where there are workers.
 
-    Loader workers end with the thread that makes this, so no other may go on using it after that.
+    Loader workers end with the thread that created the loader, so no other thread may use it after that.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class BatchLoader:
             prefetch_factor=_BATCHES_AHEAD_PER_WORKER if num_workers else None,
             pin_memory=device.type != "cpu",
             worker_init_fn=partial(_begin_worker, parent_pid=os.getpid()),
-            # A rank is itself spawned, so by default its workers would be spawned and import all again.
+            # A rank is a spawned process, so by default its workers would be spawned too and import it all.
             multiprocessing_context="fork" if num_workers and sys.platform == "linux" else None,
             # Without its own generator, the DataLoader draws from the global one, which is the model's.
             generator=torch.Generator(),
@@ -93,7 +94,7 @@ class BatchLoader:
         atexit.register(self.close)
 
     def next(self) -> HostBatch:
-        """The next batch, or the error that stood in its way."""
+        """Returns the next batch, or raises the error that prevented it."""
         assert self._iterator is not None, "the loader is closed"
         try:
             item = next(self._iterator)
@@ -113,12 +114,12 @@ class BatchLoader:
 
 
 def default_num_workers(ranks: int = 1) -> int:
-    """Loader workers of each rank when the user names no number; a core for each rank stays free."""
+    """Default number of loader workers per rank; leaves one core for each rank."""
     return max(1, min(_MOST_WORKERS_BY_DEFAULT, (_cores() - ranks) // ranks))
 
 
 def check_num_workers(num_workers: int) -> None:
-    """Refuses a number of loader workers that would take the machine down."""
+    """Rejects a number of loader workers that would overload the machine."""
     most = _MOST_WORKERS_PER_CORE * _cores()
     if num_workers > most:
         raise BadInputError(
@@ -133,7 +134,7 @@ def _cores() -> int:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Processes begun inside inherit the hold and end it themselves."""
+    """Blocks signals; processes started inside inherit the blocked signals and unblock them themselves."""
     former = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_BY_WORKERS)
     try:
         yield
@@ -142,12 +143,12 @@ def _signals_held_back() -> Iterator[None]:
 
 
 def _begin_worker(_worker_index: int, *, parent_pid: int) -> None:
-    # torch looks for a lost parent every 5 seconds, and what a forked process inherited stays taken so long.
+    # torch checks for a dead parent only every 5 seconds; that long, a worker would hold what it inherited.
     die_with_parent_thread(parent_pid)
     # Signals often reach a whole process group; the training process decides what they mean, and needs its
     # workers for the update it still finishes. They end when it closes the loader or is gone.
     for number in _HANDLED_BY_WORKERS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_BY_WORKERS)
-    # A forked process must not enter the thread pool it inherited: its threads do not exist here.
+    # A forked process inherits the state of the thread pool but not its threads; using the pool would hang.
     torch.set_num_threads(1)

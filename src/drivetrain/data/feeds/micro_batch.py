@@ -1,4 +1,4 @@
-"""What a feed hands to the training program, also where a rank sees neither images nor labels."""
+"""Micro-batches and the feeds' interface, with a feed for ranks that need neither images nor labels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Feed", "MicroBatch", "Parcel", "ParcelFeed", "SlotFeed", "make_micro
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one forward and backward pass sees, on the device.
+    """The input of one forward and backward pass, on the device.
 
     `images` are preprocessed float32, channels last; `slots` are the samples' positions inside the global
     batch; `weights` exist only when the update has padding, and are 0 for it. Where images are mixed, `mix`
@@ -32,7 +32,7 @@ class MicroBatch:
 def make_micro_batch(
     images: Tensor, *, labels: Tensor, weights: Tensor | None, slots: Tensor, mix: Tensor | None
 ) -> MicroBatch:
-    """A micro-batch out of images that are ready; with `mix`, the partners' labels follow the own ones."""
+    """Makes a micro-batch of prepared images; with `mix`, the partners' labels follow the samples' own."""
     if mix is None:
         return MicroBatch(images, labels, weights, slots)
     own, partner = labels[: len(mix)], labels[len(mix) :]
@@ -40,7 +40,7 @@ def make_micro_batch(
 
 
 class Feed(Protocol):
-    """Brings one replica's micro-batches of any update; the seconds add up where the host waited."""
+    """Feeds one replica with the micro-batches of any update; `*_seconds` sum the host's waiting time."""
 
     data_seconds: float
     transfer_seconds: float
@@ -50,17 +50,17 @@ class Feed(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends loader workers and lets go of the data."""
+        """Ends loader workers and releases the data."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """All that a feed has for one update, as tensors on the device.
+    """The unprepared data of one update, as tensors on the device.
 
-    `there` says which of the parts that an update may have this one has. Micro-batches of parcels with the
-    same parts are made by the very same operations on tensors of the same shapes, so that those of one can be
-    recorded and repeated with the contents of another.
+    `there` says which optional parts this update has. Parcels with the same parts are unpacked by the same
+    operations on tensors of the same shapes, so the operations can be recorded once and
+    replayed with the contents of another parcel.
     """
 
     tensors: tuple[Tensor, ...]
@@ -68,24 +68,24 @@ class Parcel:
 
     @classmethod
     def of(cls, parts: Sequence[Tensor | None]) -> Self:
-        """The parcel of some parts, of which some are missing."""
+        """The parcel of some parts; a missing part is None."""
         return cls(
             tuple(part for part in parts if part is not None), tuple(part is not None for part in parts)
         )
 
     @property
     def parts(self) -> list[Tensor | None]:
-        """The tensors with the missing ones in their places."""
+        """The tensors, with None in place of the missing parts."""
         tensors = iter(self.tensors)
         return [next(tensors) if is_there else None for is_there in self.there]
 
 
 @runtime_checkable
 class ParcelFeed(Feed, Protocol):
-    """A feed that can hand over an update before it is prepared."""
+    """A feed that can return an update before it is prepared."""
 
     def collect(self, update: int) -> Parcel:
-        """What the update takes; nothing in it is overwritten later."""
+        """The data of the update; its tensors are never overwritten later."""
         ...
 
     def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:
@@ -94,7 +94,7 @@ class ParcelFeed(Feed, Protocol):
 
 
 class SlotFeed:
-    """Micro-batches without contents; dropout needs their places in the global batch."""
+    """Empty micro-batches that only have slots: dropout needs the positions in the global batch."""
 
     def __init__(
         self, *, order: SampleOrder, micro_batch_size: int, device: torch.device, replica: int, replicas: int
@@ -108,9 +108,9 @@ class SlotFeed:
         self._nothing = torch.empty(0, device=device)
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:  # noqa: ARG002
-        """As many as any update has; they are the same in all of them."""
+        """The empty micro-batches, the same for every update."""
         for slots in self._slots:
             yield MicroBatch(self._nothing, self._nothing, None, slots)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Does nothing: there are no workers and no data."""

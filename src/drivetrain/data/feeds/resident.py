@@ -18,7 +18,7 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import Source
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
-# Indices and draws move to the device in blocks: large ones copy seldom, small ones save device memory.
+# Indices and draws move to the device in blocks: large blocks need fewer copies, small ones less memory.
 _MOST_INDICES_PER_BLOCK = 2**22
 _FEWEST_UPDATES_PER_BLOCK = 64
 
@@ -74,7 +74,7 @@ class ResidentFeed:
             started = perf_counter()
 
     def collect(self, update: int) -> Parcel:
-        """Which samples the update takes, and what chance decided for them."""
+        """Indices, random numbers and weights of the update's samples."""
         started = perf_counter()
         if update not in self._block:
             self._load_block(update)
@@ -108,7 +108,7 @@ class ResidentFeed:
             )
 
     def close(self) -> None:
-        """Lets go of the device's memory."""
+        """Releases the device memory."""
         self._block, self._rows, self._weights = range(0), torch.empty(0), {}
         self._draws = self._mix = None
         del self._data
@@ -119,7 +119,7 @@ class ResidentFeed:
         return self.prepare(self._data.as_images(rows), labels, draws, mix)
 
     def _load_block(self, update: int) -> None:
-        """Moves the order of the updates around `update` to the device."""
+        """Moves sample indices and random numbers of the block that contains `update` to the device."""
         self._block = self._block_around(update)
         rows = self._order.rows(self._block.start, self._block.stop)
         self._rows = self._to_device(self._drawn(without_padding(rows)[:, self._slots_on_host]))
@@ -129,7 +129,7 @@ class ResidentFeed:
             self._weights[self._block.start + index] = self._to_device(weights).view(self._samples_shape)
 
     def _drawn(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Moves what chance decides for the block to the device; returns all samples that it takes."""
+        """Moves the block's random numbers to the device; returns its samples, with mixup partners."""
         if self._augmentation is None:
             return samples
         passes = self._order.passes(self._block.start, self._block.stop)[:, self._slots_on_host]
@@ -142,7 +142,7 @@ class ResidentFeed:
         return drawn.indices.reshape(len(samples), -1)
 
     def _block_around(self, update: int) -> range:
-        """An epoch of updates, or some more where epochs are short."""
+        """The block that contains `update`: about one epoch, within the limits above."""
         order = self._order
         longest = max(1, _MOST_INDICES_PER_BLOCK // (order.global_batch * self._numbers_per_sample))
         length = min(longest, max(_FEWEST_UPDATES_PER_BLOCK, ceil(order.updates_per_epoch)))

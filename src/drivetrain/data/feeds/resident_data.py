@@ -32,11 +32,12 @@ from drivetrain.ranks.shared_memory import Layout, shared_arrays
 
 __all__ = ["HeldSamples", "ResidentData", "held_samples"]
 
+# Files per chunk at most: small chunks keep all decoding threads busy and the progress line moving.
 _FILES_AT_A_TIME = 16
 
 
 class HeldSamples(NamedTuple):
-    """Images and labels of a source, or of a larger one of which `places` says where its samples lie."""
+    """In-memory images and labels; if `places` is set, sample i of the source is row `places[i]`."""
 
     images: NDArray[Any]
     labels: NDArray[Any]
@@ -44,7 +45,7 @@ class HeldSamples(NamedTuple):
 
 
 def held_samples(source: Source, *, spec: DataSpec) -> HeldSamples | None:
-    """The arrays whose rows are the very samples that `source` gives; None where it has none such."""
+    """The in-memory arrays whose rows are the samples of `source`; None if it has no such arrays."""
     if isinstance(source, SubsetSource):
         inner = held_samples(source.source, spec=spec)
         if inner is None:
@@ -64,16 +65,17 @@ def _arrays_of(source: Source) -> HeldSamples | None:
 
 
 def _is_usable(held: HeldSamples, spec: DataSpec) -> bool:
-    """Whether tensors can lie over the arrays: whole, in order, and in the type that samples have."""
+    """Whether tensors can share the arrays' memory: contiguous, writeable, and of the samples' type."""
+    # torch.from_numpy warns about arrays that are not writeable.
     shape = (spec.height, spec.width, spec.channels)
     is_ready = all(array.flags.c_contiguous and array.flags.writeable for array in (held.images, held.labels))
     return is_ready and held.images.dtype == spec.image_dtype and held.images.shape[1:] == shape
 
 
 class ResidentData:
-    """All samples of a source in device memory, as the source gives them.
+    """All samples of a source in device memory, not yet preprocessed.
 
-    On a CPU a source that lies in memory already is not copied: its samples are taken where they are.
+    On a CPU, a source whose samples are in memory already is not copied.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class ResidentData:
         spec = preprocess.spec
         self._shape = (-1, spec.height, spec.width, spec.channels)
         held = held_samples(source, spec=spec) if device.type == "cpu" else None
-        # All ranks go the same way: a copy is made by all of them together.
+        # All ranks must decide alike: making the copy is a collective.
         if all(group.gather(held is not None)):
             assert held is not None
             _require_held_labels(held, spec=spec)
@@ -100,12 +102,12 @@ class ResidentData:
         )
 
     def take(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """The pixels of some samples, a row each, and their labels; copies."""
+        """Copies of the pixels (one row per sample) and labels of the given samples."""
         rows = samples if self._places is None else self._places[samples]
         return self._images.index_select(0, rows), self._labels.index_select(0, rows)
 
     def span(self, first: int, stop: int) -> tuple[Tensor, Tensor]:
-        """The pixels of consecutive samples, a row each, and their labels; not to be written to."""
+        """Pixels (one row per sample) and labels of consecutive samples; may be views, so read-only."""
         if self._places is not None:
             return self.take(torch.arange(first, stop))
         return self._images[first:stop], self._labels[first:stop]
@@ -116,7 +118,7 @@ class ResidentData:
 
 
 def _rows_of(held: HeldSamples) -> list[Tensor]:
-    """Tensors over the arrays themselves, images as rows of pixels."""
+    """Tensors that share the arrays' memory, images as rows of pixels."""
     return [torch.from_numpy(held.images).flatten(1), torch.from_numpy(held.labels)]
 
 
@@ -128,7 +130,7 @@ def _require_held_labels(held: HeldSamples, *, spec: DataSpec) -> None:
 
 
 def _copied(source: Source, *, spec: DataSpec, device: torch.device, group: ReplicaGroup) -> list[Tensor]:
-    """All samples of a source, in memory that the ranks of a host share where that is the CPU's."""
+    """Copies all samples to the device; on a CPU, into memory that the ranks of a host share."""
     pixels = spec.height * spec.width * spec.channels
     one_label = source.fetch(np.zeros(1, dtype=np.int64))[1]
     layouts: list[Layout] = [
@@ -163,7 +165,7 @@ def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
         all_labels[here] = torch.from_numpy(labels)
         return indices
 
-    # Files are decoded side by side; a user's own data set may not be made for that.
+    # Files are decoded in parallel threads; a user's own data set may not be thread-safe.
     is_of_files = reads_files(source)
     sample_bytes = max(spec.image_bytes, CHUNK_BYTES // _FILES_AT_A_TIME) if is_of_files else spec.image_bytes
     chunks = index_chunks(len(source), sample_bytes=sample_bytes)

@@ -22,10 +22,10 @@ __all__ = ["CopiesAside", "StreamFeed"]
 
 
 class CopiesAside:
-    """Brings batches to a device on a stream of their own, so that no update waits behind a copy.
+    """Copies batches to a device on a separate stream, so that copies overlap with computation.
 
-    The host goes on at once. As it is some updates ahead of the device, the copies are too: while one update
-    computes, what the next ones need is under way or there.
+    The host does not wait for a copy. It runs some updates ahead of the device, and so do the copies: while
+    one update computes, the batches of the next ones are being copied or are already there.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -33,7 +33,7 @@ class CopiesAside:
         self._stream = None if device.type == "cpu" else torch.Stream(device)
 
     def bring(self, batch: HostBatch) -> HostBatch:
-        """The batch on the device; what the device is given from now on finds it there."""
+        """Copies the batch; work queued on the current stream from now on waits for the copy."""
         if self._stream is None:
             return batch.to(self._device)
         with self._stream:
@@ -47,13 +47,15 @@ class CopiesAside:
 
 
 def _keep_until_used(part: Tensor, computing: torch.Stream) -> None:
-    """Its memory belongs to the copying stream, which would take it again before it is read."""
+    """Keeps a tensor's memory from being reused before the computing stream has read it."""
+    # torch's caching allocator ties memory to the stream that allocated it, here the copying stream. Once the
+    # tensor is freed on the host, the next copy could overwrite it while the update still reads it.
     part.record_stream(computing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _MicroBatches(HostBatches):
-    """One replica's micro-batches by (update, accumulation index)."""
+    """One replica's micro-batches, named by (update, accumulation index)."""
 
     preparation: HostPreparation
     order: SampleOrder
@@ -78,7 +80,7 @@ class _MicroBatches(HostBatches):
 
 
 class StreamFeed:
-    """Feeds one replica through a loader that runs ahead; asked for another update, it starts there."""
+    """Feeds one replica from a loader that runs ahead; asked for any other update, it restarts there."""
 
     def __init__(
         self,
@@ -128,12 +130,12 @@ class StreamFeed:
             yield self._prepared(self._arrived(update, index), index)
 
     def collect(self, update: int) -> Parcel:
-        """All of an update, as it travels."""
+        """Copies all batches of an update to the device, in the form in which they are transferred."""
         parts = [part for index in range(len(self._slots)) for part in self._arrived(update, index).parts]
         return Parcel.of(parts)
 
     def unpack(self, parcel: Parcel) -> Iterator[MicroBatch]:
-        """What the device still has to do to a whole update."""
+        """Prepares the micro-batches of a collected update on the device."""
         parts = parcel.parts
         per_batch = len(parts) // len(self._slots)
         for index in range(len(self._slots)):

@@ -27,7 +27,8 @@ from drivetrain.data.source import (
 )
 from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_images, read_labels
 
-# Modes whose stored values are not the brightness they stand for.
+# PIL modes whose stored values are not brightness (palette indices, bits, other colour spaces), each with the
+# mode that it is converted to.
 _READABLE_MODE = {
     "1": "L",
     "P": "RGB",
@@ -55,11 +56,12 @@ class DatasetSource:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The data set's `classes`, where it has them."""
+        """The data set's `classes`, or () if it has none."""
         return tuple(str(name) for name in getattr(self._dataset, "classes", ()))
 
     def known_labels(self) -> NDArray[np.int64] | None:
-        """The data set's `targets`, where they are its labels."""
+        """The data set's `targets`, or None if they may differ from its labels."""
+        # A target_transform changes labels after `targets`, so `targets` cannot be trusted then.
         if getattr(self._dataset, "target_transform", None) is not None:
             return None
         targets = getattr(self._dataset, "targets", None)
@@ -104,7 +106,7 @@ class DatasetSource:
 
 
 def _in_words(sample: Any) -> str:
-    """What a data set gave in place of a pair."""
+    """Describes what a data set returned instead of a pair."""
     if isinstance(sample, Mapping):
         return f"a {type(sample).__name__} of {', '.join(map(str, sample))}"
     if isinstance(sample, tuple | list):
@@ -165,7 +167,7 @@ def is_array(value: object) -> bool:
 
 
 def spec_of(source: Source, *, num_classes: int | None = None) -> DataSpec:
-    """The shape of a source's samples; without `num_classes`, its names or labels tell the classes."""
+    """Describes a source's samples; without `num_classes`, counts its class names or labels."""
     images, _ = source.fetch(np.zeros(1, dtype=np.int64))
     names = class_names_of(source)
     found = len(names) or count_classes(source, scan=num_classes is None)
@@ -186,7 +188,7 @@ def spec_of(source: Source, *, num_classes: int | None = None) -> DataSpec:
 
 
 def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = None) -> DataSplits:
-    """A user's training data, and validation data where there are some, each anything `as_source` takes."""
+    """Splits of a user's training and optional validation data, each anything that `as_source` takes."""
     source = as_source(train)
     spec = spec_of(source, num_classes=num_classes)
     warnings = _range_warnings(source)
@@ -216,14 +218,14 @@ def _range_warnings(source: Source) -> list[str]:
 
 
 def class_names_of(source: Source) -> tuple[str, ...]:
-    """The names of the classes, where the data set has some."""
+    """The names of the classes, or () if the data set has none."""
     if isinstance(source, SubsetSource):
         return class_names_of(source.source)
     return source.class_names if isinstance(source, DatasetSource) else ()
 
 
 def count_classes(source: Source, *, scan: bool) -> int:
-    """The largest label plus one; 0 where that takes fetching every sample and `scan` does not allow it."""
+    """The largest label plus one; 0 if that needs fetching every sample and `scan` is False."""
     labels = known_labels_of(source)
     if labels is not None:
         return int(labels.max()) + 1
@@ -261,7 +263,7 @@ def _what_to_give(data: Any) -> str:
 
 
 def _require_samples(data: Any) -> None:
-    """A tuple or list that holds an array is meant to be (images, labels), and is not."""
+    """Rejects a tuple or list that contains arrays but is not (images, labels)."""
     if isinstance(data, tuple | list) and any(map(is_array, data)):
         parts = ", ".join(type(part).__name__ for part in data[:4])
         raise BadInputError(
@@ -283,7 +285,7 @@ def _array_source(images: Any, labels: Any) -> ArraySource:
 
 
 def open_external(reference: str, *, data_dir: str | None, seed: int, as_splits: AsSplits) -> DataSplits:
-    """What the factory returns: DataSplits, (train, validation), or one data set for training."""
+    """Calls a user's factory, which returns DataSplits, (train, validation) or one training data set."""
     factory = import_factory(reference, option="--dataset")
     offered = {"data_dir": data_dir, "seed": seed}
     accepted = {name: value for name, value in offered.items() if _accepts(factory, name)}

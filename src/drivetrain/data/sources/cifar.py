@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from their official files, in the binary or in the python form."""
+"""Reads CIFAR-10 and CIFAR-100 from their official files, in the binary or the python (pickle) form."""
 
 import pickle
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.data_dir import existing_folder, way_out
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 
+# A pickle is read into memory as a whole; a larger file is not one of CIFAR's.
 _MOST_BYTES = 512 * 2**20
 _SIDE, _CHANNELS = 32, 3
 _PIXELS = _SIDE * _SIDE * _CHANNELS
@@ -22,18 +23,18 @@ _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 
 class _Bytes:
-    """Stands for the type of an array's elements, which must be bytes."""
+    """Stands in for numpy.dtype while unpickling; accepts only uint8."""
 
     def __init__(self, code: Any, *_flags: Any) -> None:
         if code not in ("u1", b"u1"):
             raise pickle.UnpicklingError(f"it contains an array of {code!r} instead of bytes")
 
     def __setstate__(self, _state: Any) -> None:
-        """Bytes have no order or alignment to be told."""
+        """Ignores the state: byte order and alignment do not matter for bytes."""
 
 
 class _Array:
-    """Takes in an array as the pickle describes it; numpy's own way of doing so trusts the file."""
+    """Stands in for numpy.ndarray while unpickling; numpy's own unpickling would trust the file."""
 
     pixels: NDArray[np.uint8]
 
@@ -47,6 +48,7 @@ class _Array:
         self.pixels = np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
+# Both names of the module: numpy 2 renamed numpy.core to numpy._core.
 _ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
@@ -56,7 +58,7 @@ _ADMITTED: dict[tuple[str, str], Any] = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Admits plain values and byte arrays; every other name in the pickle is refused."""
+    """Unpickles plain values and byte arrays only: any other name could run code from the file."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
@@ -72,7 +74,7 @@ def read_cifar_pickle(path: Path) -> dict[str, Any]:
         content = _ArraysOnly(BytesIO(path.read_bytes()), encoding="bytes").load()
         if not isinstance(content, dict):
             raise pickle.UnpicklingError(f"it contains a {type(content).__name__} instead of a dictionary")
-    # A broken pickle ends in exceptions of every kind.
+    # A broken pickle can raise any kind of exception.
     except Exception as error:
         state = "truncated" if isinstance(error, EOFError) or "truncated" in str(error) else "corrupt"
         raise BadInputError(
@@ -91,13 +93,14 @@ def _as_plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """One way in which the files come: what they are called and where the labels are."""
+    """One form of the official files: their names and where their labels are."""
 
     folder: str
     train: tuple[str, ...]
     test: tuple[str, ...]
     names_file: str
-    # Binary: label bytes before the pixels, of which the last counts. Python: 0, and the labels' key.
+    # Binary form: label bytes before the pixels; the last one is the label (CIFAR-100 puts the coarse label
+    # first). Python form: 0, and the keys below.
     label_bytes: int = 0
     label_key: str = ""
     names_key: str = ""
@@ -146,7 +149,7 @@ _FORMS = {
 
 
 def open_cifar(name: str, *, data_dir: str | None) -> DataSplits:
-    """`--dataset cifar10` or `cifar100`, found in --data-dir or in the usual folder inside it."""
+    """Opens `--dataset cifar10` or `cifar100` from --data-dir or the official folder inside it."""
     info = dataset_info(name)
     folder = existing_folder(data_dir, dataset=name, holding=_holding(name))
     form, place = _find_form(folder, info)
@@ -170,7 +173,7 @@ def open_cifar(name: str, *, data_dir: str | None) -> DataSplits:
 
 
 def _find_form(folder: Path, info: DatasetInfo) -> tuple[_Form, Path]:
-    """The first form of which some file is there; then all must be."""
+    """Finds the first form of which any file exists; then all its files must exist."""
     for form in _FORMS[info.name]:
         for place in (folder, folder / form.folder):
             missing = [name for name in form.files if not (place / name).is_file()]
@@ -246,7 +249,7 @@ def _channels_last(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _class_names(path: Path, *, form: _Form, info: DatasetInfo) -> tuple[str, ...]:
-    """The names in the meta file; the known ones where it is not there or says something else."""
+    """The class names in the meta file; the built-in names if it is missing or has another count."""
     if not path.is_file():
         return info.class_names
     if form.names_key:

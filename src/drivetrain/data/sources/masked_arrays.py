@@ -15,6 +15,7 @@ from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_
 
 __all__ = ["is_masked", "masked_splits_of"]
 
+# Masks are stored in uint8.
 _MOST_CLASSES = 256
 
 
@@ -25,10 +26,10 @@ def is_masked(data: Any) -> bool:
 
 
 def masked_splits_of(train: Any, validation: Any = None) -> MaskedSplits:
-    """(images, masks) to train on, and some to validate on where there are any.
+    """Splits of (images, masks) for training and, optionally, for validation.
 
-    Images are as `read_images` takes them; masks are (samples, height, width) whole numbers from 0, or truth
-    values. The classes are called by their numbers.
+    Images are as `read_images` takes them; masks are (samples, height, width) whole numbers from 0, or
+    booleans. The classes are named by their numbers.
     """
     held = _held(train)
     spec = _spec(held)

@@ -1,4 +1,4 @@
-"""Packs: the images of a folder in a few large files, their format and how they are read."""
+"""Reads packs (the images of a folder in a few large files) and defines their format."""
 
 import hashlib
 import json
@@ -39,6 +39,7 @@ __all__ = [
 
 INDEX = "pack.json"
 FORMAT, VERSION = "drivetrain-pack", 1
+# No path can contain this character.
 _NAME_END = "\0"
 _COLUMNS = ("shard", "offset", "length", "label", "width", "height")
 
@@ -47,12 +48,13 @@ _COLUMNS = ("shard", "offset", "length", "label", "width", "height")
 #
 # DEST/pack.json names the classes and, for each split, a table (.npz) and the shards (.bin) with their
 # lengths and sha256. A table has one row per sample: shard, offset, length, label, width, height, name. A
-# sample that could not be read keeps its row, with length 0, so that a pack and its folder have one order.
+# sample that could not be read keeps its row, with length 0, so that indices in a pack and its
+# folder agree.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedFile:
-    """A file of a pack and what it must be."""
+    """A file of a pack with its expected length and checksum."""
 
     file: str
     bytes: int
@@ -69,7 +71,7 @@ class PackedSplit:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """What `PackIndex.to_json` wrote of it."""
+        """Reads back what `PackIndex.to_json` wrote for a split."""
         return cls(
             samples=values["samples"],
             table=PackedFile(**values["table"]),
@@ -93,7 +95,7 @@ class PackIndex:
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """What `to_json` wrote; ValueError, KeyError or TypeError if it is something else."""
+        """Reads what `to_json` wrote; raises ValueError, KeyError or TypeError for anything else."""
         values = json.loads(content)
         if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
             raise ValueError(f"it is not a {FORMAT} of version {VERSION}")
@@ -107,7 +109,7 @@ class PackIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackTable:
-    """Where each sample of a split lies, and what it is."""
+    """Position, label, size and name of each sample of a split."""
 
     numbers: dict[str, NDArray[np.int64]]
     names: tuple[str, ...]
@@ -138,7 +140,7 @@ class PackTable:
 
 
 def described_file(folder: Path, name: str) -> PackedFile:
-    """A file as it is now."""
+    """Measures the length and checksum of a file."""
     digest = hashlib.sha256()
     with (folder / name).open("rb") as file:
         while block := file.read(2**20):
@@ -177,7 +179,7 @@ class PackStore:
         return int(self.table["width"][index]), int(self.table["height"][index])
 
     def image(self, index: int) -> Image.Image:
-        """The image, decoded already or not."""
+        """The image, from its pixels if the pack stores images decoded, else from its encoded file."""
         size = self.size(index)
         content = self._content(index)
         if self.decoded_mode is None:
@@ -192,7 +194,7 @@ class PackStore:
 
 @cache
 def _mapped(path: str) -> mmap.mmap:
-    """A shard as memory; each process opens it once."""
+    """A memory-mapped shard; each process maps it once."""
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -203,7 +205,7 @@ def is_pack(folder: Path) -> bool:
 
 
 def open_packed(data_dir: str | None, *, request: ImageRequest) -> DataSplits:
-    """`--dataset packed`."""
+    """Opens `--dataset packed`."""
     folder = existing_folder(data_dir, dataset="packed", holding="what `drivetrain data pack` wrote")
     if not is_pack(folder):
         remedy = way_out(folder, is_pack, otherwise=f"create a pack with `drivetrain data pack SRC {folder}`")
@@ -212,7 +214,8 @@ def open_packed(data_dir: str | None, *, request: ImageRequest) -> DataSplits:
 
 
 def read_pack(folder: Path) -> StoredImages:
-    """The images of a pack; lengths of shards and checksums of tables are looked at."""
+    """Reads a pack; checks the lengths of its shards and the checksums of its tables."""
+    # Checksums of shards would mean reading all images: `drivetrain data check` does that.
     index = read_index(folder)
     mode = None if index.image_size is None else {1: "L", 3: "RGB"}[index.channels or 3]
     stores, labels = {}, {}
@@ -227,11 +230,12 @@ def read_pack(folder: Path) -> StoredImages:
 
 
 def read_index(folder: Path) -> PackIndex:
-    """pack.json of a folder."""
+    """Reads pack.json of a folder."""
     try:
         index = PackIndex.from_json((folder / INDEX).read_bytes())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInputError(f"--data-dir: {folder / INDEX} cannot be read ({error}); {_remedy()}.") from error
+    # Names with a folder part could lead out of the pack.
     files = [file for split in index.splits.values() for file in (split.table, *split.shards)]
     if any(Path(file.file).name != file.file for file in files) or "train" not in index.splits:
         raise BadInputError(f"--data-dir: {folder / INDEX} does not describe a pack; {_remedy()}.")
@@ -239,7 +243,7 @@ def read_index(folder: Path) -> PackIndex:
 
 
 def damaged_files(folder: Path) -> list[str]:
-    """The files of a pack that are not what they were when it was written; reads all of them."""
+    """The files of a pack that are missing or have changed since it was written; reads all files."""
     files = [file for split in read_index(folder).splits.values() for file in (split.table, *split.shards)]
     return [
         file.file

@@ -1,4 +1,4 @@
-"""A generated classification task: every class is a smooth pattern, every sample that pattern in noise."""
+"""A generated classification data set: each class is a smooth pattern, each sample its pattern plus noise."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +21,7 @@ _BYTES_PER_WORD = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSource:
-    """Sample i is a pure function of (seed, split, i); the classes take turns."""
+    """Generates sample i as a pure function of (seed, split, i); its class is i modulo the classes."""
 
     seed: int
     split: str
@@ -35,7 +35,7 @@ class SyntheticSource:
         return self.samples
 
     def fetch(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The samples at `indices`, made on the spot."""
+        """Generates the samples at `indices`."""
         labels = indices % self.num_classes
         classes, class_of_sample = np.unique(labels, return_inverse=True)
         pixels = self._patterns(classes)[class_of_sample]
@@ -48,17 +48,18 @@ class SyntheticSource:
         return (_WEAKEST_CONTRAST + (_STRONGEST_CONTRAST - _WEAKEST_CONTRAST) * draws).astype(np.float32)
 
     def _noise(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Uniform noise; one hashed word serves eight pixels."""
+        """Uniform noise; one hashed word gives eight pixels."""
         elements = self.height * self.width * self.channels
         words_per_image = -(-elements // _BYTES_PER_WORD)
         counters = indices[:, np.newaxis] * words_per_image + np.arange(words_per_image, dtype=np.int64)
         words = draw_words(stream_key(self.seed, "synthetic noise", self.split), counters)
+        # Little-endian on every machine, so that the bytes of a word are in the same order everywhere.
         draws = words.astype("<u8", copy=False).view(np.uint8)[:, :elements].astype(np.float32)
         noise = (draws - np.float32(_MID_GREY)) * np.float32(_NOISE_AMPLITUDE / _MID_GREY)
         return noise.reshape(-1, self.height, self.width, self.channels)
 
     def _patterns(self, classes: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The patterns of some classes: sums of products of a wave down and a wave across."""
+        """The patterns of some classes: sums of products of a vertical and a horizontal wave."""
         rows = _waves(self.seed, "rows", self.num_classes, self.height, self.channels)[:, classes]
         columns = _waves(self.seed, "columns", self.num_classes, self.width, self.channels)[:, classes]
         products = rows[:, :, :, np.newaxis, :] * columns[:, :, np.newaxis, :, :]

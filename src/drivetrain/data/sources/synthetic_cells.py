@@ -1,4 +1,4 @@
-"""Where the cells and membranes of a generated electron micrograph are."""
+"""Lays out the cells and membranes of a generated electron micrograph, and draws its noise."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,14 +17,18 @@ _BYTES_PER_DRAW = 4
 # The sum of four independent bytes: its mean, and the deviation that four uniform variances add up to.
 _BYTES_MEAN = _BYTES_PER_DRAW * 127.5
 _BYTES_DEVIATION = (_BYTES_PER_DRAW * (256**2 - 1) / 12) ** 0.5
-# How far the lattice reaches beyond the picture, so that every pixel lies between four of its knots.
+# Knots beyond the picture: a cubic spline needs four knots around every pixel along each axis.
 _EXTRA_KNOTS = 4
+# Side in pixels of the squares that each hold the centre of one cell.
 _SPACING = 20.0
 _REACH = 2
 _SQUARES_OUTSIDE = 4
+# Side of the blocks in which pixels look for their cell: small blocks have few candidates, large ones fewer
+# numpy calls.
 _BLOCK = 32
 _JITTER = 0.9
-# A cell that pushes its neighbours away grows by up to so many times the spacing; most push little.
+# In spacings: how far a cell can push its borders into its neighbours. The power makes most pushes weak, so
+# that sizes differ strongly.
 _STRONGEST_PUSH = 1.9
 _PUSH_POWER = 5
 _WARPS = ((26.0, 5.0), (9.0, 1.3))
@@ -34,7 +38,7 @@ _KNOT_GRAIN, _KNOT_LEVEL, _KNOT_WIDTH = 24.0, 1.25, 3.0
 
 
 def draw_noise(key: int, *, count: int) -> Picture:
-    """So many numbers of mean 0 and deviation 1, close to normal; a hashed word serves two of them."""
+    """Draws `count` roughly Gaussian numbers of mean 0 and deviation 1; a hashed word gives two of them."""
     words = draw_words(key, np.arange(-(-count // _DRAWS_PER_WORD), dtype=np.int64))
     parts = words.astype("<u8", copy=False).view(np.uint8).reshape(-1, _BYTES_PER_DRAW)
     sums = parts.sum(axis=1, dtype=np.int32)[:count].astype(np.float32)
@@ -43,7 +47,7 @@ def draw_noise(key: int, *, count: int) -> Picture:
 
 
 def draw_numbers(key: int, *, count: int) -> Picture:
-    """So many numbers of [0, 1)."""
+    """Draws `count` uniform numbers in [0, 1)."""
     return draw_uniform(key, np.arange(count, dtype=np.int64)).astype(np.float32)
 
 
@@ -62,7 +66,7 @@ def smooth_noise(key: int, *, size: int, grain: float) -> Picture:
 
 @lru_cache(maxsize=32)
 def _spline_weights(size: int, grain: float) -> Picture:
-    """How much each knot of a cubic spline counts for each pixel, (pixels, knots)."""
+    """Weights of the knots of a cubic spline for each pixel (pixels, knots)."""
     knots = int(np.ceil(size / grain)) + _EXTRA_KNOTS
     positions = np.arange(size)[:, np.newaxis] / grain + 1.5
     distance = np.abs(positions - np.arange(knots))
@@ -83,12 +87,12 @@ class Cells:
 
     @property
     def is_membrane(self) -> NDArray[np.bool_]:
-        """The pixels that belong to no cell's inside."""
+        """The pixels that are not inside a cell."""
         return self.distance < self.half_width
 
 
 def lay_out_cells(seed: int, *, size: int) -> Cells:
-    """Cells of very different sizes with bent borders, a square picture of them."""
+    """Lays out cells of very different sizes with bent borders on a square picture."""
     rows, columns = _warped_grid(seed, size=size)
     seeds = _Seeds(seed, size=size)
     first, second = _two_nearest(seeds, rows, columns)
@@ -110,7 +114,7 @@ def _warped_grid(seed: int, *, size: int) -> tuple[Picture, Picture]:
 
 
 def _half_width(seed: int, *, size: int) -> Picture:
-    """Membranes swell and thin, and where cells meet obliquely they spread into knots."""
+    """Half the membrane's width at each pixel: it varies smoothly, and thickens into knots at some places."""
     variation = smooth_noise(stream_key(seed, "membrane width"), size=size, grain=_WIDTH_GRAIN)
     knots = smooth_noise(stream_key(seed, "membrane knots"), size=size, grain=_KNOT_GRAIN)
     width = _HALF_WIDTH + _HALF_WIDTH_VARIATION * variation
@@ -119,7 +123,7 @@ def _half_width(seed: int, *, size: int) -> Picture:
 
 
 class _Seeds:
-    """One point in each square of a grid that reaches beyond the picture, and how strongly it pushes."""
+    """Cell centres, one in each square of a grid that reaches beyond the picture, and their pushes."""
 
     def __init__(self, seed: int, *, size: int) -> None:
         self.per_side = int(np.ceil(size / _SPACING)) + 2 * _SQUARES_OUTSIDE
@@ -132,7 +136,7 @@ class _Seeds:
         self.push = (push * _SPACING) ** 2
 
     def within_reach(self, rows: Picture, columns: Picture) -> NDArray[np.int64]:
-        """The points of all squares that any of the places lies in or near."""
+        """The points of all squares that contain one of the places or are near one."""
         spans = []
         for places in (rows, columns):
             square = (
@@ -144,19 +148,19 @@ class _Seeds:
         return np.asarray(spans[0][:, np.newaxis] * self.per_side + spans[1]).reshape(-1)
 
     def two_nearest(self, rows: Picture, columns: Picture) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """At each place the point that wins and the one that comes second, by distance squared less push."""
+        """The nearest and the second nearest point of each place, by squared distance minus push."""
         near = self.within_reach(rows, columns)
         point_rows, point_columns = self.rows[near] - rows.mean(), self.columns[near] - columns.mean()
         own = point_rows**2 + point_columns**2 - self.push[near]
         places = np.stack([rows - rows.mean(), columns - columns.mean(), np.ones_like(rows)], axis=-1)
-        # Each place's own square is the same for all points, and left out.
+        # The square of the place itself is the same for all points, so it does not change which is nearest.
         powers = places @ np.stack([-2 * point_rows, -2 * point_columns, own])
         first = powers.argmin(axis=-1)
         np.put_along_axis(powers, first[..., np.newaxis], np.inf, axis=-1)
         return near[first], near[powers.argmin(axis=-1)]
 
     def power(self, number: NDArray[np.int64], rows: Picture, columns: Picture) -> Picture:
-        """The squared distance of each place to its point, less the point's push."""
+        """The squared distance of each place to its point, minus the point's push."""
         power: Picture = (
             (rows - self.rows[number]) ** 2 + (columns - self.columns[number]) ** 2 - self.push[number]
         )
@@ -166,7 +170,7 @@ class _Seeds:
 def _two_nearest(
     seeds: _Seeds, rows: Picture, columns: Picture
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The winning and the second point of every pixel, block by block: only a few points matter to each."""
+    """Nearest and second nearest point of every pixel, by blocks: only a few points are near a block."""
     first, second = np.empty(rows.shape, dtype=np.int64), np.empty(rows.shape, dtype=np.int64)
     starts = range(0, len(rows), _BLOCK)
     for top, left in product(starts, starts):

@@ -23,7 +23,7 @@ __all__ = ["SyntheticMicrographs", "open_synthetic_em", "paint_cells"]
 
 _CYTOPLASM = 160.0
 _CELL_SHADES = 14.0
-# Brightness that changes over so many pixels, and by how much: the slice's thickness, and what it is made of.
+# (grain in pixels, contrast in grey levels): slow shading as of an uneven slice, then the finer textures.
 _SHADING_GRAIN, _SHADING = 50.0, 9.0
 _TEXTURES = ((6.0, 6.0), (2.0, 13.0))
 _MEMBRANE_DEPTH, _MEMBRANE_DEPTH_VARIATION, _DEPTH_GRAIN = 92.0, 22.0, 14.0
@@ -34,7 +34,7 @@ _VESICLE_DEPTH = 120.0
 _VESICLE = np.array([[0.4, 1.0, 0.4], [1.0, 0.3, 1.0], [0.4, 1.0, 0.4]], dtype=np.float32)
 _PIXELS_PER_MITOCHONDRION = 6000
 _PLACES_TRIED = 20
-# Of the room a cell has, and never larger than so many pixels.
+# Half axes as fractions of the distance to the membrane, then their limit in pixels.
 _THINNEST, _FATTEST, _LONGEST_AXIS = 0.5, 0.9, 15.0
 _MITOCHONDRION_DEPTH, _CRISTAE_DEPTH, _CRISTAE_PERIOD, _SKIN_DEPTH = 58.0, 28.0, 4.0, 36.0
 _MASK_VALUES = ((0,), (255,))
@@ -42,7 +42,8 @@ _SMALLEST_SIZE = 16
 
 
 def paint_cells(cells: Cells, *, seed: int) -> Picture:
-    """Grey values from 0 to 255, one for each pixel of the cells."""
+    """Paints the grey values (0 to 255) of a micrograph with these cells."""
+    # As in a microscope, noise of the slice is blurred and noise of the camera is not: the order matters.
     size = len(cells.distance)
     picture = _cytoplasm(cells, seed=seed)
     picture -= _vesicles(cells, seed=seed)
@@ -65,7 +66,7 @@ def _cytoplasm(cells: Cells, *, seed: int) -> Picture:
 
 
 def _membranes(cells: Cells, *, seed: int) -> Picture:
-    """Darkest on the border between two cells, and gone a little outside the membrane."""
+    """The membranes' darkness: strongest on the border of two cells, fading just outside the membrane."""
     variation = smooth_noise(stream_key(seed, "membrane depth"), size=len(cells.distance), grain=_DEPTH_GRAIN)
     depth = np.maximum(_MEMBRANE_DEPTH + _MEMBRANE_DEPTH_VARIATION * variation, _FAINTEST)
     stain: Picture = depth * np.exp(-((cells.distance / (cells.half_width * np.float32(1.1))) ** 2))
@@ -73,7 +74,7 @@ def _membranes(cells: Cells, *, seed: int) -> Picture:
 
 
 def _vesicles(cells: Cells, *, seed: int) -> Picture:
-    """Small rings, in the insides alone."""
+    """The vesicles' darkness: small rings, only inside cells."""
     size, reach = len(cells.distance), len(_VESICLE) // 2
     count = size * size // _PIXELS_PER_VESICLE
     draws = draw_numbers(stream_key(seed, "vesicles"), count=3 * count).reshape(3, count)
@@ -89,7 +90,7 @@ def _vesicles(cells: Cells, *, seed: int) -> Picture:
 
 
 def _mitochondria(cells: Cells, *, seed: int) -> Picture:
-    """Striped dark bodies with a darker skin, each where a cell has most room of some places tried."""
+    """Striped dark bodies with a darker skin, each at the roomiest of some random places."""
     size = len(cells.distance)
     count = max(1, size * size // _PIXELS_PER_MITOCHONDRION)
     places = (draw_numbers(stream_key(seed, "places tried"), count=2 * count * _PLACES_TRIED) * size).astype(
@@ -122,7 +123,7 @@ def _mitochondrion(size: int, *, centre: tuple[int, int], room: float, shape: li
 
 
 def _blurred(picture: Picture) -> Picture:
-    """Each pixel with a quarter of the pixels beside it, along both axes."""
+    """Blurs with the weights 1/4, 1/2, 1/4 along both axes."""
     padded = np.pad(picture, 1, mode="edge")
     down = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
     return np.asarray((down[:, :-2] + 2 * down[:, 1:-1] + down[:, 2:]) / 4, dtype=np.float32)
@@ -130,7 +131,7 @@ def _blurred(picture: Picture) -> Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticMicrographs:
-    """Image i is a pure function of (seed, split, i, image size); class 0 is membrane, class 1 cell."""
+    """Generates image i from (seed, split, i, image size) alone; class 0 is membrane, class 1 is cell."""
 
     seed: int
     split: str
@@ -141,7 +142,7 @@ class SyntheticMicrographs:
         return self.samples
 
     def name(self, index: int) -> str:
-        """What a message calls the image."""
+        """The image's name in messages."""
         return f"synthetic-em {self.split} {index}"
 
     def size(self, index: int) -> tuple[int, int]:
@@ -150,7 +151,7 @@ class SyntheticMicrographs:
         return self.image_size, self.image_size
 
     def whole(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The image and its mask, made on the spot."""
+        """Generates the image and its mask."""
         self._require(index)
         key = stream_key(self.seed, "synthetic-em", self.split, index)
         cells = lay_out_cells(key, size=self.image_size)
