@@ -29,7 +29,7 @@ __all__ = [
 # Data are resident by default only if they take at most a quarter of the free memory: the rest is left for
 # the model and its activations.
 _RESIDENT_SHARE = 4
-# Random transforms nearly always show within a few samples; fetching more would delay every start.
+# Only a few, because they are fetched twice at every start.
 _PROBED_SAMPLES = 8
 
 

@@ -150,5 +150,5 @@ def _begin_worker(_worker_index: int, *, parent_pid: int) -> None:
     for number in _HANDLED_BY_WORKERS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_BY_WORKERS)
-    # A forked process inherits the state of the thread pool but not its threads; using the pool would hang.
+    # A forked process inherits the state of the thread pool but not its threads; using it could hang.
     torch.set_num_threads(1)

@@ -32,7 +32,7 @@ from drivetrain.ranks.shared_memory import Layout, shared_arrays
 
 __all__ = ["HeldSamples", "ResidentData", "held_samples"]
 
-# Files per chunk at most: small chunks keep all decoding threads busy and the progress line moving.
+# Files per chunk at most: a chunk is decoded by one thread, so small chunks share the work more evenly.
 _FILES_AT_A_TIME = 16
 
 
