@@ -35,7 +35,7 @@ class StageNeeds:
 
 @dataclass(frozen=True, slots=True)
 class HeldBytes:
-    """The memory of a device at its peak: the activations it holds, and what the running pass needs besides."""
+    """The memory of a device at its peak: the activations it holds, and what the running pass adds."""
 
     activations: int
     working: int

@@ -52,7 +52,7 @@ class ValueFlow:
 
 
 def find_values(cut: Cut, *, images: Sequence[int], compute_dtypes: Sequence[torch.dtype]) -> ValueFlow:
-    """The values for micro-batches of shape `images`; `compute_dtypes` has the autocast type of each stage."""
+    """The values for micro-batches of shape `images`; `compute_dtypes` has each stage's autocast type."""
     values = {cut.input: _described(torch.empty(tuple(images), device="meta"), is_trained=False)}
     kept: set[str] = set()
     forward_bytes: list[int] = []
@@ -186,7 +186,7 @@ def _cut(
 
 
 def _deferred(plan: StagePlan, stage: StageModule, dtype: torch.dtype) -> int:
-    """Bytes kept for deferred weight gradients: the inputs of these layers and the gradients of their outputs."""
+    """Bytes kept for deferred weight gradients: inputs of these layers and gradients of their outputs."""
     if plan.schedule_name != "zero-bubble":
         return 0
     held: dict[str, int] = {}
