@@ -171,8 +171,8 @@ class _StageGraph:
         self._copies: dict[Node, Node] = {}
         for value in inputs:
             self._copies[value] = self._graph.placeholder(value.name)
-        # The stage works on copies of the inputs that it changes in place: other stages of the same device, or
-        # the recomputation of this one, may read the originals.
+        # The stage works on copies of the inputs that it changes in place: other stages of the same device,
+        # or the recomputation of this one, may read the originals. Placeholders must come first in a graph.
         changed = inputs_to_copy(traced, own)
         for value in inputs:
             if value in changed:
@@ -191,8 +191,8 @@ class _StageGraph:
         root: dict[str, Any] = {str(node.target): self._traced.attribute(str(node.target)) for node in taken}
         stage = StageModule(root, self._graph, class_name="StageModule")
         stage.training = self._traced.model.training
-        # GraphModule registers every tensor it is given as a saved buffer. Constants and other tensors that the
-        # model does not save must stay out of the state dict.
+        # GraphModule registers every plain tensor it is given as a saved buffer. Constants and other tensors
+        # that the model does not save must stay out of the state dict.
         for node in taken:
             if node.op == "get_attr" and not _is_saved(self._traced.model, str(node.target)):
                 owner_path, _, name = str(node.target).rpartition(".")

@@ -14,8 +14,8 @@ __all__ = ["assign_stages", "has_marks", "mark_of", "marked_stages", "stage"]
 
 _ATTRIBUTE = "_drivetrain_stage"
 
-# Several threads may build models at once: the patch of nn.Module.__init__ is shared and counted under a lock,
-# the stage in force is kept per thread.
+# Several threads may build models at once: the patch of nn.Module.__init__ is shared and counted under a
+# lock, and the current stage is kept per thread.
 _former_init: Callable[..., None] = nn.Module.__init__
 _lock = threading.Lock()
 _num_open = 0

@@ -64,7 +64,7 @@ class StageMemory:
 def stage_activation_bytes(
     stage: nn.Module, inputs: Mapping[str, Tensor], *, compute_dtype: torch.dtype = torch.float32
 ) -> ActivationBytes:
-    """The memory of a micro-batch in training; the stage and its batch-norm statistics do not change.
+    """The memory of a micro-batch in training; the stage, its statistics and random state do not change.
 
     `inputs` only describe the arguments of the stage, in order: shape, strides, type, and whether a gradient
     is needed. Both `inputs` and the stage may be on the meta device.
@@ -141,7 +141,7 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
 
 @contextmanager
 def _fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple[nn.Module, list[Tensor]]]:
-    """A copy of the stage in training mode and arguments for it, all on fake tensors, which take no memory."""
+    """A copy of the stage in training mode and arguments for it, all as fake tensors without memory."""
     mode = FakeTensorMode()
     device = _device_of(stage)
     with mode:
