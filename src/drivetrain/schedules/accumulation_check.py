@@ -10,7 +10,7 @@ __all__ = ["check_accumulation"]
 def check_accumulation(
     schedule_name: str, *, stages: int, accumulation: int, samples_each: int | None = None
 ) -> str | None:
-    """A warning with the idle time, or None; raises BadInputError if the schedule cannot run at all.
+    """Returns a warning with the idle time, or None; raises BadInputError if the schedule cannot run at all.
 
     `samples_each` is given if the user chose --global-batch-size: the samples that one more accumulated
     micro-batch adds to it. The error then suggests a global batch.
@@ -44,7 +44,7 @@ def _check_whole_groups(stages: int, accumulation: int, samples_each: int | None
 
 
 def _better_accumulation(schedule_name: str, *, stages: int, accumulation: int) -> int | None:
-    """The next larger accumulation that suits the schedule; None if this one does."""
+    """The next larger accumulation count that suits the schedule; None if this one already does."""
     if schedule_name == "1f1b" and accumulation % stages:
         return -(-accumulation // stages) * stages
     if schedule_name in ("gpipe", "zero-bubble") and accumulation < stages:
@@ -59,7 +59,7 @@ def _flaw(schedule_name: str, stages: int) -> str:
 
 
 def _idle(schedule_name: str, stages: int, accumulation: int) -> str:
-    """The idle share if every stage has its own device and a backward pass takes two forward passes."""
+    """The idle share if every stage has its own device and a backward pass takes two forward times."""
     schedule = build_schedule(schedule_name, micro_batches=accumulation, device_of=range(stages))
     bubble = simulate(schedule, forward_s=[1.0] * stages, backward_s=[2.0] * stages).bubble
     return f"{100 * bubble:.1f} %"

@@ -43,7 +43,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A table: for every device of a replica, its actions in order; `device_of` has an entry per stage."""
+    """For every device of a replica, its actions in order (`table`); `device_of` has an entry per stage."""
 
     name: str
     micro_batches: int
@@ -69,7 +69,7 @@ def chain(stages: int) -> tuple[Edge, ...]:
 
 
 def outcome(action: Action) -> Action:
-    """The result others wait for: BACKWARD yields the gradient of the input, as INPUT does."""
+    """The result that other actions wait for: BACKWARD yields the gradient of the input, as INPUT does."""
     if action.kind is Kind.BACKWARD:
         return Action(Kind.INPUT, action.stage, action.micro_batch)
     return action

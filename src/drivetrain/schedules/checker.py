@@ -58,6 +58,7 @@ def live_micro_batches(schedule: Schedule) -> tuple[int, ...]:
             if action.kind is Kind.FORWARD:
                 alive[action.stage] += 1
                 most[action.stage] = max(most[action.stage], alive[action.stage])
+            # INPUT does not free them: the activations are needed until WEIGHT has run.
             elif action.kind is not Kind.INPUT:
                 alive[action.stage] -= 1
     return tuple(most)
@@ -107,6 +108,7 @@ def _check_kinds(seen: Counter[Action], device: int, stage: int, micro_batch: in
 
 
 def _check_sends_that_never_block(schedule: Schedule, dependencies: Dependencies) -> None:
+    """Checks the table under the rules of gloo: an action only waits for the results that it needs."""
     done: set[Action] = set()
 
     def is_ready(device: int, index: int) -> bool:
@@ -132,6 +134,7 @@ def _check_sends_that_never_block(schedule: Schedule, dependencies: Dependencies
 def _check_pairs_in_order(
     schedule: Schedule, dependencies: Dependencies, traffic: Traffic, posted: PostedReceives
 ) -> None:
+    """Checks the table under the rules of NCCL: the n-th send of a pair meets the n-th posted receive."""
     channels = _Channels(posted)
     done: set[Action] = set()
 

@@ -50,6 +50,7 @@ def grouped_table(legs: Legs, *, micro_batches: int) -> Table:
 
 
 def _tick(tick: int, legs: int) -> Iterator[Action]:
+    """One tick of all legs; micro-batches outside the update are left out by the caller."""
     for leg in reversed(range(legs)):
         yield Action(Kind.FORWARD, leg, tick - leg)
     for leg in range(legs):

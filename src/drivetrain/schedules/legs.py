@@ -1,4 +1,4 @@
-"""Legs: consecutive stages of the same device, which a schedule treats as one.
+"""Legs: runs of consecutive stages on the same device, which a schedule treats as one stage.
 
 Generators order legs, not stages, so that two consecutive legs are never on the same device.
 """
@@ -42,7 +42,7 @@ def join_legs(device_of: Sequence[int]) -> Legs:
 
 
 def spread(table: Table, legs: Legs) -> Table:
-    """Turns a table of legs into one of stages: in order for forward passes, else reversed."""
+    """Turns a table of legs into one of stages: forward passes run in stage order, all others in reverse."""
     return tuple(tuple(part for action in row for part in _parts(action, legs)) for row in table)
 
 
@@ -53,7 +53,7 @@ def _parts(action: Action, legs: Legs) -> list[Action]:
 
 
 def rows_of(actions: Iterable[Action], legs: Legs) -> Table:
-    """Distributes one order of all actions to the rows of the devices.
+    """Distributes one sequence of all actions to the rows of the devices.
 
     If the order respects all dependencies, every row does too, and no deadlock is possible.
     """

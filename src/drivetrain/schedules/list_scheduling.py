@@ -20,10 +20,10 @@ def list_table(
     split_backward: bool,
     early_legs_first: bool,
 ) -> Table:
-    """Prefers backward to forward passes and those to weight gradients, within `live_caps` per leg.
+    """Builds a table that prefers backward to forward passes, and forward passes to weight gradients.
 
-    `live_caps` limits the live micro-batches. The loop always ends: every leg takes micro-batches in order,
-    so the oldest unfinished one either finds room on its next leg or can run backward.
+    `live_caps` limits the live micro-batches of each leg. The loop always ends: every leg takes micro-batches
+    in order, so the oldest unfinished one either finds room on its next leg or can run backward.
     """
     backward = (Kind.INPUT, Kind.WEIGHT) if split_backward else (Kind.BACKWARD,)
     listing = _Listing(
@@ -97,6 +97,8 @@ class _Listing:
         return self._started[Kind.FORWARD][leg] - self._started[self._kinds[-1]][leg]
 
     def _rank(self, action: Action) -> tuple[int, int, int]:
+        # Backward passes first, since they free activations and other devices wait for their gradients.
+        # Weight gradients last, since no other action waits for them.
         if action.kind is Kind.FORWARD:
             return (1, self._leg_sign * action.stage, action.micro_batch)
         if action.kind is Kind.WEIGHT:

@@ -1,4 +1,4 @@
-"""Observers of an update: they are told when its actions and its parts begin and end."""
+"""Observers of an update, which are told when its actions and its parts begin and end."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,14 @@ class Part(Enum):
 
 
 class Observer(Protocol):
-    """Is told what a rank does; `start_s` is a time.perf_counter at the start, the call itself is the end."""
+    """Is told what a rank does.
+
+    `start_s` is time.perf_counter() at the start; the end is the time of the call itself.
+    """
 
     @property
     def sees_ends(self) -> bool:
-        """Whether `ended` should be called now."""
+        """Whether `ended` should be called now; if not, the caller saves the cost of taking times."""
         ...
 
     def begins(self, device: int, action: Action) -> None:
@@ -50,14 +53,14 @@ class Observer(Protocol):
 def observed(
     observer: Observer | None, device: int, what: str, action: Action
 ) -> AbstractContextManager[object]:
-    """Tells the observer when the block ended and when it began, if it wants to know."""
+    """A context that reports the start and end of its block to the observer, if the observer wants them."""
     if observer is None or not observer.sees_ends:
         return _NOTHING
     return _Observed(observer, device, what, action)
 
 
 class _Observed:
-    """A class, not a generator, which would be slow: an action may take only microseconds."""
+    """A class, because a generator as context manager is slower and an action may take only microseconds."""
 
     __slots__ = ("_about", "_observer", "_start_s")
 

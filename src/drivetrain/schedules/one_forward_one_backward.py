@@ -1,4 +1,4 @@
-"""1F1B: a leg keeps only as many micro-batches alive as legs follow it, itself included."""
+"""1F1B: a leg keeps at most as many micro-batches alive as there are legs from it to the last one."""
 
 from collections.abc import Iterator
 
@@ -30,6 +30,7 @@ def _textbook(legs: Legs, micro_batches: int) -> Table:
 def _candidates(legs: Legs, micro_batches: int) -> Iterator[Table]:
     if _is_looped(legs):
         yield _looped(legs, micro_batches)
+    # Which order is faster depends on the device mapping, so both are tried.
     for early_legs_first in (False, True):
         yield list_table(
             legs,
@@ -53,6 +54,7 @@ def _looped(legs: Legs, micro_batches: int) -> Table:
     incomplete last group leaves gaps.
     """
     devices, loops = legs.devices, legs.count // legs.devices
+    # The table is built for complete groups; the actions of missing micro-batches are removed at the end.
     rounded_up = -(-micro_batches // devices) * devices
     rows: list[tuple[Action, ...]] = [()] * devices
     for place, device in enumerate(legs.device_of[:devices]):
@@ -74,7 +76,7 @@ def _turns(kind: Kind, place: int, *, devices: int, loops: range, total: int) ->
 
 
 def _length(table: Table, legs: Legs, micro_batches: int) -> float:
-    """The time a table takes when all stages are equal."""
+    """The time that a table takes if all stages cost the same."""
     schedule = Schedule(name="1f1b", micro_batches=micro_batches, device_of=legs.device_of, table=table)
     sizes = [len(stages) for stages in legs.stages]
     return simulate(schedule, forward_s=sizes, backward_s=[2 * size for size in sizes]).seconds_per_update

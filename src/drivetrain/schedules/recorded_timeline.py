@@ -14,6 +14,7 @@ from drivetrain.schedules.simulator import Simulation, simulate
 __all__ = ["StepTimes", "TimedSpan", "TimelineRecorder", "chrome_trace", "measure_steps", "replay"]
 
 WAIT = "wait"
+# Chrome traces count in microseconds.
 _MICROSECONDS = 1e6
 
 
@@ -59,7 +60,7 @@ class TimelineRecorder:
         self.updates = updates
         self.spans: list[TimedSpan] = []
         self._replica, self._devices, self._synchronise = replica, devices, synchronise
-        # perf_counter starts anywhere on each host; only the time of day can be compared between ranks.
+        # The zero of perf_counter is arbitrary on each host; only wall-clock times compare between ranks.
         self._wall_offset_s = time.time() - time.perf_counter()
         self._update: int | None = None
 
@@ -68,7 +69,7 @@ class TimelineRecorder:
         return self._update is not None
 
     def begins(self, device: int, action: Action) -> None:
-        """Does nothing: the device was synchronised at the end of the action before."""
+        """Does nothing: the device was synchronised at the end of the previous action."""
 
     def ended(self, device: int, what: str, action: Action, *, start_s: float) -> None:
         self._add(device, what, action, start_s=start_s)
@@ -93,7 +94,7 @@ class TimelineRecorder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """Mean length of the passes of an update, from the first to the last action, and the idle share."""
+    """The mean time of the passes of an update, from first to last action, and the idle share."""
 
     seconds: float
     bubble: float

@@ -1,4 +1,4 @@
-"""Simulates a schedule: seconds per update, idle share and timeline, before anything runs."""
+"""Simulates a schedule without running it: seconds per update, idle share and timeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -155,5 +155,5 @@ class _Clock:
 
 
 def backward_costs(forward: Sequence[int], *, recomputes: Sequence[bool]) -> list[int]:
-    """Estimates backward passes: twice the forward pass (inputs, weights), plus once more to recompute it."""
+    """Estimates backward passes: twice the forward cost (inputs, weights), three times with recomputation."""
     return [(3 if again else 2) * cost for cost, again in zip(forward, recomputes, strict=True)]

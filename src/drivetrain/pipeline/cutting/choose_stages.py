@@ -61,7 +61,7 @@ def check_stage_count(traced: TracedModel, *, stages: int) -> list[int]:
 
 
 def possible_splits(traced: TracedModel) -> list[int]:
-    """The positions of layers that may begin a stage, in any combination."""
+    """The positions of layers that may begin a stage; any combination of them is allowed."""
     places = {layer.node: place for place, layer in enumerate(traced.layers)}
     kept_together = chain(_shared(traced), _collections(places), _changes(traced, places))
     refused = {start for first, last in kept_together for start in range(first + 1, last + 1)}
@@ -84,7 +84,7 @@ def _shared(traced: TracedModel) -> Iterator[tuple[int, int]]:
 
 
 def _collections(places: Mapping[Node, int]) -> Iterator[tuple[int, int]]:
-    """Where several tensors are made together, and where the last of them is taken out."""
+    """The positions of a step that returns several tensors and of the last step that reads one of them."""
     for node, place in places.items():
         users = [user for user in node.users if user in places]
         if not gives_several(node):
@@ -148,6 +148,7 @@ class _Balance:
         return by_end
 
     def cut(self, stages: int) -> list[int]:
+        # Two passes: first the least possible maximum cost, then the fewest bytes among splits that reach it.
         best = self._solve(stages, most=float("inf"), by_bytes=False)
         chosen = self._solve(stages, most=best[0], by_bytes=True)[1]
         return [self._bounds[bound] for bound in chosen]
@@ -181,6 +182,7 @@ class _Balance:
             if known is None or (cost := self._cost(first, end)) > most:
                 continue
             value = known[0] + self._received[first][end] if by_bytes else max(known[0], cost)
+            # Strictly less: among equals the first one wins, so that all ranks choose the same split.
             if best is None or value < best[0]:
                 best = (value, [*known[1], first] if stage else [])
         return best

@@ -1,4 +1,4 @@
-"""Splits a traced model into stages that hold its own layers under their own names."""
+"""Splits a traced model into stages, which keep the model's own layers under their names in the model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,10 +42,10 @@ class StageFacts:
 
 
 class StageModule(fx.GraphModule):
-    """A part of a model: `forward(*inputs)` gives a tuple with one tensor per name in the facts' `outputs`.
+    """A part of a model: `forward(*inputs)` returns a tuple with one tensor per name in the facts' `outputs`.
 
-    Its layers are the model's own objects, so that weights, statistics and `train()` of the model act here.
-    All that is said of it stands in one attribute, as its others are named by the model.
+    Its layers are the model's own objects, so changes of the model's weights, statistics and mode apply here.
+    All facts are in one attribute, because the model's layers may use any other attribute name.
     """
 
     stage_facts: StageFacts
@@ -171,6 +171,8 @@ class _StageGraph:
         self._copies: dict[Node, Node] = {}
         for value in inputs:
             self._copies[value] = self._graph.placeholder(value.name)
+        # The stage works on copies of the inputs that it changes in place: other stages of the same device,
+        # or the recomputation of this one, may read the originals. Placeholders must come first in a graph.
         changed = inputs_to_copy(traced, own)
         for value in inputs:
             if value in changed:
@@ -189,6 +191,8 @@ class _StageGraph:
         root: dict[str, Any] = {str(node.target): self._traced.attribute(str(node.target)) for node in taken}
         stage = StageModule(root, self._graph, class_name="StageModule")
         stage.training = self._traced.model.training
+        # GraphModule registers every plain tensor it is given as a saved buffer. Constants and other tensors
+        # that the model does not save must stay out of the state dict.
         for node in taken:
             if node.op == "get_attr" and not _is_saved(self._traced.model, str(node.target)):
                 owner_path, _, name = str(node.target).rpartition(".")
@@ -217,7 +221,7 @@ def _calls_before(traced: TracedModel, stages: Mapping[Node, int], index: int) -
 
 
 def _add_unused(traced: TracedModel, modules: Sequence[StageModule]) -> None:
-    """Gives the last stage what no layer uses, so that the stages together save what the model saves."""
+    """Adds tensors that no layer uses to the last stage, so that all stages together save the whole model."""
     held = {id(tensor) for stage in modules for tensor in chain(stage.parameters(), stage.buffers())}
     named = [*traced.model.named_parameters(), *traced.model.named_buffers()]
     for name, tensor in named:

@@ -1,4 +1,4 @@
-"""Marks on modules that say which stage they belong to, put there where the model is built or afterwards."""
+"""Marks that assign modules to pipeline stages, set while the model is built or afterwards."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +14,8 @@ __all__ = ["assign_stages", "has_marks", "mark_of", "marked_stages", "stage"]
 
 _ATTRIBUTE = "_drivetrain_stage"
 
+# Several threads may build models at once: the patch of nn.Module.__init__ is shared and counted under a
+# lock, and the current stage is kept per thread.
 _former_init: Callable[..., None] = nn.Module.__init__
 _lock = threading.Lock()
 _num_open = 0
@@ -53,11 +55,12 @@ def _count_open(change: int) -> None:
 
 
 def assign_stages(stages: Mapping[Any, int], model: nn.Module) -> None:
-    """Marks modules of a built model with all they contain; the keys are paths or modules."""
+    """Assigns modules of a built model, with everything inside them, to stages; keys are paths or modules."""
     paths = {module: path for path, module in model.named_modules()}
     chosen = {_find(key, paths): index for key, index in stages.items()}
     for index in chosen.values():
         _check_index(index)
+    # Outer modules first: each one clears the marks inside it, and inner modules are then marked again.
     for module in sorted(chosen, key=lambda module: _depth(paths[module])):
         for inner in module.modules():
             vars(inner).pop(_ATTRIBUTE, None)
@@ -88,7 +91,7 @@ def _check_index(index: int) -> None:
 
 
 def mark_of(module: nn.Module) -> int | None:
-    """The stage that a module itself is marked for."""
+    """The stage in the module's own mark, or None; modules around it are not considered."""
     mark: int | None = vars(module).get(_ATTRIBUTE)
     return mark
 
@@ -99,7 +102,7 @@ def has_marks(model: nn.Module) -> bool:
 
 
 def marked_stages(model: nn.Module) -> int:
-    """How many stages the marks of a model speak of; 0 where there are none."""
+    """The number of stages that the marks of a model define; 0 if there are no marks."""
     marks = [mark for module in model.modules() if (mark := mark_of(module)) is not None]
     return max(marks, default=-1) + 1
 

@@ -1,4 +1,4 @@
-"""Moves steps that shrink a value, such as crops, to the stage that made it, so that less is sent."""
+"""Moves steps that shrink a value, such as crops, to the stage that computes it, so that less is sent."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -20,6 +20,7 @@ _SMALLER_FUNCTIONS = words(
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
     "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"
 )
+# These stay in their stages: in another stage they might draw other random numbers.
 _RANDOM_MODULES = (
     CounterDropout,
     nn.modules.dropout._DropoutNd,
@@ -53,14 +54,17 @@ def move_small(
 
 
 def _bytes(traced: TracedModel, stages: _Stages, shapes: ModelShapes) -> int:
-    """What all stages send forward together, for one batch."""
+    """The bytes that all stages together send forward for one batch."""
     return sum(shapes.values[edge.value].num_bytes for edge in find_edges(traced, stages))
 
 
 def _better(
     traced: TracedModel, stages: _Stages, shapes: ModelShapes, movable: Sequence[Node]
 ) -> _Stages | None:
-    """The first move that sends less, if there is one. Every move sends less, so the loop ends."""
+    """The first move that reduces the bytes sent, or None. Each move reduces them, so the loop above ends.
+
+    A move that would leave a stage without layers is not allowed.
+    """
     now = _bytes(traced, stages, shapes)
     for group, home in _candidates(traced, stages, movable):
         moved = {**stages, **dict.fromkeys(group, home)}
@@ -72,7 +76,10 @@ def _better(
 def _candidates(
     traced: TracedModel, stages: _Stages, movable: Sequence[Node]
 ) -> Iterator[tuple[list[Node], int]]:
-    """Groups of steps that read one and the same value of an earlier stage, the largest first."""
+    """Groups of steps that read the same value of an earlier stage, the largest group of each value first.
+
+    Moving one reader alone may not help while another stage still needs the whole value.
+    """
     readers: dict[Node, list[Node]] = {}
     for node in movable:
         value = _only_foreign_source(traced, stages, node)
@@ -87,7 +94,7 @@ def _candidates(
 
 
 def _only_foreign_source(traced: TracedModel, stages: _Stages, node: Node) -> Node | None:
-    """The one value a step needs, besides the images, if an earlier stage makes it."""
+    """The only value that a step reads besides the images, if an earlier stage computes it; else None."""
     sources = [value for value in traced.sources(node) if value in stages]
     return sources[0] if len(sources) == 1 and stages[sources[0]] < stages[node] else None
 

@@ -13,7 +13,7 @@ _OPTION = "--pipeline-splits"
 
 
 def stages_by_names(traced: TracedModel, names: Sequence[str]) -> tuple[int, ...]:
-    """The stage of every layer, where each name is the first layer of its stage."""
+    """The stage of every layer; each name is the first layer of stage 1, 2, ..."""
     firsts = resolve_names(traced, names)
     positions = {layer.name: index for index, layer in enumerate(traced.layers)}
     starts = [positions[first] for first in firsts]
@@ -21,7 +21,7 @@ def stages_by_names(traced: TracedModel, names: Sequence[str]) -> tuple[int, ...
 
 
 def resolve_names(traced: TracedModel, names: Sequence[str]) -> tuple[str, ...]:
-    """The whole names of the first layers of stages 1, 2, ..., in the order in which they run."""
+    """The full names of the first layers of stages 1, 2, ..., in the order in which they run."""
     firsts = [_resolve(traced, name) for name in names]
     positions = {layer.name: index for index, layer in enumerate(traced.layers)}
     for name, first in zip(names, firsts, strict=True):
@@ -82,7 +82,7 @@ def _listed(traced: TracedModel) -> str:
 
 
 def stages_by_marks(traced: TracedModel) -> tuple[int, ...]:
-    """The stage of every layer by the marks on modules; an unmarked one goes with the layer before it."""
+    """The stage of every layer by the marks on modules; unmarked layers join the layer before them."""
     stages: list[int] = []
     current = 0
     for layer in traced.layers:

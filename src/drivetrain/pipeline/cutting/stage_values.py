@@ -22,14 +22,15 @@ def node_stages(traced: TracedModel, stage_of: StageOf) -> dict[Node, int]:
         stages = {layer.node: stage for layer, stage in zip(traced.layers, stage_of, strict=True)}
     for node in stages:
         source = taken_out_of(node)
-        # One tensor of several is taken out where they are made: only tensors travel.
+        # A step that picks one tensor of a tuple runs in the stage that computes the tuple, because only
+        # single tensors can be sent.
         if source is not None:
             stages[node] = stages[source]
     return stages
 
 
 def taken_out_of(node: Node) -> Node | None:
-    """What gave several tensors, of which a step takes one."""
+    """The step that returned several tensors, if `node` picks one of them; else None."""
     if node.target is not operator.getitem or not isinstance(node.args[1], int | str):
         return None
     source = node.args[0]
@@ -39,12 +40,13 @@ def taken_out_of(node: Node) -> Node | None:
 
 
 def values_needed(traced: TracedModel, stages: Mapping[Node, int]) -> list[list[Node]]:
-    """For every stage the values it takes from outside, the model's input among them, in graph order."""
+    """For every stage the values it receives, including the model's input, in graph order."""
     needed: list[dict[Node, None]] = [{} for _ in range(max(stages.values()) + 1)]
     for node, stage in stages.items():
         for value in traced.sources(node):
             if stages.get(value) != stage:
                 needed[stage][value] = None
+    # The last stage returns the model's output, even if an earlier stage computes it.
     output = traced.nodes[traced.output]
     if stages.get(output) != len(needed) - 1:
         needed[-1][output] = None
@@ -52,7 +54,7 @@ def values_needed(traced: TracedModel, stages: Mapping[Node, int]) -> list[list[
 
 
 def find_edges(traced: TracedModel, stages: Mapping[Node, int]) -> tuple[Edge, ...]:
-    """What is sent, in graph order and then by consumer; the model's input is never sent."""
+    """The values sent between stages, in graph order and then by consumer; the model's input is not sent."""
     wanted = [
         (traced.positions[value], consumer, value)
         for consumer, values in enumerate(values_needed(traced, stages))

@@ -1,4 +1,6 @@
-"""Changes in place in a cut model: who sees them, and which received values must not be touched."""
+"""In-place changes in a model that is split into stages: which steps see them, and which received values
+a stage must copy before it changes them.
+"""
 
 from collections.abc import Mapping
 
@@ -12,7 +14,7 @@ __all__ = ["check_changes_in_place", "find_changes_seen_elsewhere", "inputs_to_c
 
 
 def inputs_to_copy(traced: TracedModel, nodes: list[Node]) -> set[Node]:
-    """The values from outside a stage that its `nodes` might change in place, directly or through a view."""
+    """The values a stage receives that its `nodes` might change in place, directly or through a view."""
     own = set(nodes)
     found: set[Node] = set()
     for node in nodes:
@@ -22,7 +24,7 @@ def inputs_to_copy(traced: TracedModel, nodes: list[Node]) -> set[Node]:
 
 
 def check_changes_in_place(traced: TracedModel, stage_of: Mapping[Node, int]) -> None:
-    """Refuses a cut after which a change in place would not be seen by everybody who sees it uncut."""
+    """Refuses a split that would hide an in-place change from a layer that sees it in the unsplit model."""
     clash = next(iter(_find_hidden_changes(traced, stage_of)), None)
     if clash is not None:
         names = {layer.node: layer.name for layer in traced.layers}
@@ -34,7 +36,7 @@ def check_changes_in_place(traced: TracedModel, stage_of: Mapping[Node, int]) ->
 
 
 def _find_hidden_changes(traced: TracedModel, stage_of: Mapping[Node, int]) -> list[tuple[Node, Node]]:
-    """Pairs of a layer that changes a tensor in place and one that would no longer see it."""
+    """Pairs of layers: one changes a tensor in place, the other would no longer see the change."""
     clashes = []
     for node in traced.graph.nodes:
         value = _mutated(traced, node)
@@ -43,7 +45,8 @@ def _find_hidden_changes(traced: TracedModel, stage_of: Mapping[Node, int]) -> l
         own = {other for other, stage in stage_of.items() if stage == stage_of[node]}
         local = _local_aliases(traced, value, own)
         for alias in _all_aliases(traced, value, before=traced.positions[node]) - {value}:
-            # Sent at the end of the stage, and so after the change; a received one is changed here alone.
+            # This stage computes the alias, and sends it only at its end: readers see the change. A received
+            # value is a copy instead, so a change to it stays within this stage.
             if alias in local and alias in own:
                 continue
             readers = (user for user in alias.users if _reads_after(traced, user, node))
@@ -52,7 +55,7 @@ def _find_hidden_changes(traced: TracedModel, stage_of: Mapping[Node, int]) -> l
 
 
 def find_changes_seen_elsewhere(traced: TracedModel) -> list[tuple[Node, Node]]:
-    """For every change that is seen through another value: the first value concerned, and the last reader."""
+    """For every in-place change that is seen through another value: the first alias and the last reader."""
     spans = []
     for node in traced.graph.nodes:
         value = _mutated(traced, node)
@@ -83,7 +86,7 @@ def _changed_values(traced: TracedModel, node: Node) -> list[Node]:
 
 
 def _neighbours(traced: TracedModel, value: Node) -> list[Node]:
-    """The values that may share memory with one, one step up or down."""
+    """The inputs and the users of a value that may share its memory."""
     below = [user for user in value.users if value in _kept(traced, user)]
     return [*_kept(traced, value), *below]
 
@@ -94,11 +97,12 @@ def _kept(traced: TracedModel, node: Node) -> tuple[Node, ...]:
 
 
 def _local_aliases(traced: TracedModel, value: Node, own: set[Node]) -> set[Node]:
-    """Values of one stage, and those it receives, that may share memory with one of them."""
+    """The values that a stage computes or receives and that may share memory with `value`."""
     found, waiting = {value}, [value]
     while waiting:
         here = waiting.pop()
-        # What is received arrives by itself: through it only this stage's own views are reached.
+        # Received values arrive separately, and are copied separately before a change, so two of them never
+        # share memory here: from one the search continues only to values that this stage computes.
         reached = {other for other in _neighbours(traced, here) if here in own or other in own}
         waiting += reached - found
         found |= reached

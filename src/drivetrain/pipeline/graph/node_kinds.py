@@ -1,4 +1,4 @@
-"""What a step of a traced model is: a read of sizes, a change in place, a view of what it was given."""
+"""Classifies the steps of a traced model: reads of sizes or types, in-place changes, views of inputs."""
 
 import builtins
 import inspect
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, for tables of names."""
+    """Splits a text into a set of words, to write tables of names compactly."""
     return frozenset(text.split())
 
 
@@ -36,7 +36,8 @@ _READ_METHODS = words(
 )
 _TENSOR_ATTRIBUTES = words("T mT H mH data real imag grad")
 _PLAIN_MODULES = ("_operator", "operator", builtins.__name__, math.__name__)
-# What may give back its input or a part of it; a result of anything else in torch has memory of its own.
+# Functions and methods that may return their input or a view of it (`contiguous`, `to` and `dropout` do so
+# only sometimes). The results of all other torch functions are taken to have memory of their own.
 _VIEWS = words(
     "getitem getattr view view_as reshape reshape_as flatten unflatten squeeze unsqueeze transpose permute t "
     "expand expand_as narrow select chunk split tensor_split unbind contiguous to type type_as float half "
@@ -53,6 +54,7 @@ _VIEW_MODULES = (
     nn.PixelUnshuffle,
     nn.ChannelShuffle,
 )
+# Modules of drivetrain whose results never share memory with their inputs.
 _FRESH_MODULES = (Add, CentralCrop, Concatenate, GlobalMean, Shortcut)
 _SEVERAL = words("chunk split tensor_split unbind hsplit vsplit topk sort min_max meshgrid var_mean std_mean")
 IN_PLACE_OPERATORS = words("iadd isub imul itruediv ifloordiv imod ipow iand ior ixor")
@@ -61,12 +63,15 @@ _NO_READS: Mapping[Node, None] = MappingProxyType({})
 
 
 def name_of_call(node: Node) -> str:
-    """The bare name of what a functional step calls: `cat`, `relu_`, `getitem`."""
+    """The bare name of the function or method that a step calls: `cat`, `relu_`, `getitem`."""
     return str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
 def find_reads(graph: fx.Graph) -> dict[Node, None]:
-    """The steps that give no tensor but a size, a type, a device, or arithmetic with these."""
+    """The steps that return no tensor but a size, a type, a device, or arithmetic with these.
+
+    A dictionary without values is used as a set that keeps the order of the graph.
+    """
     reads: dict[Node, None] = {}
     for node in graph.nodes:
         if _is_read(node, reads):
@@ -87,11 +92,12 @@ def _is_read(node: Node, reads: Mapping[Node, None]) -> bool:
 
 
 def _asks_for_type(node: Node) -> bool:
+    # `x.type()` returns a name; `x.type(dtype)` returns a tensor.
     return node.target == "type" and len(node.args) == 1 and not node.kwargs
 
 
 def mutated_input(node: Node, *, module: nn.Module | None, reads: Mapping[Node, None]) -> Node | None:
-    """The value that a step overwrites and gives back, if it does; `module` is what it calls."""
+    """The value that a step overwrites and returns, or None; `module` is the module that the step calls."""
     if node.op == "output" or not _works_in_place(node, module):
         return None
     target = node.kwargs.get("out") or node.kwargs.get("input") or next(iter(node.args), None)
@@ -111,25 +117,27 @@ def _works_in_place(node: Node, module: nn.Module | None) -> bool:
 
 
 def _ends_in_place(name: str) -> bool:
+    # torch marks in-place functions by one trailing underscore; two belong to names such as `__add__`.
     return name.endswith("_") and not name.endswith("__")
 
 
 def _argument(node: Node, name: str) -> Any:
-    """An argument of a function by its name, however it was passed."""
+    """An argument of a function by its name, whether it was passed by position or by keyword."""
     try:
         bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
     except (TypeError, ValueError):
+        # Many functions of torch are built in and have no signature to inspect.
         return node.kwargs.get(name)
     return bound.arguments.get(name)
 
 
 def is_own(module: nn.Module | None) -> bool:
-    """Whether a layer is torch's or drivetrain's, of which it is known what it does to its inputs."""
+    """Whether a layer is part of torch or drivetrain, so that its effect on its inputs is known."""
     return type(module).__module__.startswith(("torch.nn.", "drivetrain."))
 
 
 def may_change_inputs(node: Node, *, module: nn.Module | None) -> bool:
-    """Whether a layer that stays whole could overwrite what it is given: nobody looked inside."""
+    """Whether a step calls a user's module, which is not traced and might overwrite its inputs."""
     return node.op == "call_module" and not is_own(module)
 
 
@@ -165,5 +173,5 @@ def _is_library(node: Node) -> bool:
 
 
 def gives_several(node: Node) -> bool:
-    """Whether a step is known to give a tuple of tensors, which no message can carry."""
+    """Whether a step is known to return several tensors, which cannot be sent between stages as one value."""
     return node.op in ("call_function", "call_method") and name_of_call(node) in _SEVERAL

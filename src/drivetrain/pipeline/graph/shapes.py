@@ -1,4 +1,4 @@
-"""The size of every value of a traced model and what every layer costs, in FLOPs or measured seconds."""
+"""The size of every value of a traced model, and the cost of every layer in FLOPs or measured seconds."""
 
 import statistics
 import time
@@ -29,19 +29,19 @@ __all__ = [
     "undisturbed",
 ]
 
-# Fake tensors import torch's compiler, which takes 2 to 3 seconds; up to this cost a real pass is faster.
+# Fake tensors import torch's compiler, which takes 2 to 3 seconds. Up to this cost a real pass is faster.
 _MAX_REAL_FLOPS = 5e9
 
 
-# Not torch.fx.Interpreter: its progress bar creates a lock shared between processes, and a rank that ends
-# prints a complaint about it.
-
-
 class GraphWalk(Interpreter):
-    """Runs every step of a graph with one input; `run_node` is what subclasses change."""
+    """Runs every step of a graph with one input; subclasses override `run_node`.
+
+    `walk` is used instead of `Interpreter.run`, whose progress bar creates a lock shared between processes: a
+    rank that ends would print a complaint about it.
+    """
 
     def walk(self, images: Tensor) -> None:
-        """All steps in order; values that nobody will read are let go of, where that is asked for."""
+        """Runs all steps in order; with `garbage_collect_values` each value is freed after its last use."""
         self.args_iter = iter((images,))
         for node in self.graph.nodes:
             self.env[node] = self.run_node(node)
@@ -62,20 +62,20 @@ class ValueInfo:
 
 @dataclass(frozen=True, slots=True)
 class LayerCost:
-    """What one layer costs for the batch that was asked about."""
+    """The cost of one layer for the batch size that was asked for."""
 
     name: str
     flops: int
-    """2 x multiply-adds of convolutions and matrix products, forward."""
+    """Twice the multiply-adds of convolutions and matrix products in the forward pass."""
     parameters: int
-    """Learnable numbers that no layer before it has."""
+    """Number of parameter elements that no earlier layer uses."""
     buffers: int
-    """Moving statistics and other stored numbers that no layer before it has."""
+    """Number of elements of running statistics and other buffers that no earlier layer uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShapes:
-    """Sizes by value name (tensors only; the images among them) and costs in the order of the layers."""
+    """The sizes of all tensors by name, including the images, and the costs in the order of the layers."""
 
     values: Mapping[str, ValueInfo]
     layers: tuple[LayerCost, ...]
@@ -84,7 +84,7 @@ class ModelShapes:
 def find_shapes(
     traced: TracedModel, *, image_shape: Sequence[int], float_dtype: torch.dtype | None = None
 ) -> ModelShapes:
-    """Sizes and costs for images of a shape, batch included; `float_dtype` is that of all float values."""
+    """Sizes and costs for `image_shape`, batch included; `float_dtype` is the type of all floats."""
     shape = tuple(image_shape)
     failures: list[Exception] = []
     for run in _ways(traced, shape):
@@ -102,7 +102,10 @@ def find_shapes(
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards flags, and what layers keep about a pass, are as before."""
+    """Puts a model into evaluation mode for a block and restores the attributes of all modules afterwards.
+
+    All attributes, not only `training`: a layer may store something about each forward pass.
+    """
     before = {module: dict(vars(module)) for module in model.modules()}
     for module in before:
         module.training = False
@@ -118,7 +121,10 @@ _Run = Callable[[TracedModel, tuple[int, ...]], tuple[dict[Node, Any], dict[Node
 
 
 def _ways(traced: TracedModel, shape: tuple[int, ...]) -> tuple[_Run, ...]:
-    """Without values first where a real pass takes long; a user's layer may need values all the same."""
+    """The ways to run the model, the faster one first.
+
+    Fake tensors have no values, but a user's layer may need them; then the real pass is the second attempt.
+    """
     tensors = [*traced.model.parameters(), *traced.model.buffers()]
     if any(tensor.is_meta for tensor in tensors):
         return (_run_fake,)
@@ -148,7 +154,7 @@ def _images(traced: TracedModel, shape: tuple[int, ...]) -> Tensor:
 
 
 class _Observer(GraphWalk):
-    """Runs a graph on stand-ins of the model's numbers and notes what comes out of each step."""
+    """Runs a graph with copies or fakes of the parameters and buffers; records the result of each step."""
 
     def __init__(self, traced: TracedModel, *, convert: Callable[[Tensor], Tensor]) -> None:
         super().__init__(traced.model, graph=traced.graph, garbage_collect_values=False)
@@ -181,6 +187,7 @@ class _Observer(GraphWalk):
         return functional_call(module, stand_ins, args, kwargs)
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
+        # One stand-in per tensor, so that layers that share a weight still share it.
         if id(tensor) not in self._stand_ins:
             self._stand_ins[id(tensor)] = self._convert(tensor)
         return self._stand_ins[id(tensor)]
@@ -209,7 +216,7 @@ def _info(tensor: Tensor, float_dtype: torch.dtype | None) -> ValueInfo:
 
 
 def _new_numbers(traced: TracedModel, node: Node, counted: set[int]) -> tuple[int, int]:
-    """How many parameters and buffers a step is the first to use."""
+    """The numbers of parameter and buffer elements that this step is the first to use."""
     module = traced.module_of(node)
     if module is not None:
         parameters = list(module.parameters())
@@ -229,9 +236,13 @@ def _count(tensors: Sequence[Tensor], counted: set[int]) -> int:
 
 
 def measure_layer_seconds(traced: TracedModel, images: Tensor, *, repeats: int = 5) -> tuple[float, ...]:
-    """The median seconds of each layer's forward pass, in evaluation, so that no statistic moves."""
+    """The median seconds of each layer's forward pass.
+
+    It runs in evaluation mode, so that batch-norm statistics do not change.
+    """
     measured = []
     with undisturbed(traced.model), torch.no_grad():
+        # The first pass is not counted: it includes one-time work such as allocations.
         _Clock(traced).measure(images)
         for _ in range(repeats):
             measured.append(_Clock(traced).measure(images))
@@ -245,8 +256,8 @@ class _Clock(GraphWalk):
         self._seconds: dict[Node, float] = {}
 
     def measure(self, images: Tensor) -> dict[Node, float]:
-        # Layers that work in place would otherwise change the caller's images.
         self._on_accelerator = images.device.type != "cpu"
+        # A copy, as layers that work in place would otherwise change the caller's images.
         self.walk(images.clone())
         return self._seconds
 
@@ -262,5 +273,6 @@ class _Clock(GraphWalk):
         return self._traced.attribute(target)
 
     def _wait(self) -> None:
+        # Kernels run asynchronously; without this only their launch would be timed.
         if self._on_accelerator:
             torch.accelerator.synchronize()

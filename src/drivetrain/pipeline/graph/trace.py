@@ -21,15 +21,15 @@ __all__ = ["Layer", "TracedModel", "trace_model"]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One step that gives tensors: a module (named by its path) or a function (by its node)."""
+    """One step that returns tensors: a module, named by its path, or a function, named by its graph node."""
 
     name: str
-    """Unique; a module that runs again has '#2' and so on behind its path."""
+    """Unique: the second call of a module is named by its path and '#2', the third by '#3' and so on."""
     node: Node
     module_path: str | None
     """None for a function."""
     scope: str
-    """The path of the module in whose code the step stands; '' is the model itself."""
+    """The path of the module whose code contains the step; '' is the model itself."""
 
     @property
     def path(self) -> str:
@@ -38,7 +38,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class TracedModel:
-    """A model and its graph; the graph's modules and weights are the model's own."""
+    """A model and its graph, which refers to the model's own modules and weights (no copies)."""
 
     model: nn.Module
     graph: fx.Graph
@@ -46,20 +46,20 @@ class TracedModel:
     input: str
     """The name of the value that holds the images."""
     reads: Mapping[Node, None]
-    """Steps that give sizes and the like; they belong to no stage."""
+    """Steps that read sizes, types or devices; they belong to no stage and are repeated where needed."""
     constants: Mapping[str, Tensor]
-    """Tensors that the model's code makes anew each time, always the same."""
+    """Constant tensors that the model's code creates in every forward pass."""
     nodes: Mapping[str, Node]
     positions: Mapping[Node, int]
 
     @property
     def output(self) -> str:
-        """The name of the value that the model gives."""
+        """The name of the value that the model returns."""
         return self.result_node.all_input_nodes[0].name
 
     @property
     def result_node(self) -> Node:
-        """The graph's last node, which only hands the output on."""
+        """The graph's last node, which only returns the output."""
         node: Node = next(iter(reversed(self.graph.nodes)))
         return node
 
@@ -72,7 +72,7 @@ class TracedModel:
         return self.attribute(str(node.target)) if node.op == "call_module" else None
 
     def sources(self, node: Node) -> tuple[Node, ...]:
-        """The tensors a step needs, directly or for their sizes, in graph order; no weights."""
+        """The values that a step reads, directly or only for their sizes, in graph order; without weights."""
         found: dict[Node, None] = {}
         for value in node.all_input_nodes:
             if value in self.reads:
@@ -83,8 +83,10 @@ class TracedModel:
 
 
 def trace_model(model: nn.Module) -> TracedModel:
-    """The graph of a model with one image input; modules that cannot be recorded stay whole."""
+    """Traces a model with one image input; a module that cannot be traced becomes a single layer."""
     whole: set[nn.Module] = set()
+    # Each failure names the innermost module at fault; it is kept whole in the next attempt. The loop ends,
+    # because a module that is kept whole is not looked into again.
     while True:
         try:
             graph, constants = _trace_both_modes(model, whole)
@@ -98,8 +100,9 @@ def trace_model(model: nn.Module) -> TracedModel:
 
 
 def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph, dict[str, Tensor]]:
-    """The graph in training, provided that it is the same in evaluation."""
+    """The graph in training mode; raises if evaluation mode gives another one."""
     recorded = []
+    # Training comes last: its graph and constants are the ones that are returned.
     for training in (False, True):
         tracer = LayerTracer(whole=frozenset(whole))
         with in_mode(model, training=training), _without_constants(model) as constants:
@@ -111,7 +114,7 @@ def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph
 
 @contextmanager
 def _without_constants(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Takes what torch.fx stores in the model out of it again."""
+    """Removes the constants that torch.fx stores as attributes of the model while it traces."""
     before = set(vars(model))
     constants: dict[str, Tensor] = {}
     try:
@@ -125,7 +128,9 @@ _Records = Mapping[tuple[str, int], CallRecord]
 
 
 def _compare_modes(evaluation: _Records, training: _Records) -> None:
-    """Raises for the innermost call that does other things in training than in evaluation."""
+    """Raises for the innermost call that takes other steps in training than in evaluation."""
+    # The steps without value names come first: names are numbered through the whole graph, so one extra step
+    # would change the names in later modules that are not at fault.
     for attributes in (("steps",), ("exact_steps", "result")):
         for key, record in training.items():
             other = evaluation.get(key)
@@ -185,7 +190,7 @@ def _traced(model: nn.Module, graph: fx.Graph, constants: Mapping[str, Tensor]) 
 
 
 def _read_after_changes(traced: TracedModel) -> None:
-    """Whoever reads a tensor after it was changed in place now reads the result of the change."""
+    """Makes later readers of a tensor that is changed in place depend on the step that changes it."""
     for node in traced.graph.nodes:
         changed = mutated_input(node, module=traced.module_of(node), reads=traced.reads)
         for user in list(changed.users) if changed is not None else ():

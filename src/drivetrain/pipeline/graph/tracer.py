@@ -1,4 +1,4 @@
-"""torch.fx's tracer, taught to refuse what it would silently record wrongly."""
+"""A tracer based on torch.fx that refuses code which torch.fx would silently record wrongly."""
 
 import operator
 import os
@@ -19,19 +19,24 @@ from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS, words
 
 __all__ = ["CallRecord", "LayerTracer", "UntraceableError", "user_line"]
 
+# These change the shape of the tensor itself; other in-place methods, such as `relu_`, only its contents.
 _SHAPE_CHANGES = words("resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_")
 _TORCH_FOLDER = os.path.dirname(torch.__file__)
 _PIPELINE_FOLDER = os.path.dirname(os.path.dirname(__file__))
 _HIDDEN_FOLDERS = (_TORCH_FOLDER, _PIPELINE_FOLDER, sysconfig.get_path("stdlib") + os.sep, "<")
+# Modules of torch.nn whose children are layers of their own; all other torch.nn modules are single layers.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 class UntraceableError(Exception):
-    """Why a module's own code cannot be recorded, as the end of a sentence about a line."""
+    """Why a module's own code cannot be traced.
+
+    The message completes a sentence: "FILE line N ..." as in "model.py line 7 assigns self.count".
+    """
 
 
 class CallRecord:
-    """What the code of one module did in one call: its own steps, without those of modules inside."""
+    """The steps that one call of a module recorded, without the steps of the modules inside it."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[object, ...]] = []
@@ -41,7 +46,7 @@ class CallRecord:
 
 
 class _InPlaceProxy(fx.Proxy):
-    """Keeps `x += y` in place, which torch.fx would turn into `x = x + y`."""
+    """Records `x += y` as an in-place step; torch.fx would turn it into `x = x + y`."""
 
 
 def _in_place_method(name: str) -> Callable[[fx.Proxy, object], fx.Proxy]:
@@ -58,9 +63,9 @@ for _name in IN_PLACE_OPERATORS:
 
 
 class LayerTracer(fx.Tracer):
-    """Records a model as a graph of layers; modules in `whole` are not looked into.
+    """Records a model as a graph of layers; each module in `whole` becomes a single layer.
 
-    An error carries the path of the module in whose own code it came up, as `module_path`.
+    An error has an attribute `module_path`: the path of the module whose own code caused it.
     """
 
     proxy_buffer_attributes = True
@@ -72,7 +77,7 @@ class LayerTracer(fx.Tracer):
         self._open: list[tuple[str, CallRecord]] = []
 
     def record(self, model: nn.Module) -> fx.Graph:
-        """The graph of a model with one input; the model's own numbers do not change."""
+        """Traces a model with one input; its parameters and buffers do not change."""
         root_record = CallRecord()
         with _guarded(model), self._recording("", root_record):
             graph = self.trace(model)
@@ -85,7 +90,7 @@ class LayerTracer(fx.Tracer):
         is_module: bool,  # noqa: ARG002
         concrete_args: Any = None,  # noqa: ARG002
     ) -> tuple[Any, list[Any]]:
-        # One input; whatever else forward takes keeps its default.
+        # Only the first argument is an input; all other arguments of forward keep their defaults.
         names = [name for name in root_fn.__code__.co_varnames[1:2] if name.isidentifier()]
         return root_fn, [self.root, self.create_proxy("placeholder", (names or ["images"])[0], (), {})]
 
@@ -114,7 +119,7 @@ class LayerTracer(fx.Tracer):
             result = super().call_module(m, forward, args, kwargs)
             record.result = repr(result)
             if not record.steps:
-                # It may count, check or print: what leaves no step must not vanish.
+                # Its code may count, check or print. Without a step the graph would drop all of that.
                 raise UntraceableError("does nothing that can be traced")
         calls = sum(1 for known, _ in self.records if known == path)
         self.records[path, calls] = record
@@ -153,7 +158,7 @@ class LayerTracer(fx.Tracer):
     def _note(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         record = self._open[-1][1]
         nameless = repr(map_arg((args, kwargs), lambda _node: None))
-        # The file of a constant is numbered anew in each trace.
+        # torch.fx numbers constants anew in each trace, so their names cannot be compared.
         shown_target = "constant" if str(target).startswith("_tensor_constant") else target
         record.steps.append((kind, shown_target, nameless))
         record.exact_steps.append(repr((args, kwargs)))
@@ -179,7 +184,7 @@ def _random_state() -> tuple[object, ...]:
 
 
 def _calling_line() -> tuple[str, int]:
-    """File and line of the model's code that is being recorded."""
+    """File and line of the model's code that is being traced."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
         frame = frame.f_back
@@ -200,7 +205,10 @@ def user_line(frames: list[tuple[str, int]]) -> str:
 
 @contextmanager
 def _guarded(model: nn.Module) -> Iterator[None]:
-    """Refuses custom backward passes and assignments to modules, while this thread traces a model."""
+    """Refuses custom autograd functions and assignments to module attributes while a model is traced.
+
+    The patches are global, so calls that have nothing to do with this trace are passed through.
+    """
     thread = threading.get_ident()
     own = set(model.modules())
     plain_set = nn.Module.__setattr__
@@ -216,7 +224,7 @@ def _guarded(model: nn.Module) -> Iterator[None]:
             raise UntraceableError(f"assigns self.{name}")
         plain_set(self, name, value)
 
-    # A name bound to MyFunction.apply at import reaches this one all the same.
+    # Patching the base class also catches `name = MyFunction.apply`, bound when the user's file was imported.
     _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
     nn.Module.__setattr__ = set_attribute  # type: ignore[method-assign]
     try:

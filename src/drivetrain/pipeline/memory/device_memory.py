@@ -14,12 +14,13 @@ __all__ = ["HeldBytes", "StageNeeds", "held_bytes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageNeeds:
-    """What one micro-batch takes in a stage.
+    """The bytes that one micro-batch needs in a stage.
 
-    `inputs` are the bytes of what it is given, `saved` of everything it keeps beside that, and
-    `kept_outputs` of what it gives away among those. `forward` is the most that a forward pass has at once
-    beside its inputs, `working` what a backward pass needs for a moment, and `deferred` what is held for
-    weights whose gradients come later. `gradients` is what comes back from the stages that it gives to.
+    `inputs`: the values the stage receives. `saved`: everything else it keeps for the backward pass.
+    `kept_outputs`: the part of `saved` that the stage also sends to others. `forward`: the peak of a forward
+    pass, without its inputs. `working`: the temporary memory of a backward pass. `deferred`: what is kept for
+    weight gradients that are computed later. `gradients`: the gradients that the stage receives for its
+    outputs.
     """
 
     inputs: dict[str, int]
@@ -34,7 +35,7 @@ class StageNeeds:
 
 @dataclass(frozen=True, slots=True)
 class HeldBytes:
-    """The fullest moment of a device: what it holds, and what the pass of that moment needs beside it."""
+    """The memory of a device at its peak: the activations it holds, and what the running pass adds."""
 
     activations: int
     working: int
@@ -47,7 +48,7 @@ class HeldBytes:
 def held_bytes(
     schedule: Schedule, *, edges: Sequence[Edge], needs: Sequence[StageNeeds], bytes_of: Mapping[str, int]
 ) -> tuple[HeldBytes, ...]:
-    """The fullest moment of every device in one update."""
+    """The peak of every device within one update."""
     return tuple(
         max(_Walk(schedule, device, edges, needs, bytes_of).moments(), key=lambda moment: moment.total)
         for device in range(schedule.devices)
@@ -55,7 +56,7 @@ def held_bytes(
 
 
 class _Shelf:
-    """Things with a size; one that several put there counts once, until the last has taken it away."""
+    """Counts bytes by reference: a thing that several stages hold counts once, until the last releases it."""
 
     def __init__(self) -> None:
         self.held_bytes = 0
@@ -75,7 +76,7 @@ class _Shelf:
 
 
 class _Walk:
-    """One device's row, with everything it holds on the way."""
+    """Walks through the actions of one device and tracks everything it holds."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class _Walk:
         self._shelf = _Shelf()
 
     def moments(self) -> Iterator[HeldBytes]:
-        """What is held at each action."""
+        """The memory during each action."""
         for action in self._row:
             need = self._needs[action.stage]
             if action.kind is Kind.FORWARD:
@@ -110,6 +111,8 @@ class _Walk:
         for value, size in need.inputs.items():
             shelf.put("value", value, micro_batch, size)
         moment = HeldBytes(shelf.held_bytes, need.forward)
+        # The stage now holds these values as its inputs; the reference of the message is released only after
+        # that, so that a value passed within the device never counts twice and never disappears in between.
         for edge in self._read[action.stage]:
             shelf.take("value", edge.value, micro_batch)
         if not need.recomputes:
@@ -122,13 +125,13 @@ class _Walk:
         return moment
 
     def _go_back(self, action: Action, need: StageNeeds) -> HeldBytes:
-        """A backward pass; one that leaves the weights for later keeps what it needs for them."""
+        """A backward pass; INPUT actions keep what the weight gradients will need later."""
         shelf, micro_batch = self._shelf, action.micro_batch
         for edge in self._given[action.stage]:
             if edge.has_gradient:
                 shelf.take("gradient", f"{edge.value} of {edge.consumer}", micro_batch)
         if need.recomputes:
-            # The gradients wait while the forward pass is repeated.
+            # The gradients of the outputs are held while the forward pass is repeated.
             repeating = need.gradients + need.forward - need.saved
             shelf.put("saved", action.stage, micro_batch, need.saved)
             moment = HeldBytes(shelf.held_bytes, max(need.working, repeating))

@@ -1,4 +1,4 @@
-"""The modules of a run whose memory a plan counts: its stages, or the whole model."""
+"""The modules whose memory a plan predicts: the stages of a run or its whole model, with their values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +25,16 @@ from drivetrain.schedules.by_name import build_schedule
 
 __all__ = ["Parts", "ValueFlow", "find_parts", "find_values", "whole_model"]
 
+# The layers whose weight gradients the zero-bubble schedule computes later.
 _DEFERRED = (_ConvNd, nn.Linear)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueFlow:
-    """Every value that a stage is given or gives, as a tensor without memory; the images among them.
+    """Every value that a stage receives or sends, including the images, as a tensor without memory.
 
-    `kept` are those that the stage that computes them keeps itself for its backward pass. `forward_bytes` is
-    the most that the forward pass of each stage has at once, beside what it is given.
+    `kept` names the values that the stage that computes them also keeps for its own backward pass.
+    `forward_bytes` is the peak of the forward pass of each stage, without its inputs.
     """
 
     values: dict[str, Tensor]
@@ -46,12 +47,12 @@ class ValueFlow:
         return {name: value.nbytes for name, value in self.values.items()}
 
     def inputs_of(self, stage: StageModule) -> dict[str, Tensor]:
-        """What a stage is given, in its order."""
+        """The inputs of a stage, in the order of its arguments."""
         return {name: self.values[name] for name in stage.stage_facts.inputs}
 
 
 def find_values(cut: Cut, *, images: Sequence[int], compute_dtypes: Sequence[torch.dtype]) -> ValueFlow:
-    """The values for micro-batches of a shape; `compute_dtypes` has the type of each stage's products."""
+    """The values for micro-batches of shape `images`; `compute_dtypes` has each stage's autocast type."""
     values = {cut.input: _described(torch.empty(tuple(images), device="meta"), is_trained=False)}
     kept: set[str] = set()
     forward_bytes: list[int] = []
@@ -66,8 +67,9 @@ def find_values(cut: Cut, *, images: Sequence[int], compute_dtypes: Sequence[tor
 def _run(
     stage: StageModule, inputs: Sequence[Tensor], dtype: torch.dtype
 ) -> tuple[dict[str, Tensor], set[str], int]:
-    """One pass in evaluation mode, which leaves no trace in the stage."""
+    """One forward pass on fake tensors in evaluation mode, so that the stage does not change."""
     saved: set[int] = set()
+    # Saved tensors are kept alive: a storage that is freed may lend its address, the key, to a later one.
     alive: list[Tensor] = []
 
     def note(tensor: Tensor) -> Tensor:
@@ -101,7 +103,7 @@ def _like(tensor: Tensor) -> Tensor:
 
 
 def _described(value: Tensor, *, is_trained: bool) -> Tensor:
-    """As it travels: in one piece, images channels last."""
+    """The value as it is sent: contiguous, with four dimensions in channels-last order."""
     layout = torch.channels_last if value.dim() == 4 else torch.contiguous_format
     made = torch.empty(tuple(value.shape), dtype=value.dtype, device="meta", memory_format=layout)
     return made.requires_grad_(is_trained and value.is_floating_point())
@@ -109,7 +111,7 @@ def _described(value: Tensor, *, is_trained: bool) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """A model as the modules that run one after another, and what they give each other."""
+    """A model as modules that run one after another, and the values they pass to each other."""
 
     recipe: Recipe
     modules: Sequence[nn.Module]
@@ -127,7 +129,7 @@ class Parts:
 def find_parts(
     outline: RunOutline, settings: Sequence[StageSettings], compute_dtypes: Sequence[torch.dtype]
 ) -> Parts:
-    """The stages of a run that is cut, or its whole model."""
+    """The stages of a run, or its whole model if it is not split."""
     if outline.plan is None:
         return whole_model(outline, settings, compute_dtypes)
     return _cut(outline.recipe, outline.plan, outline.images, settings, compute_dtypes)
@@ -136,7 +138,7 @@ def find_parts(
 def whole_model(
     outline: RunOutline, settings: Sequence[StageSettings], compute_dtypes: Sequence[torch.dtype]
 ) -> Parts:
-    """The model in one piece, whatever the run does with it."""
+    """The model in one piece, even if the run splits it."""
     images = torch.empty(outline.images, device="meta", memory_format=torch.channels_last)
     return Parts(
         recipe=outline.recipe,
@@ -184,7 +186,7 @@ def _cut(
 
 
 def _deferred(plan: StagePlan, stage: StageModule, dtype: torch.dtype) -> int:
-    """What layers with weights that are left for later hold: their inputs, and the gradients of outputs."""
+    """Bytes kept for deferred weight gradients: inputs of these layers and gradients of their outputs."""
     if plan.schedule_name != "zero-bubble":
         return 0
     held: dict[str, int] = {}

@@ -23,12 +23,12 @@ __all__ = ["MemoryPrediction", "predict_memory"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPrediction:
-    """Bytes by stage and by device; `savings` is how far each saver lowers each device's peak.
+    """Bytes by stage and by device; `savings` says how far each memory option lowers the peak of each device.
 
-    `checkpoint` are those of the copy of the whole state that the first rank of a run keeps in host memory.
+    `checkpoint` is the copy of the whole training state that the first rank keeps in host memory.
 
-    A saver is compared everywhere against nowhere, whatever the run asks for. Where it costs memory, as
-    buffers for the states of a few weights can, it is negative.
+    Each saving compares the option on all stages with the option on none, whatever the recipe asks for. It is
+    negative if the option costs memory, as offloading buffers can for a model with few weights.
     """
 
     stages: tuple[StageMemory, ...]
@@ -41,7 +41,7 @@ class MemoryPrediction:
 def predict_memory(
     outline: RunOutline, *, settings: Sequence[StageSettings], compute_dtypes: Sequence[torch.dtype]
 ) -> MemoryPrediction:
-    """What a run will take; `settings` and `compute_dtypes` have an entry per stage."""
+    """Predicts the memory of a run; `settings` and `compute_dtypes` have an entry per stage."""
     parts = find_parts(outline.as_trained(), settings, compute_dtypes)
     stages = tuple(_stage(parts, index) for index in range(len(parts.modules)))
     needs = [_needs(parts, index, stages[index]) for index in range(len(stages))]
@@ -70,7 +70,7 @@ def predict_memory(
 
 
 def _checkpoint_bytes(parts: Parts, weights: Sequence[WeightBytes]) -> int:
-    """Weights with buffers, the optimiser's state, and the average, which has float32 numbers."""
+    """Weights and buffers, optimiser state, and the weight average (EMA), which is kept in float32."""
     if not parts.recipe.checkpoints:
         return 0
     model = sum(each.parameters for each in weights)
@@ -92,7 +92,7 @@ def _stage(parts: Parts, index: int) -> StageMemory:
 
 
 def _needs(parts: Parts, index: int, memory: StageMemory) -> StageNeeds:
-    """What one micro-batch takes, from what all live ones take together."""
+    """The needs of one micro-batch, derived from the memory of all live micro-batches together."""
     inputs = {name: value.nbytes for name, value in parts.inputs[index].items()}
     live = live_micro_batches(parts.schedule)[index]
     recomputes = parts.settings[index].recomputes
@@ -112,7 +112,7 @@ def _needs(parts: Parts, index: int, memory: StageMemory) -> StageNeeds:
 
 
 def _weights(parts: Parts, *, offloads: bool) -> list[WeightBytes]:
-    """What each device holds for the whole training."""
+    """The memory that each device holds for the whole training."""
     home = parts.schedule.device_of
     return [
         weight_bytes(
@@ -152,7 +152,7 @@ def _recomputation_saving(
     if stage_count(parts.recipe) > 1:
         plain = [replace(need, recomputes=False) for need in needs]
         return _difference(_devices(parts, plain, weights), everywhere)
-    # Blocks are there for the sake of recomputation alone; without it the model is in one piece.
+    # On one device the model is split only for recomputation; without that option it runs in one piece.
     settings = [replace(parts.settings[0], recomputes=False)]
     whole = whole_model(outline.as_trained(), settings, parts.compute_dtypes[:1])
     return _difference(_devices(whole, [_needs(whole, 0, _stage(whole, 0))], weights), everywhere)

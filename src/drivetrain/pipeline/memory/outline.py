@@ -21,9 +21,9 @@ __all__ = ["RunOutline", "outline_run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutline:
-    """What a plan must know of a run: a copy of its model without memory, its stages, its images.
+    """What a plan needs to know about a run: a copy of its model on the meta device, its stages, its images.
 
-    `plan` is None where the model runs in one piece. `images` is the shape of a micro-batch.
+    `plan` is None if the model runs in one piece. `images` is the shape of a micro-batch.
     """
 
     recipe: Recipe
@@ -32,7 +32,7 @@ class RunOutline:
     images: tuple[int, int, int, int]
 
     def as_trained(self, *, counter_dropout: bool = True) -> "RunOutline":
-        """The same with the layers of training; dropout may stay what torch makes of it."""
+        """The outline with the layers used in training; `counter_dropout=False` keeps torch's own dropout."""
         twin = _without_memory(self.model)
         if self.recipe.precision == "16.16":
             halve_weights(twin, getattr(torch, self.recipe.half_type))
@@ -52,9 +52,9 @@ class RunOutline:
 def outline_run(
     recipe: Recipe, model: nn.Module, *, plan: StagePlan | None, images: Sequence[int]
 ) -> RunOutline | None:
-    """The outline of a run; None where it asks for nothing that a plan would have to look into.
+    """The outline of a run, or None if the recipe asks for nothing that needs a memory prediction.
 
-    Taken before the model is changed or placed, and cheap.
+    Call it before the model is changed or moved to a device. It is cheap.
     """
     asks_for_memory = recipe.optimizer_state_offloading or recipe.optimise_for is not None
     if plan is None and not asks_for_memory:
@@ -67,11 +67,12 @@ def outline_run(
 
 
 def _on(model: nn.Module, plan: StagePlan | None) -> StagePlan | None:
-    """The stages of a copy: graphs know layers by their names."""
+    """The same plan for a copy of the model; this works because graphs refer to layers by name."""
     return None if plan is None else replace(plan, traced=replace(plan.traced, model=model))
 
 
 def _without_memory(model: nn.Module) -> nn.Module:
+    # Entries in the memo of deepcopy replace the tensors, so the copy never allocates memory for them.
     memo: dict[int, Any] = {id(buffer): buffer.detach().to("meta") for buffer in model.buffers()}
     for weight in model.parameters():
         memo[id(weight)] = nn.Parameter(weight.detach().to("meta"), requires_grad=weight.requires_grad)

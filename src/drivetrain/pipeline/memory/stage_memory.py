@@ -29,12 +29,12 @@ __all__ = ["ActivationBytes", "StageMemory", "stage_activation_bytes", "stage_me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationBytes:
-    """What one micro-batch takes in a stage, from its forward pass to the end of its backward pass.
+    """The memory of one micro-batch in a stage, from its forward pass to the end of its backward pass.
 
-    `input_bytes` is what the stage is given, `saved_bytes` what it keeps beside that for the backward pass;
-    both are held in between. `output_bytes` is what it gives away and does not keep, `largest_bytes` the
-    largest single tensor, and `working_bytes` what a pass needs for a moment beyond what is held: outputs,
-    what is computed on the way, and gradients.
+    `input_bytes` are the inputs of the stage, `saved_bytes` everything else it keeps for the backward pass;
+    both are held between the two passes. `output_bytes` are the outputs that the stage does not keep itself,
+    `largest_bytes` is the largest single tensor. `working_bytes` is the temporary memory of a pass beyond
+    what is held: outputs, intermediate results and gradients.
     """
 
     input_bytes: int
@@ -46,11 +46,11 @@ class ActivationBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
-    """The bytes of a stage on its device, and the most it has at once.
+    """The bytes of a stage on its device, and their peak.
 
-    `parameters` includes frozen ones and buffers such as running statistics. `working` is a backward pass's
-    momentary need; the update's own comes when no activation is held, and counts only where it is larger
-    than everything else of a pass.
+    `parameters` includes frozen ones and buffers such as running statistics. `working` is the
+    temporary memory of a backward pass. The optimiser update runs while no activation is held, so its own
+    temporary memory counts only if it is larger than the activations and `working` together.
     """
 
     parameters: int
@@ -64,10 +64,10 @@ class StageMemory:
 def stage_activation_bytes(
     stage: nn.Module, inputs: Mapping[str, Tensor], *, compute_dtype: torch.dtype = torch.float32
 ) -> ActivationBytes:
-    """What a micro-batch takes in a stage in training; the stage, its statistics and its randomness rest.
+    """The memory of a micro-batch in training; the stage, its statistics and random state do not change.
 
-    `inputs` only say how the stage's arguments look, in order: shape, strides, type, and whether a gradient
-    is wanted. Both they and the stage may be on the meta device.
+    `inputs` only describe the arguments of the stage, in order: shape, strides, type, and whether a gradient
+    is needed. Both `inputs` and the stage may be on the meta device.
     """
     with _fake_twin(stage, inputs) as (twin, arguments):
         _flat_parameters(twin)
@@ -84,9 +84,9 @@ def stage_memory(
     recomputes: bool = False,
     offloads_states: bool = False,
 ) -> StageMemory:
-    """The memory of a stage whose schedule has up to `live_micro_batches` between forward and backward.
+    """The memory of a stage that keeps up to `live_micro_batches` between their forward and backward passes.
 
-    With recomputation each of them holds the stage's inputs alone, and one at a time all the rest too.
+    With recomputation each of them holds only its inputs; the rest is held for one micro-batch at a time.
     """
     each = stage_activation_bytes(stage, inputs, compute_dtype=compute_dtype)
     with _fake_twin(stage, inputs) as (twin, _):
@@ -109,7 +109,7 @@ def stage_memory(
 
 
 def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torch.dtype) -> ActivationBytes:
-    """A forward and a backward pass over weights that are laid out, and what they held."""
+    """Runs a forward and a backward pass and counts what they hold; gradients must be allocated already."""
     saved: set[int] = set()
 
     def note(tensor: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
             outputs = _as_tuple(twin(*arguments))
         saved_bytes = live.bytes_of(saved)
         output_bytes = live.bytes_of({storage_key(output) for output in outputs} - saved)
-        # Outputs leave the stage; its graph alone is held until their gradients come back.
+        # The outputs are sent away; until their gradients arrive the stage holds only the autograd graph.
         roots = [
             (get_gradient_edge(output), _maker_like(output)) for output in outputs if output.requires_grad
         ]
@@ -141,7 +141,7 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
 
 @contextmanager
 def _fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple[nn.Module, list[Tensor]]]:
-    """A copy of the stage in training, and arguments for it, none of which take any memory."""
+    """A copy of the stage in training mode and arguments for it, all as fake tensors without memory."""
     mode = FakeTensorMode()
     device = _device_of(stage)
     with mode:
@@ -160,7 +160,7 @@ def _fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SilentGroup(ReplicaGroup):
-    """A group that adds up nothing: there is nobody to ask, and no number to add."""
+    """A replica group without communication: fake tensors have no values, and no other rank takes part."""
 
     def begin_sum(self, values: Tensor) -> Callable[[], object]:  # noqa: ARG002
         return _nothing
@@ -175,19 +175,19 @@ def _batch_norms(stage: nn.Module) -> Iterator[ReportingBatchNorm]:
 
 
 def _flat_parameters(twin: nn.Module) -> FlatParameters | None:
-    """The weights as training lays them out, with gradients to add to; none where nothing is trained."""
+    """The weights in one flat vector with its gradients, as in training; None if no weight is trained."""
     is_trained = any(parameter.requires_grad for parameter in twin.parameters())
     return FlatParameters(twin) if is_trained else None
 
 
 def _device_of(stage: nn.Module) -> torch.device:
-    """Where the stage runs; one without memory is taken for the CPU's."""
+    """The device of the stage; a stage on the meta device counts as one on the CPU."""
     devices = {tensor.device for tensor in _own_tensors(stage)} - {torch.device("meta")}
     return devices.pop() if devices else torch.device("cpu")
 
 
 def _maker_like(output: Tensor) -> Callable[[], Tensor]:
-    """Makes a tensor that looks like an output which may be gone by then."""
+    """A function that makes a tensor like `output`, without keeping `output` alive."""
     size, stride = output.size(), output.stride()
     return partial(torch.empty_strided, size, stride, dtype=output.dtype, device=output.device)
 
@@ -212,7 +212,7 @@ def _gradients(stage: nn.Module) -> list[Tensor]:
 
 
 def _distinct_bytes(tensors: Iterable[Tensor]) -> int:
-    """The memory of tensors, some of which may share it."""
+    """The bytes of tensors; memory that several of them share counts once."""
     storages = {storage_key(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 

@@ -1,4 +1,4 @@
-"""The memory of weights, gradients and optimiser states of a device, counted tensor by tensor."""
+"""The memory of weights, gradients and optimiser states of a device, and a counter of live tensors."""
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._before = {storage_key(tensor) for tensor in before}
 
     def bytes_of(self, storages: Iterable[int]) -> int:
-        """What those of the storages hold that were made inside and are still there."""
+        """The bytes of those storages that were made inside the block and still exist."""
         return sum(self._held.get(key, 0) for key in set(storages))
 
     def __torch_dispatch__(
@@ -53,6 +53,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         storage = tensor.untyped_storage()
         self._held[key] = storage.nbytes()
+        # On the storage, not the tensor: a view keeps the memory alive after its base tensor is gone.
         weakref.finalize(storage, self._forget, key)
         self.live_bytes += storage.nbytes()
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
@@ -63,13 +64,13 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def storage_key(tensor: Tensor) -> int:
-    """What tensors that share memory have in common, for as long as one of them lives."""
+    """A key that is equal for tensors that share memory; valid only while one of them exists."""
     return int(tensor.untyped_storage()._cdata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightBytes:
-    """What a device holds for the whole of a training, and what an update needs beside it."""
+    """The memory a device holds for the whole training, and the temporary memory of an update."""
 
     parameters: int
     gradients: int
@@ -84,7 +85,7 @@ class WeightBytes:
 def weight_bytes(
     modules: Sequence[nn.Module], *, build_optimiser: BuildOptimiser, offloads_states: bool
 ) -> WeightBytes:
-    """The bytes of modules that share a device, whose weights are one flat vector."""
+    """The bytes of the modules of one device, whose trained weights form one flat vector."""
     weights = _distinct(chain.from_iterable(module.parameters() for module in modules))
     others = _distinct(chain.from_iterable(module.buffers() for module in modules))
     frozen = [weight for weight in weights if not weight.requires_grad]
@@ -112,10 +113,10 @@ def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
 def states_and_update_bytes(
     flat: FlatParameters, build_optimiser: BuildOptimiser, *, offloads_states: bool
 ) -> tuple[int, int]:
-    """The bytes of the optimiser's states on the device, and those that an update takes for a moment.
+    """The bytes of the optimiser's states on the device, and the temporary bytes of an update.
 
-    Called among tensors without contents: a step is made. They are the CPU's, as what is counted is the same
-    everywhere, and no stream is needed.
+    Call it inside a FakeTensorMode, because it runs an optimiser step. The fake tensors are on the CPU: the
+    bytes are the same on every device, and offloading needs no stream there.
     """
     values, gradients = (torch.empty(len(flat.values), dtype=flat.values.dtype) for _ in range(2))
     rate, update = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.int64)
