@@ -29,7 +29,7 @@ __all__ = ["give_back_freed_memory", "give_back_large_tensors", "keep_freed_memo
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_MMAP_MAX = -4
-# mallopt takes a C int, so this is as close to "never trim" as it gets.
+# The largest C int, the type that mallopt takes: the heap is practically never trimmed.
 _LARGEST_THRESHOLD = 2**31 - 1
 # The default of glibc; it undoes the 0 that `keep_freed_memory` may have set.
 _MOST_MAPPED = 65536

@@ -49,6 +49,7 @@ class OffloadedOptimiser:
             for part in chunks
         ]
         outlines = build(values=outline, segments=segments).states
+        # With pageable memory, copies with non_blocking=True would still make the host wait.
         is_pinned = values.device.type == "cuda"
         self._states = {
             name: torch.zeros(len(values), dtype=state.dtype, pin_memory=is_pinned)
