@@ -25,10 +25,13 @@ from drivetrain.devices.device import PARTIALS_SETTINGS, Device
 
 __all__ = ["give_back_freed_memory", "give_back_large_tensors", "keep_freed_memory", "training_backends"]
 
+# Option numbers of mallopt, from glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_MMAP_MAX = -4
+# The largest C int, the type that mallopt takes: the heap is practically never trimmed.
 _LARGEST_THRESHOLD = 2**31 - 1
+# The default of glibc; it undoes the 0 that `keep_freed_memory` may have set.
 _MOST_MAPPED = 65536
 # Smaller blocks stay in the heap: mapping and unmapping them would cost more than it saves.
 _LARGE_BYTES = 2**18

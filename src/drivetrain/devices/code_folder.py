@@ -45,6 +45,7 @@ _KEY = re.compile(r"drivetrain-[a-z0-9_]+-\d+threads-[0-9a-f]{16}")
 _DESCRIPTION = "made-for.json"
 # Every update of torch, driver or compiler makes a new folder; old ones would pile up in the cache.
 _KEPT_UNUSED_S = 180 * 24 * 3600.0
+# A compiler that does not even print its version must not hold up the run; its version is then left out.
 _ANSWERS_WITHIN_S = 60.0
 
 

@@ -51,7 +51,9 @@ _DEATHS = (-signal.SIGILL, -signal.SIGSEGV, _WINDOWS_ILLEGAL_INSTRUCTION)
 # The newest instruction set with bfloat16 that does not use matrix units.
 SAFE_ISA = "AVX512_CORE_BF16"
 _OLD_ISA_VARIABLE = "DNNL_MAX_CPU_ISA"
+# Only a fork that hangs should take this long (see `_survives_here`).
 _CHECK_TIMEOUT_S = 60.0
+# os.waitpid has no timeout, so the child is polled; short, because the run waits for the answer.
 _LOOK_S = 0.005
 
 

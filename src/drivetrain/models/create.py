@@ -70,6 +70,7 @@ def in_working_form(model: nn.Module) -> nn.Module:
 def takes_parameter(name: str, word: str) -> bool:
     """Whether a model's factory accepts `word` as a keyword argument."""
     check_model_name(name)
+    # By default, fork_rng would also save the state of every CUDA device, which initialises CUDA.
     with torch.random.fork_rng(devices=[]):
         factory = import_factory(name, option="--model") if is_external_model(name) else _registered(name)
     accepted = _keyword_parameters(factory)

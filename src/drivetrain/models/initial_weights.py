@@ -22,6 +22,7 @@ from drivetrain.store.directory import RunDirectory
 
 __all__ = ["load_initial_weights", "read_weights"]
 
+# Weights of another model mismatch in almost every tensor; the first few show it.
 _MOST_NAMED = 3
 _COUNTER = "num_batches_tracked"
 _PICKLES = (".pt", ".pth")

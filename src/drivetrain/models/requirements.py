@@ -14,6 +14,7 @@ from drivetrain.models.summary import copy_to, devices_to_try
 
 __all__ = ["moving_buffers", "require_plain_state", "require_tensor", "require_tensor_in_training"]
 
+# Batch norm in training refuses a single value per channel, which one sample may give.
 _SAMPLES = 2
 _EXTRA = "_extra_state"
 

@@ -20,6 +20,7 @@ __all__ = ["OffloadedOptimiser"]
 # Small models have at least this many chunks; otherwise the two buffers would be as large as the state
 # itself.
 _LEAST_CHUNKS = 16
+# While one chunk is updated, the state of the next is copied; more buffers would take more device memory.
 _NUM_BUFFERS = 2
 
 
@@ -48,6 +49,7 @@ class OffloadedOptimiser:
             for part in chunks
         ]
         outlines = build(values=outline, segments=segments).states
+        # With pageable memory, copies with non_blocking=True would still make the host wait.
         is_pinned = values.device.type == "cuda"
         self._states = {
             name: torch.zeros(len(values), dtype=state.dtype, pin_memory=is_pinned)
@@ -85,6 +87,8 @@ class OffloadedOptimiser:
     @contextmanager
     def _visiting(self, chunk: Chunk, index: int) -> Iterator[None]:
         """Copies the state of a chunk to a device buffer for the block, and back."""
+        # All chunks of one buffer use the same stream (`_stream`), so a buffer is overwritten only after
+        # its state has been copied back.
         buffers = self._buffers[index % _NUM_BUFFERS]
         visitors = {name: buffer[: chunk.elements] for name, buffer in buffers.items()}
         for name, visitor in visitors.items():

@@ -21,7 +21,9 @@ from drivetrain.optim.rules import BuildOptimiser
 
 __all__ = ["RoundedOptimiser", "round_stochastically"]
 
+# As in core/element_hash.py: a hash of 64 bits gives four levels of 16 bits.
 _LEVELS_PER_WORD = 4
+# Whole numbers up to 2**24 are exact in float32, the narrowest type in which draws are compared.
 _NUM_FINE_LEVELS = 1 << 24
 _BFLOAT16_BITS = -NUM_LEVELS
 # Per floating type: the integer type of its size, the mantissa bits, the mask and the bias of the exponent.

@@ -120,6 +120,7 @@ class Lars:
 
     def _adapt_(self, changes: list[Tensor], *, weights: list[Tensor]) -> None:
         """Gradients become decayed gradients times their trust, in place."""
+        # Before the decay is added: the trust is computed from the norm of the bare gradient.
         trusts = self._trusts(
             torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(changes))
         )

@@ -102,6 +102,7 @@ class GradientSum:
         self._sum_complete()
 
     def _sum_complete(self) -> None:
+        # Only in the order of the buckets: every replica must issue its collectives in the same order.
         while self._next < len(self.buckets) and not self._missing[self._next]:
             self._sum_next()
 

@@ -11,9 +11,13 @@ from drivetrain.recipe.params import LARGEST_LOSS_SCALE
 
 __all__ = ["SMALLEST_SCALE", "DynamicLossScale"]
 
+# The largest power of two in float16. Too high costs one skipped update per halving; too low would take
+# UPDATES_TO_GROWTH updates per doubling.
 FIRST_SCALE = 2.0**15
 # If gradients overflow even at this scale, the scale is not the cause.
 SMALLEST_SCALE = 2.0**-24
+# Each doubling may overflow and lose an update: at most about one in so many. torch.amp.GradScaler has the
+# same default.
 UPDATES_TO_GROWTH = 2000
 
 

@@ -29,6 +29,8 @@ _Counters = dict[str, _Plain]
 # How far the host may run ahead: long enough to hide pauses of the host, short enough to react to a request
 # to stop.
 _AHEAD_S = 0.5
+# A few even if updates are slow, so that the device need not wait for the host; not any number, as each
+# pending update holds an event.
 _FEWEST_UPDATES, _MOST_UPDATES = 4, 512
 # The first update may compile and let cuDNN try its algorithms, neither of which may happen during a capture.
 # The second may still compile what the first one made possible.

@@ -54,4 +54,5 @@ def clip_norm_(gradients: Tensor, *, longest: float, parts: ReplicaGroup = ALONE
         square = norm.double().square_() if gradients.device.type == "cpu" else norm.square()
         parts.sum_(square)
         norm = square.sqrt().to(gradients.dtype)
+    # The epsilon of torch.nn.utils.clip_grad_norm_, so that both clip alike.
     gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))

@@ -29,6 +29,7 @@ class StopVotes:
         if not self._delay:
             self.agreed = self.agreed or bool(votes.item() > 0)
             return
+        # Into pageable memory, the copy would make the host wait despite non_blocking=True.
         copied = torch.empty((), dtype=votes.dtype, pin_memory=True)
         copied.copy_(votes, non_blocking=True)
         arrived = torch.Event(votes.device)

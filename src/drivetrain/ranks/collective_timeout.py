@@ -17,6 +17,7 @@ FIRST_UPDATE_TIMEOUT_S = 1800.0
 FIRST_VALIDATION_TIMEOUT_S = 6 * 3600.0
 # Writing a checkpoint to a busy file system varies far more than an update does.
 LEAST_EVENT_TIMEOUT_S = 1800.0
+# A multiple of a very short update would be a fraction of a second, which any pause of a rank exceeds.
 LEAST_UPDATE_TIMEOUT_S = 60.0
 # Trades how soon a hung rank is noticed against false alarms on a shared machine.
 _TIMES_THE_LONGEST = 20

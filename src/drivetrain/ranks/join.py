@@ -78,6 +78,7 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
     """Forms the process group of the ranks that are connected to the same store."""
     interface = _LOOPBACK_INTERFACE if place.is_loopback else _interface_towards(place.address)
     if interface is not None:
+        # Gloo reads it when the process group is formed.
         os.environ.setdefault(_INTERFACE, interface)
     group = ReplicaGroup(
         rank=place.rank,

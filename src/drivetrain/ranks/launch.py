@@ -19,6 +19,7 @@ from drivetrain.ranks.rank_process import FORWARDED
 
 __all__ = ["LaunchResult", "launch"]
 
+# Messages end the wait at once; exits of ranks and signals to forward are noticed this often.
 _LOOK_S = 0.05
 # When a rank dies, the others may report a lost connection before the launcher sees the death itself. It
 # waits this long for the real cause before it blames a consequence.

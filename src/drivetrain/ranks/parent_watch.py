@@ -9,7 +9,9 @@ import time
 
 __all__ = ["die_with_parent_thread", "watch_parent"]
 
+# An orphan lives at most this long, and looking twice a second costs next to nothing.
 _PERIOD_S = 0.5
+# From linux/prctl.h; Python has no name for it.
 _PR_SET_PDEATHSIG = 1
 
 

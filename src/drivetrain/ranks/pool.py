@@ -24,6 +24,7 @@ from drivetrain.ranks.replica_group import ReplicaGroup
 
 __all__ = ["Answer", "RankPool", "Work", "serve_pool"]
 
+# An answer ends the wait at once; only the exit status of a rank is polled, this often.
 _LOOK_S = 0.02
 _POOL_START_TIMEOUT_S = 300.0
 # After a failure the other ranks get this long to notice it; one that does not answer hangs in a collective.

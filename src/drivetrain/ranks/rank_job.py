@@ -27,6 +27,7 @@ _LOOPBACK = "127.0.0.1"
 _PENDING_CONNECTIONS = 1024
 # faulthandler writes stacks from a signal handler and gives no sign when it is done.
 _SECONDS_FOR_STACKS = 0.5
+# A rank that dies without a message says why, if at all, in its last lines.
 _LINES_OF_OUTPUT = 30
 
 
@@ -165,6 +166,7 @@ class RankJob:
         )
         self._channels[own_end] = rank
         process.start()
+        # With this copy open, the channel would not report its end when the rank dies.
         rank_end.close()
         self._starts.append(start)
         self._processes.append(process)

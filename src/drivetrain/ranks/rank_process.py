@@ -104,6 +104,7 @@ def keep_logs_by(keep: KeepLog) -> Iterator[None]:
 
 def print_to(out: int, err: int) -> None:
     """Redirects the output of this process, and of those it starts, to these file descriptors."""
+    # Buffered output still belongs to the former files.
     _flush()
     os.dup2(out, 1)
     os.dup2(err, 2)
@@ -157,6 +158,7 @@ def _begin(start: RankStart) -> None:
     faulthandler.register(STACK_SIGNAL, file=start.stacks.fileno())
     place = start.place
     if start.listener is not None:
+        # Detached, since a socket object closes its descriptor when it is collected.
         place = replace(place, listen_fd=start.listener.detach())
     os.environ.update(place_variables(place))
     # Last, since the launcher started this process with the signals blocked: one that arrived during set-up

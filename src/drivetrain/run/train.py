@@ -180,6 +180,7 @@ def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
     if group.is_first:
         make_directory(request.directory)
         with hold_lock(request.directory.path):
+            # Before the barrier: the other ranks then write their logs into the directory.
             request.claim_directory()
             group.barrier()
             yield

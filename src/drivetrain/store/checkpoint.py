@@ -32,6 +32,7 @@ from drivetrain.store.checkpoint_paths import (
 )
 from drivetrain.store.tensor_file import DamagedFileError, read_tensors, write_tensors
 
+# Raise it for every change that older programs would misread: they refuse other versions.
 FORMAT_VERSION = 1
 MODEL_FILE = "model.safetensors"
 OPTIMISER_FILE = "optimizer.safetensors"
@@ -95,6 +96,7 @@ def save_checkpoint(
         partial.mkdir(parents=True)
         entries = {name: write_tensors(partial / name, values) for name, values in tensors.items()}
         write_json(partial / MANIFEST_FILE, _manifest(update, entries, state))
+        # Before it gets its final name: under that name a checkpoint must be complete even after a power cut.
         sync_directory(partial)
         return put_in_place(partial, parent=parent, update=update)
     except OSError as error:
@@ -107,6 +109,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Reads a checkpoint and checks every byte against the checksums in the manifest."""
     try:
         manifest = read_json(path / MANIFEST_FILE)
+        # Before the checksum: another format may compute it differently and would look damaged.
         if manifest["format"] != FORMAT_VERSION:
             raise CorruptCheckpointError(
                 f"{path}: unknown format {manifest['format']}, expected {FORMAT_VERSION}"

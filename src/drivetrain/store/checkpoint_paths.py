@@ -40,8 +40,11 @@ def put_in_place(partial: Path, *, parent: Path, update: int) -> Path:
     final, aside = parent / str(update), parent / f"{_ASIDE_PREFIX}{update}"
     if final.exists():
         shutil.rmtree(aside, ignore_errors=True)
+        # A directory cannot be renamed onto one that has files. If the process is killed between the two
+        # renames, `sweep_partial` restores the older checkpoint.
         final.rename(aside)
     partial.rename(final)
+    # Before the older one is removed: at every moment one of the two is on disk.
     sync_directory(parent)
     shutil.rmtree(aside, ignore_errors=True)
     return final

@@ -21,6 +21,8 @@ from drivetrain.verify.measurer import Measurer
 
 __all__ = ["MOST_POINTS", "NEEDED_POINTS", "Point", "Row", "compare_at_points", "finite_or_none"]
 
+# In float32, rounding can move a value past a kink and make a right layout differ at one point. If the first
+# point differs, most of several points decide. In float64 rounding is far smaller, and one point decides.
 MOST_POINTS: dict[DtypeName, int] = {"float32": 8, "float64": 1}
 NEEDED_POINTS: dict[DtypeName, int] = {"float32": 5, "float64": 1}
 

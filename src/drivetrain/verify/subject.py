@@ -36,6 +36,7 @@ __all__ = ["Subject", "prepare_subject", "with_small_images"]
 _NOMINAL_UPDATES = 10**6
 # See `_shortened`: a small step keeps a small batch on its course.
 _RATE_SHARE = 0.1
+# Seeds of a recipe are below this (`recipe/schema.py`), so adding a point must wrap around.
 _SEEDS = 2**63
 
 

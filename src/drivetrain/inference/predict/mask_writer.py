@@ -22,6 +22,7 @@ __all__ = ["PageWriter", "mask_codes", "open_mask_file", "page_name", "png_bytes
 PageWriter = Callable[[NDArray[Any]], str]
 """Writes the next page; returns the name of the file that contains it."""
 
+# PNG and TIFF files are written with at most 16 bits per value.
 _WIDEST_GREY = 65535
 # Offsets in a plain TIFF have 32 bits, so it ends at 4 GiB. Larger files are written as BigTIFF, which fewer
 # programs can read; the limit leaves some room for headers.

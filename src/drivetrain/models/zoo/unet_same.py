@@ -14,7 +14,9 @@ __all__ = ["DEFAULT_DEPTH", "UNetSame", "unet_same"]
 DEFAULT_DEPTH = 4
 
 _NORMS = ("none", "batch", "group")
+# Each pooling doubles the deepest channels and the multiple to which images are padded (256 pixels at 8).
 _MOST_POOLINGS = 8
+# 32 groups are the default of the group-norm paper.
 _MOST_GROUPS = 32
 _FEWEST_CHANNELS_OF_A_GROUP = 8
 

@@ -26,6 +26,7 @@ from drivetrain.store.directory import RunDirectory
 
 __all__ = ["RunProfile", "plan_profile"]
 
+# Hundredths of a percent: enough to compare the measured bubble with the simulated one.
 _DIGITS = 4
 
 

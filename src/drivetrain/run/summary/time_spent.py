@@ -36,6 +36,7 @@ PART_WORDS = {
     "pictures": "drawing pictures",
     "probing": "comparing compiled and uncompiled updates",
 }
+# If updates wait less than this share for data, faster loading would hardly shorten the run.
 _DATA_SHARE_WORTH_A_WORD = 0.1
 
 
