@@ -47,7 +47,7 @@ SLOW_FILES = frozenset(
         "inference/model/test_optimised.py",
         "inference/model/test_trained_forward.py",
         "inference/predict/test_predict.py",
-        "layers/test_dropout_memory.py",
+        "layers/draws/test_dropout_memory.py",
         "passes/test_whole_model.py",
         "pipeline/test_pipeline_bound.py",
         "program/test_capture.py",

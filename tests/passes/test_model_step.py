@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.passes.model_step import LossHead, LossParts, ModelStep
 from drivetrain.tasks.classification import ClassificationTask
 from tests.devices.stand_in_compiler import CompilerError, compile_by

@@ -17,7 +17,7 @@ from drivetrain.data.order import SampleOrder
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.install import place_draws
 from drivetrain.models.create import create_model
 from drivetrain.models.zoo import resnet
 from drivetrain.optim.flat_parameters import FlatParameters
@@ -141,7 +141,14 @@ class Subject:
     ) -> None:
         self.model, self.batch, self.plans, self.micro = model, batch, plans, micro
         self.context = UpdateContext(CPU.torch_device)
-        install_counter_dropout(model, seed=RECIPE.seed, context=self.context)
+        channels, height, width = batch.images.shape[1:]
+        self.draws = place_draws(
+            model,
+            seed=RECIPE.seed,
+            context=self.context,
+            device=CPU,
+            image_shape=(channels, height, width),
+        )
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.batch_norms = install_batch_norm_owner(model, kept_share=0.9)
         self.parameters = FlatParameters(model)
@@ -158,6 +165,8 @@ class Subject:
                 forward=self.model, head=self.head, batch_norms=self.batch_norms, context=self.context
             ),
             context=self.context,
+            draws=self.draws,
+            batch_norms=self.batch_norms,
             batches=self.batches(ALONE),
             gradient_sum=self._gradient_sum(),
             parameters=self.parameters,
@@ -215,6 +224,7 @@ class Subject:
             model=self.model,
             device=CPU,
             context=self.context,
+            draws=self.draws,
             batch_norms=self.batch_norms,
             head=self.head,
         )

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drivetrain.assembly import prepared_model
+from drivetrain.layers.draws import install
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.pipeline.memory.weight_memory import LiveBytes
 from drivetrain.program.training_program import TrainingProgram
@@ -65,7 +65,7 @@ def test_recomputation_saves_what_the_plan_says(name: str, layout: dict[str, Any
 def test_dropout_without_masks_saves_what_the_plan_says() -> None:
     saving = _planned_saving("unet_same", "mask_free_dropout", **ONE_DEVICE)
     without_masks = _counted_peak("unet_same", **ONE_DEVICE)
-    with mock.patch.object(prepared_model, "install_counter_dropout"):
+    with mock.patch.object(install, "install_counter_dropout"):
         with_masks = _counted_peak("unet_same", **ONE_DEVICE)
     assert saving > 0
     assert saving == pytest.approx(with_masks - without_masks, rel=0.15)

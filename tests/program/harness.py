@@ -15,7 +15,7 @@ from drivetrain.data.order import SampleOrder
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.install import place_draws
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.learning_rate import LearningRate, constant
 from drivetrain.optim.rules import Sgd
@@ -93,14 +93,14 @@ def make_program(
 ) -> TrainingProgram:
     """The program of a plain SGD training on the CPU."""
     context = UpdateContext(CPU)
-    install_counter_dropout(model, seed=seed, context=context)
+    device = Device(torch_device=CPU, reason="test")
+    draws = place_draws(model, seed=seed, context=context, device=device, image_shape=None)
     group = feed.group
     owner = install_batch_norm_owner(
         model, kept_share=0.97, group=group.parts_of(norm_group_size), stable=stable
     )
     parameters = FlatParameters(model)
     samples = len(feed.batch.labels)
-    device = Device(torch_device=CPU, reason="test")
     chosen = cast(ClassificationTask, task or ClassificationTask())
     rules = rules or GradientRules()
     batches = UpdateBatches(
@@ -137,6 +137,8 @@ def make_program(
                 context=context,
             ),
             context=context,
+            draws=draws,
+            batch_norms=owner,
             batches=batches,
             gradient_sum=gradient_sum,
             parameters=parameters,
@@ -148,6 +150,7 @@ def make_program(
         precision=Precision(compute_dtype=torch.float32, device_type="cpu"),
         batch_norms=owner,
         context=context,
+        draws=draws,
         task=chosen,
         mover=mover,
         rank_sums=RankSums(

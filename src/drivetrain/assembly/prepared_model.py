@@ -13,7 +13,8 @@ from drivetrain.data.source import DataSpec
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner, install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.install import place_draws
+from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.half_weights import halve_weights, is_half
 from drivetrain.optim.flat_parameters import FlatParameters
@@ -43,6 +44,7 @@ class ProgramInputs:
     groups: RankGroups = ALL_ALONE
     class_weights: NDArray[np.float32] | None = None
     stage_plan: StagePlan | None = None
+    is_known_model: bool = False
 
     def batches(self, recipe: Recipe) -> UpdateBatches:
         """The micro-batches of every update of this replica."""
@@ -70,6 +72,7 @@ class PreparedModel:
     stages: PlacedStages | None
     precision: Precision
     context: UpdateContext
+    draws: DrawPlaces
     batch_norms: BatchNormOwner
     parameters: FlatParameters
 
@@ -78,7 +81,14 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
     """Runs the steps that change the model itself; their order matters (see `program.py`)."""
     precision = choose_precision(recipe, inputs.device)
     context = UpdateContext(inputs.device.torch_device)
-    install_counter_dropout(model, seed=recipe.seed, context=context)
+    is_known = inputs.is_known_model and _has_only_known_layers(model)
+    draws = place_draws(
+        model,
+        seed=recipe.seed,
+        context=context,
+        device=inputs.device,
+        image_shape=None if is_known else inputs.image_shape,
+    )
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)
     # Installing batch norms replaced layers of the model, so the stages must be cut from the new ones.
@@ -88,9 +98,14 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
         stages=stages,
         precision=precision,
         context=context,
+        draws=draws,
         batch_norms=batch_norms,
         parameters=flatten_parameters(model, stages, inputs.device),
     )
+
+
+def _has_only_known_layers(model: nn.Module) -> bool:
+    return all(type(module).__module__.startswith(("torch.nn.", "drivetrain.")) for module in model.modules())
 
 
 def place_on_device(

@@ -56,8 +56,10 @@ def _stages(runners: Mapping[int, StageRunner]) -> Iterator[Compilable[..., Any]
 
 
 def _whole(program: TrainingProgram) -> Iterator[Compilable[..., Any]]:
-    if isinstance(program.passes, PlainPasses) and isinstance(program.passes.step, ModelStep):
-        yield program.passes.step.compilable
+    # Compiled code cannot be told where in the model a draw is made.
+    passes = None if program.draws.facts.needs_places else program.passes
+    if isinstance(passes, PlainPasses) and isinstance(passes.step, ModelStep):
+        yield passes.step.compilable
     if isinstance(program.feed, ResidentFeed | StreamFeed):
         yield program.feed.prepare
     # Not an offloaded optimiser: it copies on CUDA streams of its own, beside the computation.
@@ -84,6 +86,7 @@ def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) ->
         precision=prepared.precision,
         batch_norms=prepared.batch_norms,
         context=prepared.context,
+        draws=prepared.draws,
         task=task,
         mover=mover,
         rank_sums=RankSums(

@@ -16,6 +16,7 @@ from drivetrain.data.source import DataSplits
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
+from drivetrain.layers.draws.facts import DRAWS_OBSTACLE
 from drivetrain.models.from_recipe import is_own_model, prepare_model
 from drivetrain.models.requirements import moving_buffers, require_plain_state, require_tensor_in_training
 from drivetrain.models.summary import ModelTotals, summarise_model
@@ -167,6 +168,7 @@ def _program_inputs(setting: _Setting, stage_plan: StagePlan | None) -> tuple[Pr
         groups=setting.groups,
         class_weights=training_class_weights(recipe, data),
         stage_plan=stage_plan,
+        is_known_model=is_own_model(recipe),
     )
     return inputs, warnings
 
@@ -176,6 +178,7 @@ def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> 
     return [
         *_unused_marks(recipe, model),
         *_unowned_warnings(recipe, program),
+        *_compile_warnings(recipe, program),
         *_precision_warnings(recipe, program),
         *_offloading_warnings(recipe, setting.device),
         *_data_warnings(recipe, setting.data),
@@ -240,6 +243,16 @@ def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
         f"--model's norm {name} is not a batch norm of torch, so it updates its statistics at every "
         f"micro-batch{apart}{idle}."
         for name in program.batch_norms.unowned
+    ]
+
+
+def _compile_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
+    compiles = recipe.compile == "on" or any(option.get("compile") for option in recipe.stage_options)
+    if not compiles or not program.draws.facts.needs_places:
+        return []
+    return [
+        f"the model runs uncompiled in spite of --compile on: {DRAWS_OBSTACLE}; dropout layers of torch.nn "
+        "and --recomputation can be compiled."
     ]
 
 

@@ -101,6 +101,8 @@ def _plain_passes(
     return PlainPasses(
         step=step,
         context=prepared.context,
+        draws=prepared.draws,
+        batch_norms=prepared.batch_norms,
         batches=batches,
         gradient_sum=gradient_sum,
         parameters=prepared.parameters,
@@ -121,6 +123,7 @@ def _runners(
         model=prepared.model,
         device=device,
         context=prepared.context,
+        draws=prepared.draws,
         batch_norms=prepared.batch_norms,
         head=head,
     )

@@ -33,3 +33,8 @@ def _written(value: object) -> str:
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(value, ensure_ascii=False, default=str)
     return "none" if value is None else str(value)
+
+
+def words(text: str) -> frozenset[str]:
+    """Splits a text into a set of words, to write tables of names compactly."""
+    return frozenset(text.split())

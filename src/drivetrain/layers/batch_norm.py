@@ -16,8 +16,11 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm, ReportingInstanceNorm
-from drivetrain.models.modules import replace_modules
+from drivetrain.layers.reporting_batch_norm import (
+    ReportingBatchNorm,
+    ReportingInstanceNorm,
+    report_statistics,
+)
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 
@@ -253,7 +256,7 @@ def install_batch_norm_owner(
     stable: bool = False,
     only: Container[str] | None = None,
 ) -> BatchNormOwner:
-    """Replaces a model's batch norms and tracking instance norms, or those named in `only`.
+    """Takes over a model's batch norms and tracking instance norms, or those named in `only`.
 
     `kept_share` None keeps the momentum of each batch norm; instance norms always keep theirs. `group` are
     the replicas whose samples are normalised together; all must run the same micro-batches. `stable` computes
@@ -264,29 +267,28 @@ def install_batch_norm_owner(
     unowned: list[str] = []
     changes_untracked = group.size > 1 or stable
 
-    def replacement(name: str, module: nn.Module) -> nn.Module | None:
+    for name, module in model.named_modules():
         is_other = only is not None and name not in only
-        if is_other or not isinstance(module, _BatchNorm | _InstanceNorm):
-            return None
+        if is_other or not name or not isinstance(module, _BatchNorm | _InstanceNorm):
+            continue
         tracks = module.running_mean is not None
         if type(module) in _OWNED_INSTANCE_NORMS and tracks:
-            layers.append(ReportingInstanceNorm(module))
-            return layers[-1]
-        if type(module) not in OWNED_BATCH_NORMS:
+            layers.append(report_statistics(module, kept_share=_kept_by_instance_norm(module)))
+        elif type(module) not in OWNED_BATCH_NORMS:
             unowned.extend([name] if tracks or _misses_group(module, group) else [])
-            return None
-        if not tracks and not changes_untracked:
-            return None
-        share = _kept_share(name, module, kept_share) if tracks else 1.0
-        layer = ReportingBatchNorm(
-            module, kept_share=share, wide_dtype=wide_dtype, group=group, stable=stable
-        )
-        (layers if tracks else untracked).append(layer)
-        return layer
-
-    replace_modules(model, replacement)
+        elif tracks or changes_untracked:
+            share = _kept_share(name, module, kept_share) if tracks else 1.0
+            layer = report_statistics(
+                module, kept_share=share, wide_dtype=wide_dtype, group=group, stable=stable
+            )
+            (layers if tracks else untracked).append(layer)
     device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
     return BatchNormOwner(layers, untracked=untracked, unowned=unowned, wide_dtype=wide_dtype, device=device)
+
+
+def _kept_by_instance_norm(module: _NormBase) -> float:
+    # torch never updates the statistics of an instance norm whose momentum is None.
+    return 1.0 if module.momentum is None else 1.0 - module.momentum
 
 
 def _misses_group(module: nn.Module, group: ReplicaGroup) -> bool:

@@ -2,27 +2,51 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+__all__ = ["Moment", "UpdateContext"]
+
+# A draw of the model: the key of its layer or function, and how often that ran before in the forward pass.
+Use = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in a forward pass, from which a part of it can be run again with the same draws."""
+
+    slots: Tensor
+    generator_key: int | None
+    uses: dict[int, int]
 
 
 class UpdateContext:
     """The current update, and the positions of a micro-batch's samples in the global batch.
 
     Layers such as dropout read it instead of a generator, so that the draws of a sample do not depend on the
-    layout (replicas, stages, accumulation).
+    layout (replicas, stages, accumulation). `generator_key` is for layers that can only draw from generators:
+    it belongs to the micro-batch, and is None where no Python code may seed them (a captured update).
+
+    `sample_dims` says, for draws that are not laid out with the samples first, which dimension holds the
+    samples; None if none does. While `shapes` is not None, layers write the shapes of their draws into it and
+    draw nothing.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.update: Tensor = torch.zeros((), dtype=torch.int64, device=device)
         self.slots: Tensor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.generator_key: int | None = None
         # Cleared for every pass, not counted up: torch.compile guards on the content and would compile again.
         self.uses: dict[int, int] = {}
+        self.sample_dims: dict[Use, int | None] = {}
+        self.shapes: dict[Use, torch.Size] | None = None
 
-    def begin_forward(self, slots: Tensor) -> None:
+    def begin_forward(self, slots: Tensor, *, generator_key: int | None = None) -> None:
         """Starts the forward pass of a micro-batch whose samples have these positions."""
         self.slots = slots
+        self.generator_key = generator_key
         self.uses.clear()
 
     def count_use(self, layer: int) -> int:
@@ -30,6 +54,25 @@ class UpdateContext:
         before = self.uses.get(layer, 0)
         self.uses[layer] = before + 1
         return before
+
+    def now(self) -> Moment:
+        """This point of the forward pass."""
+        return Moment(self.slots, self.generator_key, dict(self.uses))
+
+    @contextmanager
+    def back_at(self, moment: Moment) -> Iterator[None]:
+        """Draws inside the block are those that followed `moment`."""
+        present = self.now()
+        self._go_to(moment)
+        try:
+            yield
+        finally:
+            self._go_to(present)
+
+    def _go_to(self, moment: Moment) -> None:
+        self.slots, self.generator_key = moment.slots, moment.generator_key
+        self.uses.clear()
+        self.uses.update(moment.uses)
 
     @contextmanager
     def undone_where_failing(self) -> Iterator[None]:

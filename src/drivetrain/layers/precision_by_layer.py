@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import nearest_name
-from drivetrain.layers.dropout import CounterDropout
+from drivetrain.layers.draws.dropout import CounterDropout
 from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.models.freeze import FrozenBatchNorm
 from drivetrain.models.half_weights import widened

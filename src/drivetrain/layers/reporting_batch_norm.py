@@ -11,7 +11,14 @@ from torch.nn.modules.batchnorm import _NormBase
 from drivetrain.models.half_weights import is_half, widened, widened_like
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
-__all__ = ["Moments", "ReportingBatchNorm", "ReportingInstanceNorm", "group_moments", "normalise"]
+__all__ = [
+    "Moments",
+    "ReportingBatchNorm",
+    "ReportingInstanceNorm",
+    "group_moments",
+    "normalise",
+    "report_statistics",
+]
 
 
 # Batch norm over a group of replicas costs a small all-reduce per layer in each pass. Every member takes part
@@ -149,8 +156,9 @@ def _statistics_dtype(inputs: Tensor) -> torch.dtype:
 
 
 class ReportingBatchNorm(nn.Module):
-    """Replaces a batch norm of torch: normalises in the same way, but leaves running statistics to the owner.
+    """A batch norm of torch that normalises as before, but leaves running statistics to the owner.
 
+    It is a mixin for torch's classes: a layer keeps its object, attributes and hooks, and `isinstance` holds.
     Without running statistics it uses those of the batch in eval mode too, as torch does. While `recomputing`
     nothing is reported. Over a group, a pass with a `pass_key` keeps the moments for the recomputation of
     that key, which then needs no all-reduce.
@@ -160,31 +168,32 @@ class ReportingBatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    eps: float
+    group: ReplicaGroup
+    stable: bool
+    wide_dtype: torch.dtype
+    kept_share: float
+    reported: list[tuple[Tensor, Tensor]]
+    values_per_image: int | None
+    recomputing: bool
+    pass_key: Hashable | None
+    kept_moments: dict[Hashable, list[Moments]]
 
-    def __init__(
-        self,
-        original: _NormBase,
-        *,
-        kept_share: float,
-        wide_dtype: torch.dtype,
-        group: ReplicaGroup = ALONE,
-        stable: bool = False,
+    def prepare(
+        self, *, kept_share: float, wide_dtype: torch.dtype, group: ReplicaGroup, stable: bool
     ) -> None:
-        super().__init__()
+        """Sets what torch's own layer does not have."""
         self.group = group
         self.stable = stable
         self.wide_dtype = wide_dtype
-        self.eps = original.eps
         self.kept_share = kept_share
-        self.weight = original.weight
-        self.bias = original.bias
-        for name in ("running_mean", "running_var", "num_batches_tracked"):
-            self.register_buffer(name, getattr(original, name))
-        self.reported: list[tuple[Tensor, Tensor]] = []
-        self.values_per_image: int | None = None
+        self.reported = []
+        self.values_per_image = None
         self.recomputing = False
-        self.pass_key: Hashable | None = None
-        self.kept_moments: dict[Hashable, list[Moments]] = {}
+        self.pass_key = None
+        self.kept_moments = {}
 
     @property
     def tracks_statistics(self) -> bool:
@@ -250,15 +259,10 @@ class ReportingBatchNorm(nn.Module):
 
 
 class ReportingInstanceNorm(ReportingBatchNorm):
-    """Replaces an instance norm of torch that tracks statistics.
+    """An instance norm of torch that tracks statistics.
 
     It normalises every image by itself, and reports the means and biased variances averaged over the images.
     """
-
-    def __init__(self, original: _NormBase) -> None:
-        # torch never updates the statistics of an instance norm whose momentum is None.
-        moved = 0.0 if original.momentum is None else original.momentum
-        super().__init__(original, kept_share=1.0 - moved, wide_dtype=torch.float64)
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
@@ -269,3 +273,52 @@ class ReportingInstanceNorm(ReportingBatchNorm):
             self._report(mean.mean(0), (variance.mean(0) + self.eps).rsqrt())
         weight, bias = self._scale_and_shift()
         return nn.functional.instance_norm(inputs, None, None, weight, bias, True, 0.0, self.eps)
+
+
+class _BatchNorm1d(ReportingBatchNorm, nn.BatchNorm1d):  # type: ignore[misc]
+    pass
+
+
+class _BatchNorm2d(ReportingBatchNorm, nn.BatchNorm2d):  # type: ignore[misc]
+    pass
+
+
+class _BatchNorm3d(ReportingBatchNorm, nn.BatchNorm3d):  # type: ignore[misc]
+    pass
+
+
+class _InstanceNorm1d(ReportingInstanceNorm, nn.InstanceNorm1d):  # type: ignore[misc]
+    pass
+
+
+class _InstanceNorm2d(ReportingInstanceNorm, nn.InstanceNorm2d):  # type: ignore[misc]
+    pass
+
+
+class _InstanceNorm3d(ReportingInstanceNorm, nn.InstanceNorm3d):  # type: ignore[misc]
+    pass
+
+
+_CLASS_OF: dict[type[nn.Module], type[ReportingBatchNorm]] = {
+    nn.BatchNorm1d: _BatchNorm1d,
+    nn.BatchNorm2d: _BatchNorm2d,
+    nn.BatchNorm3d: _BatchNorm3d,
+    nn.InstanceNorm1d: _InstanceNorm1d,
+    nn.InstanceNorm2d: _InstanceNorm2d,
+    nn.InstanceNorm3d: _InstanceNorm3d,
+}
+
+
+def report_statistics(
+    norm: _NormBase,
+    *,
+    kept_share: float,
+    wide_dtype: torch.dtype = torch.float64,
+    group: ReplicaGroup = ALONE,
+    stable: bool = False,
+) -> ReportingBatchNorm:
+    """Makes a norm of torch, whose class must be one of torch's own, report its statistics."""
+    norm.__class__ = _CLASS_OF[type(norm)]  # type: ignore[assignment]
+    assert isinstance(norm, ReportingBatchNorm)
+    norm.prepare(kept_share=kept_share, wide_dtype=wide_dtype, group=group, stable=stable)
+    return norm

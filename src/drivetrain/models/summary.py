@@ -20,6 +20,7 @@ __all__ = [
     "copy_to",
     "describe_layers",
     "devices_to_try",
+    "float_dtype_of",
     "summarise_model",
 ]
 
@@ -217,7 +218,7 @@ def devices_to_try(model: nn.Module, shape: tuple[int, int, int, int]) -> list[t
 
 def _trace_on(device: torch.device, model: nn.Module, *, shape: tuple[int, ...]) -> _Trace:
     copy = copy_to(device, model).eval()
-    image = torch.zeros(shape, device=device, dtype=_dtype_of(model))
+    image = torch.zeros(shape, device=device, dtype=float_dtype_of(model))
     return _Trace(copy).run(copy, image)
 
 
@@ -230,6 +231,7 @@ def copy_to(device: torch.device, model: nn.Module) -> nn.Module:
     return deepcopy(model, moved)
 
 
-def _dtype_of(model: nn.Module) -> torch.dtype:
+def float_dtype_of(model: nn.Module) -> torch.dtype:
+    """The type of the weights, and so of the images that a model takes."""
     floating = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
     return next(floating, torch.float32)

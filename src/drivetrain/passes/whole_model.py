@@ -10,7 +10,9 @@ from torch import Tensor
 
 from drivetrain.core.randomness import stream_key
 from drivetrain.devices.device import Device
+from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import Step
@@ -84,6 +86,8 @@ class PlainPasses:
 
     step: Step
     context: UpdateContext
+    draws: DrawPlaces
+    batch_norms: BatchNormOwner
     batches: UpdateBatches
     gradient_sum: GradientSum
     parameters: FlatParameters
@@ -113,18 +117,22 @@ class PlainPasses:
         last_index = self.batches.accumulation - 1
         parts: list[tuple[Tensor, Tensor]] = []
         for numbered in batches:
-            if seeded_for is not None:
-                self.seed_generators(seeded_for, numbered.number)
+            key = None if seeded_for is None else self._generator_key(seeded_for, numbered.number)
+            if key is not None:
+                self.device.seed_generators(key)
             if numbered.number // self.batches.replicas == last_index:
                 self.gradient_sum.begin_last_pass()
             is_written = self.writes_first and not parts
             with written_at_once(self.parameters) if is_written else nullcontext():
-                parts.append(self._micro_batch(numbered, share=share))
+                parts.append(self._micro_batch(numbered, share=share, generator_key=key))
         return added_up(parts, device=self.device)
 
     def seed_generators(self, update: int, number: int) -> None:
         """Sets torch's own generators as a micro-batch finds them."""
-        self.device.seed_generators(stream_key(self.seed, "model", update, number))
+        self.device.seed_generators(self._generator_key(update, number))
+
+    def _generator_key(self, update: int, number: int) -> int:
+        return stream_key(self.seed, "model", update, number)
 
     def _batches(self, update: int) -> Iterator[NumberedBatch]:
         """The micro-batches of an update; an observer sees how long each was waited for."""
@@ -138,11 +146,14 @@ class PlainPasses:
         # Without an observer all, else what a feed does after its last micro-batch.
         yield from coming
 
-    def _micro_batch(self, numbered: NumberedBatch, *, share: float) -> tuple[Tensor, Tensor]:
+    def _micro_batch(
+        self, numbered: NumberedBatch, *, share: float, generator_key: int | None
+    ) -> tuple[Tensor, Tensor]:
         batch, index = numbered.batch, numbered.number // self.batches.replicas
         with self._seen(Kind.FORWARD, index, "forward"):
-            self.context.begin_forward(batch.slots)
-            parts = self.step(batch, share=share)
+            self.context.begin_forward(batch.slots, generator_key=generator_key)
+            with self.draws.running(recomputing=self.batch_norms.recomputing):
+                parts = self.step(batch, share=share)
         if self._observer is not None:
             self._observer.begins(0, Action(Kind.BACKWARD, 0, index))
         with self._seen(Kind.BACKWARD, index, "backward"):

@@ -225,6 +225,8 @@ class CapturedUpdates:
         counting = changed(before, counters_of(self._program.model))
         if counting:
             self.failure = f"the Python attribute {counting} of the model changes from update to update"
+        elif self._program.draws.facts.by_micro_batch:
+            self.failure = f"the model draws from generators ({self._program.draws.facts.by_micro_batch[0]})"
         elif drawn.by_host:
             self.failure = f"the model draws random numbers on the CPU ({drawn.by_host})"
         elif drawn.by_device and len(kind.numbers) > 1:

@@ -13,6 +13,7 @@ from drivetrain.devices.compilation import CompiledParts
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.layers.float_watch import FloatWatch
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Forward, Precision
@@ -64,6 +65,7 @@ class TrainingProgram:
     precision: Precision
     batch_norms: BatchNormOwner
     context: UpdateContext
+    draws: DrawPlaces
     task: Task
     mover: WeightMover
     rank_sums: RankSums

@@ -143,7 +143,7 @@ def measure_rank(
     measurement = Measurement(
         steps=steps,
         losses=program.records.read("loss", 0, recipe.max_updates),
-        draws_from_torch=_has_drawn(),
+        draws_from_torch=_has_drawn() or bool(program.draws.facts.by_micro_batch),
     )
     return RankPart(measurement=measurement, device=device, digest=digest)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
 from drivetrain.models.zoo.resnet import resnet18
 from drivetrain.models.zoo.unet import unet

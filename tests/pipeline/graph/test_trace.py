@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
 from drivetrain.models.zoo.unet_same import unet_same
 from drivetrain.pipeline.graph.trace import trace_model

@@ -11,7 +11,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.models.create import create_model
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.offloading import OffloadedOptimiser

@@ -11,6 +11,8 @@ from torch import Tensor, fx, nn
 from torch.fx import Node
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.layers.draws.functions import draws_at
+from drivetrain.layers.draws.places import PlacedFunction
 from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages, values_needed
 from drivetrain.pipeline.graph.aliases import check_changes_in_place, inputs_to_copy
 from drivetrain.pipeline.graph.node_kinds import gives_several
@@ -182,8 +184,17 @@ class _StageGraph:
 
     def _copy(self, node: Node) -> Node:
         if node not in self._copies:
-            self._copies[node] = self._graph.node_copy(node, self._copy)
+            self._copies[node] = self._placed(self._graph.node_copy(node, self._copy), node)
         return self._copies[node]
+
+    def _placed(self, copy: Node, original: Node) -> Node:
+        """Gives a function that draws the place that it has in the model's code."""
+        function = draws_at(original)
+        if function is not None:
+            scope, use, index = original.meta["draw"]
+            copy.op = "call_function"
+            copy.target = PlacedFunction(function, scope=scope, use=use, index=index)
+        return copy
 
     def finish(self, outputs: Sequence[Node]) -> StageModule:
         self._graph.output(tuple(self._copy(node) for node in outputs))

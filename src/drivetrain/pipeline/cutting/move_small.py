@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from torch import nn
 from torch.fx import Node
 
-from drivetrain.layers.dropout import CounterDropout
+from drivetrain.core.wording import words
 from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages
-from drivetrain.pipeline.graph.node_kinds import mutated_input, name_of_call, words
+from drivetrain.pipeline.graph.node_kinds import mutated_input, name_of_call
 from drivetrain.pipeline.graph.shapes import ModelShapes
 from drivetrain.pipeline.graph.trace import TracedModel
 
@@ -22,7 +22,6 @@ _SMALLER_FUNCTIONS = words(
 )
 # These stay in their stages: in another stage they might draw other random numbers.
 _RANDOM_MODULES = (
-    CounterDropout,
     nn.modules.dropout._DropoutNd,
     nn.FractionalMaxPool2d,
     nn.FractionalMaxPool3d,

@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx, nn
 from torch.fx import Node
 
+from drivetrain.core.wording import words
 from drivetrain.models.zoo.layers import Add, CentralCrop, Concatenate, GlobalMean, Shortcut
 
 __all__ = [
@@ -22,13 +23,7 @@ __all__ = [
     "may_change_inputs",
     "mutated_input",
     "name_of_call",
-    "words",
 ]
-
-
-def words(text: str) -> frozenset[str]:
-    """Splits a text into a set of words, to write tables of names compactly."""
-    return frozenset(text.split())
 
 
 _READ_METHODS = words(

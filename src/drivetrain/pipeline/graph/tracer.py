@@ -6,6 +6,7 @@ import random
 import sys
 import sysconfig
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,9 @@ from torch import fx, nn
 from torch.autograd.function import Function, _SingleLevelFunction
 from torch.fx.node import map_arg
 
-from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS, words
+from drivetrain.core.wording import words
+from drivetrain.layers.draws.functions import draws_at
+from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS
 
 __all__ = ["CallRecord", "LayerTracer", "UntraceableError", "user_line"]
 
@@ -43,6 +46,13 @@ class CallRecord:
         self.exact_steps: list[str] = []
         self.lines: list[tuple[str, int]] = []
         self.result = ""
+        self.use = 0
+        self._draws = 0
+
+    def next_draw(self, path: str) -> tuple[str, int, int]:
+        """The place of the next step that draws: the module's path, which run of it, and a number in it."""
+        self._draws += 1
+        return path, self.use, self._draws - 1
 
 
 class _InPlaceProxy(fx.Proxy):
@@ -75,6 +85,7 @@ class LayerTracer(fx.Tracer):
         self.whole = whole
         self.records: dict[tuple[str, int], CallRecord] = {}
         self._open: list[tuple[str, CallRecord]] = []
+        self._runs: Counter[str] = Counter()
 
     def record(self, model: nn.Module) -> fx.Graph:
         """Traces a model with one input; its parameters and buffers do not change."""
@@ -114,6 +125,8 @@ class LayerTracer(fx.Tracer):
         if self.is_leaf_module(m, path):
             return super().call_module(m, forward, args, kwargs)
         record = CallRecord()
+        record.use = self._runs[path]
+        self._runs[path] += 1
         self._note("call", path, (), {})
         with self._recording(path, record):
             result = super().call_module(m, forward, args, kwargs)
@@ -152,6 +165,8 @@ class LayerTracer(fx.Tracer):
         self._refuse_hidden_effects(kind, target, args)
         node = super().create_node(kind, target, args, kwargs, name, type_expr)
         node.meta["scope"] = self._open[-1][0] if self._open else ""
+        if draws_at(node) is not None:
+            node.meta["draw"] = self._open[-1][1].next_draw(self._open[-1][0])
         self._note(kind, target, args, kwargs)
         return node
 

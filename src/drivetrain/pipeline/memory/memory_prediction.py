@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from drivetrain.layers.dropout import CounterDropout
+from drivetrain.layers.draws.dropout import CounterDropout
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.pipeline.cutting.settings import StageSettings
 from drivetrain.pipeline.memory.device_memory import StageNeeds, held_bytes

@@ -10,7 +10,7 @@ from torch import nn
 
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.models.half_weights import halve_weights
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.ranks.replica_group import ReplicaGroup

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
-from drivetrain.layers.dropout import CounterDropout
+from drivetrain.layers.draws.dropout import CounterDropout
 from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.optimiser import BuildOptimiser

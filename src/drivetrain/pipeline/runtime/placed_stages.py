@@ -10,6 +10,7 @@ from drivetrain.devices.compilation import Compilable
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.passes.forward import choose_precision
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import LossHead
@@ -157,6 +158,7 @@ def build_runners(
     model: nn.Module,
     device: Device,
     context: UpdateContext,
+    draws: DrawPlaces,
     batch_norms: BatchNormOwner,
     head: LossHead,
 ) -> dict[int, StageRunner]:
@@ -165,7 +167,7 @@ def build_runners(
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
         call: Callable[..., tuple[Tensor, ...]] = module
-        if settings.compiles:
+        if settings.compiles and not draws.facts.needs_places:
             call = Compilable(
                 module, what=f"stage {stage}", around=batch_norms.reporting_from_nothing
             ).switched_on()
@@ -175,6 +177,7 @@ def build_runners(
             call=call,
             precision=choose_precision(recipe, device, of_stage=settings.precision),
             context=context,
+            draws=draws,
             batch_norms=batch_norms,
             device=device,
             seed=recipe.seed,

@@ -13,7 +13,7 @@ from drivetrain.data.feeds.feed import MicroBatch
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import CounterDropout
+from drivetrain.layers.draws.places import DrawPlaces, use_keys
 from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.passes.forward import Precision
 from drivetrain.passes.model_step import LossHead
@@ -64,6 +64,7 @@ class StageRunner:
     call: Callable[..., tuple[Tensor, ...]]
     precision: Precision
     context: UpdateContext
+    draws: DrawPlaces
     batch_norms: BatchNormOwner
     device: Device
     seed: int
@@ -81,9 +82,9 @@ class StageRunner:
 
     def __post_init__(self) -> None:
         self._uses_before = {
-            layer.key: count
+            key: count
             for path, count in self.module.stage_facts.calls_before.items()
-            if isinstance(layer := self.module.get_submodule(path), CounterDropout)
+            for key in use_keys(self.module.get_submodule(path), name=path, seed=self.seed)
         }
         self._foreign_buffers = [
             (layer, name)
@@ -146,9 +147,10 @@ class StageRunner:
         place = (work.update, work.number, *([self.index] if self.index else []))
         # Seeded per micro-batch and stage, so that a recomputed pass draws the same numbers.
         self.device.seed_generators(stream_key(self.seed, "model", *place))
-        self.context.begin_forward(work.slots)
+        key = stream_key(self.seed, "model", work.update, work.number)
+        self.context.begin_forward(work.slots, generator_key=key)
         self.context.uses.update(self._uses_before)
-        with self._deferring(micro_batch):
+        with self.draws.running(recomputing=self._recomputing), self._deferring(micro_batch):
             with self.precision.autocast():
                 values = self.call(*(held.inputs[name] for name in self.module.stage_facts.inputs))
             outputs = dict(zip(self.module.stage_facts.outputs, values, strict=True))
@@ -163,6 +165,10 @@ class StageRunner:
                 name: get_gradient_edge(value) for name, value in outputs.items() if value.requires_grad
             }
         return outputs, loss_and_score
+
+    def _recomputing(self) -> AbstractContextManager[None]:
+        """Around what torch.utils.checkpoint runs again inside the model."""
+        return self.batch_norms.recomputing()
 
     @contextmanager
     def _first_pass(self, micro_batch: int) -> Iterator[None]:

@@ -15,6 +15,7 @@ import torch
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
 from drivetrain.devices.code_folder import code_key
+from drivetrain.layers.draws.facts import DRAWS_OBSTACLE
 from drivetrain.program.capture_choice import pieces_of
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.fields import fields_with
@@ -239,6 +240,8 @@ def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
         return f"the model runs {pieces_of(program)}, which is compiled only with --compile on"
     if program.group.size > 1:
         return "several ranks are compiled only with --compile on"
+    if program.draws.facts.needs_places:
+        return DRAWS_OBSTACLE
     if recipe.fp_exceptions:
         return "--fp-exceptions checks every layer by itself"
     return None

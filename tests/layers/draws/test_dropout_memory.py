@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from drivetrain.layers import dropout
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.draws import dropout
+from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.models.create import create_model
 
 SAMPLES = 2

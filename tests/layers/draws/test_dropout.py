@@ -3,7 +3,9 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.layers.context import UpdateContext
-from drivetrain.layers.dropout import CounterDropout, install_counter_dropout
+from drivetrain.layers.draws.dropout import CounterDropout, dropout_class
+from drivetrain.layers.draws.known_layers import install_counter_dropout
+from drivetrain.layers.draws.site import Site
 
 CPU = torch.device("cpu")
 
@@ -15,8 +17,16 @@ def _context(slots: list[int], update: int = 0) -> UpdateContext:
     return context
 
 
+def _layer(original: nn.Module, *, key: int, context: UpdateContext) -> nn.Module:
+    kind = dropout_class(type(original))
+    assert kind is not None
+    original.__class__ = kind
+    original.site = Site(key, context)  # type: ignore[assignment]
+    return original
+
+
 def _dropped(slots: list[int], *, update: int = 0, key: int = 1, rate: float = 0.5, size: int = 33) -> Tensor:
-    layer = CounterDropout(rate=rate, key=key, context=_context(slots, update), whole_channels=False)
+    layer = _layer(nn.Dropout(rate), key=key, context=_context(slots, update))
     output: Tensor = layer(torch.ones(len(slots), size))
     return output
 
@@ -47,7 +57,7 @@ def test_the_rate_is_met_and_the_mean_is_kept(rate: float) -> None:
 
 def test_the_backward_pass_uses_the_same_mask() -> None:
     inputs = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    layer = CounterDropout(rate=0.5, key=9, context=_context([0, 1, 2, 3]), whole_channels=False)
+    layer = _layer(nn.Dropout(0.5), key=9, context=_context([0, 1, 2, 3]))
     output = layer(inputs)
     output.sum().backward()
     assert inputs.grad is not None
@@ -56,7 +66,7 @@ def test_the_backward_pass_uses_the_same_mask() -> None:
 
 def test_the_mask_does_not_depend_on_the_memory_format() -> None:
     context = _context([0, 1])
-    layer = CounterDropout(rate=0.5, key=9, context=context, whole_channels=False)
+    layer = _layer(nn.Dropout(0.5), key=9, context=context)
     inputs = torch.ones(2, 3, 4, 5)
     first = layer(inputs)
     context.begin_forward(context.slots)
@@ -64,7 +74,7 @@ def test_the_mask_does_not_depend_on_the_memory_format() -> None:
 
 
 def test_whole_channels_are_dropped_together() -> None:
-    layer = CounterDropout(rate=0.5, key=5, context=_context([0, 1]), whole_channels=True)
+    layer = _layer(nn.Dropout2d(0.5), key=5, context=_context([0, 1]))
     output = layer(torch.ones(2, 32, 4, 4))
     per_channel = output.flatten(2)
     assert torch.equal(per_channel.amax(2), per_channel.amin(2))
@@ -72,7 +82,7 @@ def test_whole_channels_are_dropped_together() -> None:
 
 
 def test_no_mask_is_kept_for_the_backward_pass() -> None:
-    layer = CounterDropout(rate=0.5, key=9, context=_context([0, 1]), whole_channels=False)
+    layer = _layer(nn.Dropout(0.5), key=9, context=_context([0, 1]))
     saved: list[int] = []
 
     def count(tensor: Tensor) -> Tensor:
@@ -86,17 +96,17 @@ def test_no_mask_is_kept_for_the_backward_pass() -> None:
 
 def test_eval_mode_and_rate_0_change_nothing() -> None:
     inputs = torch.randn(2, 8)
-    layer = CounterDropout(rate=0.5, key=1, context=_context([0, 1]), whole_channels=False)
+    layer = _layer(nn.Dropout(0.5), key=1, context=_context([0, 1]))
     assert torch.equal(layer.eval()(inputs), inputs)
-    nothing = CounterDropout(rate=0.0, key=1, context=_context([0, 1]), whole_channels=False)
+    nothing = _layer(nn.Dropout(0.0), key=1, context=_context([0, 1]))
     assert torch.equal(nothing(inputs), inputs)
-    everything = CounterDropout(rate=1.0, key=1, context=_context([0, 1]), whole_channels=False)
+    everything = _layer(nn.Dropout(1.0), key=1, context=_context([0, 1]))
     assert torch.equal(everything(inputs), torch.zeros(2, 8))
 
 
 def test_a_layer_used_twice_has_two_masks_and_repeats_them() -> None:
     context = _context([0, 1])
-    layer = CounterDropout(rate=0.5, key=5, context=context, whole_channels=False)
+    layer = _layer(nn.Dropout(0.5), key=5, context=context)
     passes = []
     for _ in range(2):
         context.begin_forward(context.slots)
@@ -107,9 +117,9 @@ def test_a_layer_used_twice_has_two_masks_and_repeats_them() -> None:
 
 
 def test_samples_that_take_several_rows() -> None:
-    layer = CounterDropout(rate=0.5, key=5, context=_context([0, 1]), whole_channels=False)
+    layer = _layer(nn.Dropout(0.5), key=5, context=_context([0, 1]))
     rows = layer(torch.ones(6, 8))
-    other = CounterDropout(rate=0.5, key=5, context=_context([0, 1]), whole_channels=False)
+    other = _layer(nn.Dropout(0.5), key=5, context=_context([0, 1]))
     assert torch.equal(rows.reshape(2, 24), other(torch.ones(2, 24)))
     assert layer(torch.ones(5, 8)).shape == (5, 8)
 
@@ -122,4 +132,4 @@ def test_all_dropout_layers_of_a_model_are_replaced() -> None:
     assert isinstance(nested, nn.Sequential)
     assert isinstance(nested[0], CounterDropout)
     assert nested[0].whole_channels
-    assert model[1].key != nested[0].key
+    assert model[1].site.key != nested[0].site.key

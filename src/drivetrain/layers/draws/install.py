@@ -1,0 +1,31 @@
+"""Makes every random draw of a model a function of its place in the model."""
+
+from torch import nn
+
+from drivetrain.devices.device import Device
+from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.draws.facts import DrawFacts
+from drivetrain.layers.draws.known_layers import install_counter_dropout
+from drivetrain.layers.draws.places import DrawPlaces, install_places
+from drivetrain.layers.draws.rehearsal import rehearse_draws
+
+__all__ = ["place_draws"]
+
+
+def place_draws(
+    model: nn.Module,
+    *,
+    seed: int,
+    context: UpdateContext,
+    device: Device,
+    image_shape: tuple[int, int, int] | None,
+) -> DrawPlaces:
+    """Installs the places of all draws; `image_shape` None: the model draws in known layers only."""
+    facts = DrawFacts()
+    if image_shape is not None:
+        facts = rehearse_draws(model, image_shape=image_shape, seed=seed)
+    context.sample_dims = dict(facts.sample_dims)
+    install_counter_dropout(model, seed=seed, context=context)
+    draws = DrawPlaces(seed=seed, context=context, device=device, facts=facts)
+    install_places(model, draws)
+    return draws
