@@ -53,6 +53,8 @@ def test_checkpoint_is_seen() -> None:
 
 def test_no_trace_is_left() -> None:
     class Counting(nn.Module):
+        calls: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.norm = nn.BatchNorm2d(3)
@@ -60,7 +62,8 @@ def test_no_trace_is_left() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             self.calls += 1
-            return self.norm(x) + random.random() + np.random.rand() + torch.rand(1)
+            outputs: Tensor = self.norm(x) + random.random() + np.random.rand() + torch.rand(1)
+            return outputs
 
     model = Counting().eval()
     before = (torch.get_rng_state(), random.getstate(), repr(np.random.get_state(legacy=False)))
