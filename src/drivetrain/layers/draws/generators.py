@@ -12,11 +12,12 @@ from torch import nn
 from drivetrain.devices.device import Device
 
 __all__ = [
-    "drawn_on_host",
+    "HostStates",
     "has_own_generators",
     "host_states",
     "kept_host_generators",
     "seeded",
+    "seeded_own",
     "seeded_torch",
 ]
 
@@ -46,7 +47,7 @@ def seeded(key: int, *, device: Device, owner: nn.Module) -> Iterator[None]:
         stack.enter_context(_seeded_python(random, key))
         stack.enter_context(_seeded_numpy(key))
         for kept in vars(owner).values():
-            stack.enter_context(_seeded_own(kept, key))
+            stack.enter_context(seeded_own(kept, key))
         yield
 
 
@@ -71,7 +72,8 @@ def _seeded_numpy(key: int) -> Iterator[None]:
 
 
 @contextmanager
-def _seeded_own(kept: Any, key: int) -> Iterator[None]:
+def seeded_own(kept: Any, key: int) -> Iterator[None]:
+    """A generator of a model's own, seeded for the block and put back; anything else is left alone."""
     if isinstance(kept, random.Random):
         with _seeded_python(kept, key):
             yield
@@ -111,12 +113,10 @@ def kept_host_generators() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def host_states() -> tuple[object, object]:
-    """The states of Python's and numpy's generators, to be compared by `drawn_on_host`."""
-    return random.getstate(), np.random.get_state(legacy=False)
+HostStates = tuple[object, ...]
 
 
-def drawn_on_host(before: tuple[object, object]) -> bool:
-    """Whether anything was drawn from them since."""
-    python, numpy = host_states()
-    return python != before[0] or repr(numpy) != repr(before[1])
+def host_states() -> HostStates:
+    """The states of Python's and numpy's generators, in a form that can be compared."""
+    kind, words, *rest = np.random.get_state()
+    return random.getstate(), kind, np.asarray(words).tobytes(), *rest

@@ -21,7 +21,7 @@ from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.checkpoints import rewound_checkpoints
 from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.functions import is_drawing_function, per_sample
-from drivetrain.layers.draws.generators import seeded, seeded_torch
+from drivetrain.layers.draws.generators import seeded, seeded_own, seeded_torch
 from drivetrain.layers.draws.site import Site
 
 __all__ = ["DrawPlaces", "PlacedFunction", "call_key", "install_places", "use_keys"]
@@ -108,7 +108,7 @@ class DrawPlaces:
         use = self.context.count_use(place_key(self.seed, name))
         self._frames.append(_Frame(name, use))
         try:
-            if is_seeded and self.context.shapes is None:
+            if is_seeded:
                 key = self._generator_key(stream_key(self.seed, _WORD, name, use), what=f"module {name}")
                 with seeded(key, device=self.device, owner=module):
                     yield
@@ -133,10 +133,8 @@ class DrawPlaces:
         drawn_per_sample = per_sample(function)
         if drawn_per_sample is not None:
             return drawn_per_sample(Site(key, self.context), *args, **kwargs)
-        generator = kwargs.get("generator")
-        if self.context.shapes is not None or generator is not None:
-            return function(*args, **kwargs)
-        with seeded_torch(self._generator_key(key, what=function.__name__), device=self.device):
+        seed = self._generator_key(key, what=function.__name__)
+        with seeded_torch(seed, device=self.device), seeded_own(kwargs.get("generator"), seed):
             return function(*args, **kwargs)
 
     def _generator_key(self, place: int, *, what: str) -> int:

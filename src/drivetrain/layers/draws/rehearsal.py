@@ -15,7 +15,6 @@ from drivetrain.layers.draws.checkpoints import rewound_checkpoints
 from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.functions import is_drawing_function, per_sample
 from drivetrain.layers.draws.generators import (
-    drawn_on_host,
     has_own_generators,
     host_states,
     kept_host_generators,
@@ -123,7 +122,6 @@ class _Scopes:
         """The place of the next call that draws."""
         frame = self._stack[-1]
         frame[2] += 1
-        self.found.places.setdefault(frame[0], False)
         return frame[0], frame[1], frame[2] - 1
 
     def note_hidden(self, what: str) -> None:
@@ -132,9 +130,10 @@ class _Scopes:
         self.found.note_generator(self.name, what)
 
     def _check_host(self) -> None:
-        if drawn_on_host(self._host):
+        now = host_states()
+        if now != self._host:
             self.note_hidden("Python's or numpy's generator")
-            self._host = host_states()
+            self._host = now
 
 
 class _Functions(TorchFunctionMode):
@@ -156,10 +155,13 @@ class _Functions(TorchFunctionMode):
             drawn_per_sample = per_sample(func)
             if drawn_per_sample is not None:
                 key = call_key(self._seed, scope=scope, use=use, index=index)
-                return drawn_per_sample(Site(key, scopes.context), *args, **(kwargs or {}))
+                outputs = drawn_per_sample(Site(key, scopes.context), *args, **(kwargs or {}))
+                # Attention without dropout draws nothing.
+                if (key, 0) in scopes.found.shapes:
+                    scopes.found.places.setdefault(scope, False)
+                return outputs
+            scopes.found.places.setdefault(scope, False)
             scopes.found.note_generator(scope, func.__name__)
-            if (kwargs or {}).get("generator") is not None:
-                scopes.found.places[scope] = True
             return func(*args, **(kwargs or {}))
         finally:
             scopes.is_intercepted = False
