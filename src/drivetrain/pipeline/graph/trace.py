@@ -154,9 +154,11 @@ def _first_difference(record: CallRecord, other: CallRecord) -> tuple[str, int]:
 def _refusal(error: Exception) -> BadInputError:
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     line = getattr(error, "line", "") or user_line(frames) or "its forward"
+    instead = getattr(error, "instead", "")
     return BadInputError(
-        f"The code of --model cannot be split into stages, because {line} {_reason(error)}; move that step "
-        "into a torch.nn.Module of its own, which is never split, and call it from the model."
+        f"The code of --model cannot be split into stages, because {line} {_reason(error)}; "
+        f"{f'{instead}, or ' if instead else ''}move that step into a torch.nn.Module of its own, which is "
+        "never split, and call it from the model."
     )
 
 
