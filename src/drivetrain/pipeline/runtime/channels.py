@@ -189,7 +189,7 @@ class RankChannel:
 
 
 def wire_spec(spec: ValueSpec) -> ValueSpec:
-    """Shape and type in which a value is sent: images channels last, complex numbers as pairs of real ones."""
+    """Shape and type in which a value is sent: images channels last, complex numbers as two real ones."""
     shape = spec.shape
     if len(shape) == 4:
         shape = (shape[0], *shape[2:], shape[1])

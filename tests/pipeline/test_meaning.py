@@ -1,0 +1,139 @@
+"""What the code of a model does besides calling layers is done in every cut."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from drivetrain.pipeline.cutting.choose_stages import possible_splits
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
+from tests.pipeline.odd_models import cut_subject
+from tests.pipeline.staged import Outcome, Subject, laid_out
+from tests.pipeline.telling_models import HOOKED, MODES, Body, Counted, Fourier, Regions, hooked
+from tests.program.harness import worst_error
+
+
+def _subject(model: nn.Module, dtype: torch.dtype = torch.float64) -> Subject:
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    return cut_subject(model, "third", dtype=dtype)
+
+
+def _cuts(subject: Subject) -> Iterator[StagePlan]:
+    """The model in two stages, split at every place where it can be."""
+    plan = subject.plans[0]
+    starts = possible_splits(plan.traced)
+    assert len(starts) > 3
+    for start in starts:
+        stage_of = tuple(int(place >= start) for place in range(len(plan.traced.layers)))
+        yield laid_out(replace(plan, stage_of=stage_of))
+
+
+def _is_same(expected: Outcome, found: Outcome) -> bool:
+    is_near = abs(found.loss - expected.loss) <= 1e-6 * expected.loss
+    return is_near and worst_error(expected.gradients, found.gradients) <= 1e-10
+
+
+def _without_context(subject: Subject) -> None:
+    """The negative control: steps forget the modes in which they were traced."""
+    for node in subject.plans[0].traced.graph.nodes:
+        node.meta.pop("step_modes", None)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_modes_of_the_code_hold_in_every_cut(name: str) -> None:
+    subject = _subject(MODES[name](), torch.float32)
+    expected = subject.plain()
+    for plan in _cuts(subject):
+        assert _is_same(expected, subject.staged(plan)), plan.stage_of
+        recomputed = subject.staged(laid_out(plan, recomputes=True))
+        assert _is_same(expected, recomputed), plan.stage_of
+    for schedule in SCHEDULE_NAMES:
+        assert _is_same(expected, subject.staged(laid_out(subject.plans[0], schedule=schedule))), schedule
+
+
+@pytest.mark.parametrize("name", ["FrozenMiddle", "FrozenSecond", "Decorated", "HalfMiddle"])
+def test_without_the_modes_the_gradient_would_differ(name: str) -> None:
+    subject = _subject(MODES[name](), torch.float32)
+    expected = subject.plain()
+    _without_context(subject)
+    assert not _is_same(expected, subject.staged(laid_out(subject.plans[0])))
+
+
+def test_no_gradient_is_sent_back_for_what_no_grad_computes() -> None:
+    subject = _subject(MODES["FrozenMiddle"]())
+    plan = subject.plans[0]
+    sent = {plan.traced.layers[plan.stage_of.index(1)].name: plan.edges() for plan in _cuts(subject)}
+    assert [edge.has_gradient for edge in sent["third"]] == [False]
+    assert [edge.has_gradient for edge in sent["line"]] == [True]
+    assert plan.cut().without_gradient == {edge.value for edge in sent["third"]}
+    # A step that hands on its input hands on its gradient.
+    kept = _subject(MODES["InPlace"]())
+    assert all(edge.has_gradient for plan in _cuts(kept) for edge in plan.edges())
+
+
+def test_layers_before_a_fourier_transform_train_in_every_cut() -> None:
+    subject = _subject(Fourier())
+    expected = subject.plain()
+    kinds = set()
+    for plan in _cuts(subject):
+        assert _is_same(expected, subject.staged(plan)), plan.stage_of
+        assert _is_same(expected, subject.staged(laid_out(plan, recomputes=True))), plan.stage_of
+        kinds |= {plan.shapes.values[edge.value].dtype for edge in plan.edges()}
+    assert torch.complex128 in kinds
+    assert all(np.abs(gradient).max() > 0 for gradient in expected.gradients.values())
+
+
+def _measured(model: Counted, subject: Subject, plan: StagePlan | None) -> tuple[Outcome, list[str]]:
+    model.calls.clear()
+    outcome = subject.plain() if plan is None else subject.staged(plan)
+    return outcome, model.calls.copy()
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_hooks_run_as_often_and_with_the_same_effect_in_every_cut(name: str) -> None:
+    model = hooked(name)
+    subject = _subject(model)
+    expected, calls = _measured(model, subject, None)
+    assert calls
+    for plan in _cuts(subject):
+        found, found_calls = _measured(model, subject, plan)
+        assert _is_same(expected, found), plan.stage_of
+        assert sorted(found_calls) == sorted(calls), plan.stage_of
+        assert _is_same(expected, subject.staged(laid_out(plan, recomputes=True))), plan.stage_of
+    for schedule in SCHEDULE_NAMES:
+        found = subject.staged(laid_out(subject.plans[0], schedule=schedule))
+        assert _is_same(expected, found), schedule
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_hooks_matter(name: str) -> None:
+    subject = _subject(hooked(name))
+    expected = subject.plain()
+    assert not _is_same(expected, _subject(Counted()).plain())
+
+
+def test_a_block_with_hooks_is_one_layer_that_may_change_its_input() -> None:
+    subject = _subject(hooked("block"))
+    names = [layer.name for layer in subject.plans[0].traced.layers]
+    assert "block" in names
+    assert not any(name.startswith("block.") for name in names)
+    free = _subject(Counted())
+    assert {"block.0", "block.1"} <= {layer.name for layer in free.plans[0].traced.layers}
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_module_with_a_checkpoint_region_stays_whole(reentrant: bool) -> None:
+    model = Body()
+    model.second = Regions(reentrant=reentrant)  # type: ignore[assignment]
+    subject = _subject(model)
+    assert "second" in [layer.name for layer in subject.plans[0].traced.layers]
+    expected = subject.plain()
+    for plan in _cuts(subject):
+        assert _is_same(expected, subject.staged(plan)), plan.stage_of
+        assert _is_same(expected, subject.staged(laid_out(plan, recomputes=True))), plan.stage_of
