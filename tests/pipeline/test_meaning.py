@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,13 @@ from torch import nn
 
 from drivetrain.pipeline.cutting.choose_stages import possible_splits
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ALONE
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
 from tests.pipeline.odd_models import cut_subject
 from tests.pipeline.staged import Outcome, Subject, laid_out
 from tests.pipeline.telling_models import HOOKED, MODES, Body, Counted, Fourier, Regions, hooked
+from tests.pipeline.telling_programs import Told, tell
 from tests.program.harness import worst_error
 
 
@@ -137,3 +142,50 @@ def test_a_module_with_a_checkpoint_region_stays_whole(reentrant: bool) -> None:
     for plan in _cuts(subject):
         assert _is_same(expected, subject.staged(plan)), plan.stage_of
         assert _is_same(expected, subject.staged(laid_out(plan, recomputes=True))), plan.stage_of
+
+
+@cache
+def _alone(name: str, precision: str) -> Told:
+    return tell(ALONE, name, {"precision": precision})
+
+
+def _check_told(name: str, found: Told, *, precision: str = "32.32", logits: Any) -> None:
+    expected = _alone(name, precision)
+    assert worst_error(expected.gradients, found.gradients) <= 1e-5
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+    assert logits == pytest.approx(expected.logits, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", [*MODES, *HOOKED, "Fourier"])
+@pytest.mark.parametrize("splits", [("third",), ("second", "line")])
+def test_stages_on_ranks_do_what_the_code_does(
+    rank_pool: RankPool, name: str, splits: tuple[str, ...]
+) -> None:
+    parts = rank_pool.run(tell, name, {"pipeline_splits": list(splits)}, ranks=1 + len(splits))
+    gradients = {key: value for part in parts for key, value in part.gradients.items()}
+    found = replace(parts[0], gradients=gradients)
+    _check_told(name, found, logits=parts[-1].logits)
+
+
+@pytest.mark.parametrize("name", [*MODES, *HOOKED, "Fourier"])
+@pytest.mark.parametrize(
+    "options", [{"recomputation": True}, {"stages": 3, "pipeline_schedule": "zero-bubble"}], ids=str
+)
+def test_programs_of_one_process_do_what_the_code_does(name: str, options: dict[str, Any]) -> None:
+    found = tell(ALONE, name, options)
+    _check_told(name, found, logits=found.logits)
+
+
+@pytest.mark.parametrize("name", ["HalfMiddle", "WideMiddle", "FrozenSecond", "root"])
+@pytest.mark.parametrize("options", [{"recomputation": True}, {"stages": 2}], ids=str)
+def test_the_precision_of_a_run_leaves_that_of_a_block(name: str, options: dict[str, Any]) -> None:
+    found = tell(ALONE, name, {**options, "precision": "16.32"})
+    _check_told(name, found, precision="16.32", logits=found.logits)
+    assert worst_error(_alone(name, "32.32").gradients, found.gradients) > 1e-4
+
+
+def test_complex_values_travel_between_ranks(rank_pool: RankPool) -> None:
+    for split in ("mul", "mul_2", "fft_irfft2"):
+        parts = rank_pool.run(tell, "Fourier", {"pipeline_splits": [split]}, ranks=2)
+        gradients = {key: value for part in parts for key, value in part.gradients.items()}
+        _check_told("Fourier", replace(parts[0], gradients=gradients), logits=parts[-1].logits)
