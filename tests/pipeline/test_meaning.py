@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from drivetrain.pipeline.cutting.choose_stages import possible_splits
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
@@ -189,3 +190,35 @@ def test_complex_values_travel_between_ranks(rank_pool: RankPool) -> None:
         parts = rank_pool.run(tell, "Fourier", {"pipeline_splits": [split]}, ranks=2)
         gradients = {key: value for part in parts for key, value in part.gradients.items()}
         _check_told("Fourier", replace(parts[0], gradients=gradients), logits=parts[-1].logits)
+
+
+def _clipped(gradient: Tensor) -> Tensor:
+    return gradient.clamp(-1e-4, 1e-4)
+
+
+def _halved(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad = parameter.grad / 2
+
+
+@pytest.mark.parametrize("schedule", SCHEDULE_NAMES)
+def test_hooks_of_parameters_see_deferred_gradients(schedule: str) -> None:
+    model = Body()
+    model.second.weight.register_hook(_clipped)  # type: ignore[no-untyped-call]
+    model.line.weight.register_post_accumulate_grad_hook(_halved)
+    subject = _subject(model)
+    expected = subject.plain()
+    assert _is_same(expected, subject.staged(laid_out(subject.plans[0], schedule=schedule)))
+    assert not _is_same(expected, _subject(Body()).plain())
+
+
+@pytest.mark.parametrize("name", ["FrozenSecond", "HalfMiddle", "WideMiddle", "Inference"])
+def test_a_compiled_stage_keeps_the_modes(name: str) -> None:
+    subject = _subject(MODES[name](), torch.float32)
+
+    def compile_all(passes: PipelinePasses) -> None:
+        for runner in passes.executor._runners.values():
+            runner.call = torch.compile(runner.module, backend="aot_eager", fullgraph=True)
+
+    found = subject.staged(laid_out(subject.plans[0]), change=compile_all)
+    assert _is_same(subject.plain(), found)
