@@ -128,3 +128,13 @@ def test_the_first_argument_of_a_decorated_forward_has_its_name() -> None:
             return super().forward(images)
 
     assert trace_model(Decorated(lambda _, inputs: inputs * 2)).input == "images"
+
+
+def test_hooks_of_all_modules_are_refused() -> None:
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        with pytest.raises(BadInputError, match=r"^Hooks for all modules .* do not work with --stages"):
+            trace_model(_Outer(nn.Tanh()))
+    finally:
+        handle.remove()
+    assert trace_model(_Outer(nn.Tanh())).layers
