@@ -65,3 +65,29 @@ def test_nothing_to_train_and_mixed_types_are_refused() -> None:
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     with pytest.raises(BadInputError, match="float32"):
         FlatParameters(mixed)
+
+
+def _doubled(parameter: torch.Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad = parameter.grad * 2
+
+
+def _dropped(parameter: torch.Tensor) -> None:
+    parameter.grad = None
+
+
+def test_a_hook_may_replace_the_gradient() -> None:
+    plain, model = _model(), _model()
+    model[3].weight.register_hook(lambda gradient: gradient * 3)
+    model[0].weight.register_post_accumulate_grad_hook(_doubled)
+    model[0].bias.register_post_accumulate_grad_hook(_dropped)
+    flat, free = FlatParameters(model), FlatParameters(plain)
+    images = torch.randn(2, 3, 4, 4)
+    plain(images).square().sum().backward()
+    model(images).square().sum().backward()
+    gradients, expected = (dict(one.named_views(one.gradients)) for one in (flat, free))
+    assert torch.equal(gradients["0.weight"], expected["0.weight"] * 2)
+    assert torch.equal(gradients["3.weight"], expected["3.weight"] * 3)
+    assert not gradients["0.bias"].any()
+    for parameter, place in zip(flat.owners, flat.gradient_places, strict=True):
+        assert parameter.grad is place

@@ -110,3 +110,23 @@ def test_trainings_end_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert np.array_equal(found[name], value), name
+
+
+def _doubled(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad = parameter.grad * 2
+
+
+def test_a_written_gradient_is_what_hooks_leave() -> None:
+    images = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    model = _Half()
+    model.used.bias.register_hook(lambda gradient: gradient * 3)  # type: ignore[union-attr]
+    model.used.weight.register_post_accumulate_grad_hook(_doubled)
+    parameters = FlatParameters(model)
+    parameters.gradients.fill_(7.0)
+    with written_at_once(parameters):
+        model(images).backward()
+    found = dict(parameters.named_views(parameters.gradients))
+    expected = dict(parameters.named_views(_expected(images)))
+    assert torch.equal(found["used.weight"], expected["used.weight"] * 2)
+    assert torch.equal(found["used.bias"], expected["used.bias"] * 3)

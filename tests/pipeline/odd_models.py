@@ -84,12 +84,12 @@ class WithOwnNorm(nn.Module):
         return logits
 
 
-def cut_subject(model: nn.Module, *splits: str) -> Subject:
-    """A model in float64, its one plan, and images of 4 x 4 pixels to train it with."""
-    model = model.double()
+def cut_subject(model: nn.Module, *splits: str, dtype: torch.dtype = torch.float64) -> Subject:
+    """A model, its one plan, and images of 4 x 4 pixels to train it with."""
+    model = model.to(dtype)
     generator = torch.Generator().manual_seed(0)
     samples = 2 * MICRO_BATCHES
-    images = torch.randn(samples, 3, 4, 4, generator=generator, dtype=torch.float64)
+    images = torch.randn(samples, 3, 4, 4, generator=generator, dtype=torch.float64).to(dtype)
     labels = torch.randint(0, 10, (samples,), generator=generator)
     recipe = RECIPE.model_copy(update={"pipeline_splits": splits})
     plan = plan_stages(recipe, model, image_shape=(3, 4, 4), micro=2, accumulation=MICRO_BATCHES)

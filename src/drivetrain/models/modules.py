@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-__all__ = ["in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
+__all__ = ["has_hooks", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
 
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
@@ -33,6 +33,16 @@ def is_inside(name: str, pattern: str) -> bool:
     """Whether a shell pattern matches a name in a model, or the name of a module that contains it."""
     names = accumulate(name.split("."), lambda outer, inner: f"{outer}.{inner}")
     return any(fnmatchcase(outer, pattern) for outer in names)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling a module runs hooks of its own, before, after, or in the backward pass."""
+    return bool(
+        module._forward_pre_hooks
+        or module._forward_hooks
+        or module._backward_pre_hooks
+        or module._backward_hooks
+    )
 
 
 def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -1,7 +1,6 @@
 """A model given in Python: a module, or a class or function that creates one."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +13,7 @@ from drivetrain.data.source import DataSpec
 from drivetrain.models.create import build_by, in_working_form
 from drivetrain.models.from_recipe import input_shape_of
 from drivetrain.models.lazy_layers import complete_lazy_layers
+from drivetrain.models.parameter_hooks import copy_model
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["GivenModel", "MakeModel", "OwnModel", "dtype_warning", "name_of_given", "require_given_model"]
@@ -33,7 +33,7 @@ class OwnModel:
         """A new module, in float32 on the CPU."""
         module = self.in_place(spec)
         try:
-            return in_working_form(deepcopy(module) if module is self.given else module)
+            return in_working_form(copy_model(module) if module is self.given else module)
         except Exception as error:
             raise BadInputError(f"The model cannot be copied: {describe_failure(error)}") from error
 

@@ -7,6 +7,7 @@ Captured CUDA graphs rely on fixed addresses: replacing `data` or `grad` of a pa
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -66,10 +67,23 @@ class FlatParameters:
                 parameter.data = segment.view(self.values)
             for parameter, place in zip(self.owners, self.gradient_places, strict=True):
                 parameter.grad = place
+                if getattr(parameter, "_post_accumulate_grad_hooks", None):
+                    # A user's hook may replace `grad`; this one runs after it.
+                    parameter.register_post_accumulate_grad_hook(partial(_put_into, place))
 
     def named_views(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """The views of all parameters into a flat tensor of this layout, with their names."""
         return ((segment.name, segment.view(flat)) for segment in self.segments)
+
+
+@torch.no_grad()
+def _put_into(place: Tensor, parameter: Tensor) -> None:
+    """Makes `grad` the parameter's part of the flat gradient again, with the values it has."""
+    if parameter.grad is None:
+        place.zero_()
+    elif parameter.grad is not place:
+        place.copy_(parameter.grad)
+    parameter.grad = place
 
 
 def _common_dtype(parameters: list[tuple[str, nn.Parameter]]) -> torch.dtype:

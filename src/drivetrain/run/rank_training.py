@@ -1,6 +1,5 @@
 """Training on several ranks: the launching process, and the work of each rank."""
 
-import copy
 import os
 import pickle
 import tempfile
@@ -17,6 +16,7 @@ from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.modules import take_over_buffers, unsaved_buffers
+from drivetrain.models.parameter_hooks import carry_hooks, copy_model
 from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.join import joined
@@ -78,6 +78,7 @@ def launch_training(
         check_cut(recipe, model or rebuild_model(recipe, spec))
     check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica(recipe))
     if model is not None:
+        carry_hooks(model)
         require_sendable(model, what="The model")
     if data is not None:
         require_sendable(data, what="The data set")
@@ -103,7 +104,7 @@ def launch_training(
             _say("stopped before the first update: nothing was saved.", recipe, quiet=quiet)
             return _stopped_at_the_start(resolved, model=model, exit_status=status)
         outcome: _Outcome = pickle.loads(task.outcome.read_bytes())
-        trained = copy.deepcopy(model) or rebuild_model(recipe, outcome.spec)
+        trained = rebuild_model(recipe, outcome.spec) if model is None else copy_model(model)
         _load_model(trained, outcome, task.outcome)
     own_status = outcome.values.pop("exit_status")
     return RunResult(model=trained, exit_status=status or own_status, **outcome.values)
@@ -186,7 +187,7 @@ def _run_rank(packed: ByValue[_RankTask]) -> int:
         resolved = replace(resolved, recipe=resolved.recipe.model_copy(update={"overwrite": False}))
     # Storages that come from torch.load (2.11 to 2.13) cannot be resized to 0, which `let_go` in
     # state/program_state.py does; a copy can.
-    task = replace(task, model=copy.deepcopy(task.model))
+    task = replace(task, model=None if task.model is None else copy_model(task.model))
     request = prepare_request(
         resolved, data=task.data, own_model=lambda _: architecture_of(task.model), began_s=task.began_s
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.pipeline.runtime.channels import ValueSpec, from_wire, to_wire, wire_shape
+from drivetrain.pipeline.runtime.channels import ValueSpec, from_wire, to_wire, wire_spec
 from drivetrain.ranks.replica_group import ReplicaGroup
 
 __all__ = ["gather_tensors", "hand_out_tensors"]
@@ -88,7 +88,8 @@ def _copied(value: Tensor, place: Tensor | None) -> Tensor:
 
 
 def _new(look: ValueSpec) -> Tensor:
-    return from_wire(torch.empty(wire_shape(look.shape), dtype=look.dtype), shape=look.shape)
+    sent = wire_spec(look)
+    return from_wire(torch.empty(sent.shape, dtype=sent.dtype), spec=look)
 
 
 def _send(value: Tensor, devices: ReplicaGroup, *, to: int) -> None:
@@ -102,4 +103,4 @@ def _receive_into(target: Tensor, devices: ReplicaGroup, *, sender: int) -> None
     wire = to_wire(target.detach()) if target.device.type == "cpu" else to_wire(_new(_look(target)))
     devices.receive_(wire, sender=sender)
     if wire.data_ptr() != target.data_ptr():
-        target.copy_(from_wire(wire, shape=tuple(target.shape)))
+        target.copy_(from_wire(wire, spec=_look(target)))

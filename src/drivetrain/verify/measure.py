@@ -3,7 +3,6 @@
 Each update starts from the state that the one-process reference had before it.
 """
 
-import copy
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from drivetrain.assembly.training_parts import assemble
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.models.parameter_hooks import copy_model
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ReplicaGroup
@@ -215,7 +215,7 @@ def _build(subject: Subject, *, recipe: Recipe, dtype: DtypeName, group: Replica
         model = rebuild_model(recipe, subject.data.spec)
         recipe = recipe.model_copy(update={"model_edit": ()})
     else:
-        model = copy.deepcopy(subject.model)
+        model = copy_model(subject.model)
     model = model.to(getattr(torch, dtype))
     if dtype == "float64":
         # Preprocessing stays in float32: it is the same in every layout, so only the model is widened.

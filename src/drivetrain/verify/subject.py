@@ -16,6 +16,7 @@ from drivetrain.data.augment.warp import largest_shift
 from drivetrain.data.source import DataSplits
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.own_model import MakeModel
+from drivetrain.models.parameter_hooks import carry_hooks
 from drivetrain.optim.learning_rate import build_learning_rate
 from drivetrain.ranks.sendable import require_sendable
 from drivetrain.recipe.checks.task import check_task_options
@@ -100,6 +101,7 @@ def prepare_subject(
     recipe, rate_note = _shortened(small, batch=batch, updates=updates)
     model = None if make_model is None else make_model(splits.spec)
     if model is not None:
+        carry_hooks(model)
         require_sendable(model, what="The model")
     built = rebuild_model(recipe, splits.spec) if model is None else model
     return Subject(

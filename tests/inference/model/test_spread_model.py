@@ -53,3 +53,19 @@ def test_a_measured_cut_is_taken_over() -> None:
     )
     assert isinstance(spread, SpreadModel)
     assert spread._stages[1].stage_facts.layers[0] == "conv4_block1_add"
+
+
+def test_hooks_of_the_whole_model_run() -> None:
+    model = create_model("cifar_resnet8", channels=1, num_classes=10).eval()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    images = torch.rand(3, *SHAPE)
+    plain = model(images).detach()
+    model.register_forward_pre_hook(lambda _, inputs: inputs[0] * 2)
+    model.register_forward_hook(lambda _, inputs, output: output + inputs[0].mean())
+    recipe = Recipe(model="cifar_resnet8", stages=2, pipeline_schedule="grouped")
+    spread = spread_over_devices(
+        recipe, model, device=choose_device("cpu"), image_shape=SHAPE, devices=[CPU, CPU]
+    ).eval()
+    with torch.no_grad():
+        assert torch.equal(spread(images), model(images))
+    assert not torch.equal(model(images), plain)

@@ -16,10 +16,13 @@ from drivetrain.models.create import create_model
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import build_optimiser
+from drivetrain.pipeline.cutting.stage_plan import plan_stages
+from drivetrain.pipeline.memory.memory_parts import find_values
 from drivetrain.pipeline.memory.stage_memory import ActivationBytes, stage_activation_bytes, stage_memory
 from drivetrain.pipeline.memory.weight_memory import LiveBytes
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import OptimizerParams, Recipe
+from tests.pipeline.telling_models import MODES, Fourier
 
 CPU = torch.device("cpu")
 SAMPLES = 2
@@ -246,3 +249,29 @@ def test_the_optimiser_s_buffers_are_those_of_the_plan() -> None:
     flat = FlatParameters(model)
     real = OffloadedOptimiser(ADAM, values=flat.values, segments=flat.segments)
     assert planned.optimiser_states == sum(buffer.nbytes for buffer in real.buffers)
+
+
+def _saved_by(model: nn.Module, *splits: str) -> list[int]:
+    """The bytes that each stage saves for its backward pass."""
+    recipe = Recipe(pipeline_splits=splits)
+    plan = plan_stages(recipe, model, image_shape=(3, 8, 8), micro=SAMPLES, accumulation=1)
+    assert plan is not None
+    cut = plan.cut()
+    flow = find_values(cut, images=(SAMPLES, 3, 8, 8), compute_dtypes=[torch.float32] * plan.stages)
+    return [stage_activation_bytes(stage, flow.inputs_of(stage)).saved_bytes for stage in cut.stages]
+
+
+def test_a_stage_without_gradients_saves_nothing() -> None:
+    trained, frozen = (_saved_by(MODES[name](), "tanh_1", "third") for name in ("WideMiddle", "FrozenMiddle"))
+    assert trained[1] > 0
+    assert frozen[1] == 0
+    assert frozen[2] == trained[2] > 0
+
+
+def test_complex_values_have_gradients() -> None:
+    recipe = Recipe(pipeline_splits=("mul",))
+    plan = plan_stages(recipe, Fourier(), image_shape=(3, 8, 8), micro=SAMPLES, accumulation=1)
+    assert plan is not None
+    flow = find_values(plan.cut(), images=(SAMPLES, 3, 8, 8), compute_dtypes=[torch.float32] * 2)
+    sent = flow.inputs_of(plan.cut().stages[1])["fft_rfft2"]
+    assert (sent.dtype, sent.requires_grad) == (torch.complex64, True)

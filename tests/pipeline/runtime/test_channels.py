@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec, from_wire, to_wire, wire_shape
+from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec, from_wire, to_wire, wire_spec
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.traffic import Message
@@ -97,14 +97,27 @@ def test_buffers_are_used_again(rank_pool: RankPool) -> None:
 def test_images_travel_channels_last_without_a_copy() -> None:
     image = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
     wire = to_wire(image)
-    assert tuple(wire.shape) == wire_shape((2, 3, 4, 5)) == (2, 4, 5, 3)
+    spec = ValueSpec((2, 3, 4, 5), torch.float32)
+    assert tuple(wire.shape) == wire_spec(spec).shape == (2, 4, 5, 3)
     assert wire.is_contiguous()
     assert wire.data_ptr() == image.data_ptr()
-    back = from_wire(wire, shape=(2, 3, 4, 5))
+    back = from_wire(wire, spec=spec)
     assert torch.equal(back, image)
     assert back.is_contiguous(memory_format=torch.channels_last)
     assert to_wire(image.contiguous()).data_ptr() != image.data_ptr()
-    assert wire_shape((2, 7)) == (2, 7)
+    assert wire_spec(ValueSpec((2, 7), torch.int64)) == ValueSpec((2, 7), torch.int64)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4, 5), ()])
+@pytest.mark.parametrize("is_conjugate", [False, True])
+def test_complex_numbers_travel_as_pairs_of_real_ones(shape: tuple[int, ...], is_conjugate: bool) -> None:
+    value = torch.randn(shape, dtype=torch.complex64)
+    value = value.conj() if is_conjugate else value
+    spec = ValueSpec(shape, torch.complex64)
+    wire = to_wire(value)
+    assert ValueSpec(tuple(wire.shape), wire.dtype) == wire_spec(spec)
+    assert wire.dtype == torch.float32
+    assert torch.equal(from_wire(wire, spec=spec), value)
 
 
 def test_a_message_says_what_it_is() -> None:

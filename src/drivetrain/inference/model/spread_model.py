@@ -12,6 +12,7 @@ from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.settings import has_own_precisions
 from drivetrain.pipeline.cutting.stage_plan import plan_stages
+from drivetrain.pipeline.runtime.root_hooks import RootHooks
 from drivetrain.recipe.layout import devices_per_replica
 from drivetrain.recipe.schema import Recipe
 
@@ -31,19 +32,23 @@ class SpreadModel(nn.Module):
     ) -> None:
         super().__init__()
         self.whole = model
+        self._hooks = RootHooks(model)
         self._stages, self._devices, self._precisions = cut.stages, devices, precisions
         self._images, self._output = cut.input, cut.output
         for stage, device in zip(cut.stages, devices, strict=True):
             stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
+        with _only_in(self._precisions[0]):
+            images = self._hooks.before(images)
         values = {self._images: images}
         for stage, device, precision in zip(self._stages, self._devices, self._precisions, strict=True):
             facts = stage.stage_facts
             with _only_in(precision):
                 outputs = stage(*(values[name].to(device, non_blocking=True) for name in facts.inputs))
             values.update(zip(facts.outputs, outputs, strict=True))
-        return values[self._output].to(images.device)
+        with _only_in(self._precisions[-1]):
+            return self._hooks.after(images, values[self._output].to(images.device))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The state of the whole model, wherever its stages are."""

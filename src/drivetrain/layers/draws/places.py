@@ -163,7 +163,7 @@ class PlacedFunction:
     Outside a training pass it is the function itself.
     """
 
-    def __init__(self, function: Any, *, scope: str, use: int, index: int) -> None:
+    def __init__(self, function: Any, scope: str, use: int, index: int) -> None:
         self._function, self._place = function, (scope, use, index)
         # torch.fx writes the code of a graph with these names.
         self.__name__ = self.__qualname__ = f"placed_{function.__name__}"

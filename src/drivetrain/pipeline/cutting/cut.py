@@ -1,7 +1,7 @@
 """Splits a traced model into stages, which keep the model's own layers under their names in the model."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.layers.draws.functions import draws_at
@@ -17,10 +18,14 @@ from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages, va
 from drivetrain.pipeline.graph.aliases import check_changes_in_place, inputs_to_copy
 from drivetrain.pipeline.graph.node_kinds import gives_several
 from drivetrain.pipeline.graph.shapes import ModelShapes
+from drivetrain.pipeline.graph.step_modes import StepModes, modes_of, wrapped
 from drivetrain.pipeline.graph.trace import TracedModel
 from drivetrain.schedules.actions import Edge
 
-__all__ = ["Cut", "StageFacts", "StageModule", "cut_model", "numbers_of_step"]
+__all__ = ["Cut", "StageFacts", "StageModule", "called_module", "cut_model", "numbers_of_step"]
+
+# In the meta of a step: the module it calls, if it calls it through a function.
+_CALLED = "called_module"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,11 @@ class Cut:
     output: str
     stage_of: tuple[int, ...]
     """The stage of every layer of the traced model."""
+
+    @property
+    def without_gradient(self) -> frozenset[str]:
+        """The values between stages for which no gradient is sent back."""
+        return frozenset(edge.value for edge in self.edges if not edge.has_gradient)
 
 
 def cut_model(
@@ -184,16 +194,34 @@ class _StageGraph:
 
     def _copy(self, node: Node) -> Node:
         if node not in self._copies:
-            self._copies[node] = self._placed(self._graph.node_copy(node, self._copy), node)
+            modes = None if node in self._traced.reads else modes_of(node)
+            if modes is None:
+                self._copies[node] = self._placed(self._graph.node_copy(node, self._copy), node)
+            else:
+                self._copies[node] = self._copy_in(modes, node)
         return self._copies[node]
 
     def _placed(self, copy: Node, original: Node) -> Node:
         """Gives a function that draws the place that it has in the model's code."""
-        function = draws_at(original)
+        function = _placed_function(original)
         if function is not None:
-            scope, use, index = original.meta["draw"]
-            copy.op = "call_function"
-            copy.target = PlacedFunction(function, scope=scope, use=use, index=index)
+            copy.op, copy.target = "call_function", function
+        return copy
+
+    def _copy_in(self, modes: StepModes, node: Node) -> Node:
+        """A step that enters the modes of the model's code; a module becomes an argument of it."""
+        args, kwargs = map_arg(node.args, self._copy), map_arg(node.kwargs, self._copy)
+        function: Any = _placed_function(node) or node.target
+        if function is node.target and node.op == "call_method":
+            function = _method(str(node.target))
+        elif node.op == "call_module":
+            module = self._graph.create_node("get_attr", node.target, name=f"{node.name}_module")
+            function, args = _call, (module, *args)
+        copy = self._graph.create_node(
+            "call_function", wrapped(function, modes), args, kwargs, name=node.name
+        )
+        if node.op == "call_module":
+            copy.meta[_CALLED] = str(node.target)
         return copy
 
     def finish(self, outputs: Sequence[Node]) -> StageModule:
@@ -205,10 +233,33 @@ class _StageGraph:
         # GraphModule registers every plain tensor it is given as a saved buffer. Constants and other tensors
         # that the model does not save must stay out of the state dict.
         for node in taken:
-            if node.op == "get_attr" and not _is_saved(self._traced.model, str(node.target)):
+            is_tensor = node.op == "get_attr" and isinstance(root[str(node.target)], Tensor)
+            if is_tensor and not _is_saved(self._traced.model, str(node.target)):
                 owner_path, _, name = str(node.target).rpartition(".")
                 stage.get_submodule(owner_path)._non_persistent_buffers_set.add(name)
         return stage
+
+
+def called_module(node: Node) -> str | None:
+    """The path of the module that a step of a stage calls, or None."""
+    return str(node.target) if node.op == "call_module" else node.meta.get(_CALLED)
+
+
+def _call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return module(*args, **kwargs)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(value: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(value, name)(*args, **kwargs)
+
+    return method
+
+
+def _placed_function(node: Node) -> PlacedFunction | None:
+    """A function that draws, with the place that it has in the model's code; None for any other step."""
+    function = draws_at(node)
+    return None if function is None else PlacedFunction(function, *node.meta["draw"])
 
 
 def _is_saved(model: nn.Module, name: str) -> bool:

@@ -8,6 +8,7 @@ from math import isqrt
 
 import torch
 from torch import nn
+from torch.fx import Node
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.pipeline.cutting.choose_stages import check_stage_count, choose_stages, possible_splits
@@ -17,7 +18,9 @@ from drivetrain.pipeline.cutting.move_small import move_small
 from drivetrain.pipeline.cutting.settings import StageSettings, stage_settings
 from drivetrain.pipeline.cutting.splits import resolve_names, stages_by_marks, stages_by_names
 from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages, values_needed
+from drivetrain.pipeline.graph.node_kinds import inputs_kept_alive
 from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes, measure_layer_seconds
+from drivetrain.pipeline.graph.step_modes import runs_without_gradients
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.recipe.layout import device_of_stage, stage_count
 from drivetrain.recipe.schema import Recipe
@@ -76,12 +79,12 @@ class StagePlan:
     def cut(self) -> Cut:
         """The stages, with the layers that the model has now."""
         cut = cut_model(self.traced, stage_of=self.stage_of, shapes=self.shapes)
-        return replace(cut, edges=_with_gradients(cut.edges, self.shapes))
+        return replace(cut, edges=_with_gradients(cut.edges, self.traced, self.shapes))
 
     def edges(self) -> tuple[Edge, ...]:
         """The values sent between stages, skip connections included."""
         edges = find_edges(self.traced, node_stages(self.traced, self.stage_of))
-        return _with_gradients(edges, self.shapes)
+        return _with_gradients(edges, self.traced, self.shapes)
 
     def reads_data(self, device: int) -> bool:
         """Whether the stages of a device need images, or labels for the loss."""
@@ -165,11 +168,26 @@ def _prove_schedule(plan: StagePlan, schedule: Schedule) -> None:
         ) from error
 
 
-def _with_gradients(edges: tuple[Edge, ...], shapes: ModelShapes) -> tuple[Edge, ...]:
-    """Marks integer and boolean values, which have no gradient to send back."""
-    return tuple(
-        replace(edge, has_gradient=shapes.values[edge.value].dtype.is_floating_point) for edge in edges
-    )
+def _with_gradients(edges: tuple[Edge, ...], traced: TracedModel, shapes: ModelShapes) -> tuple[Edge, ...]:
+    """Marks values that have no gradient to send back: whole numbers, and what `no_grad` computes."""
+
+    def has_gradient(value: str) -> bool:
+        dtype = shapes.values[value].dtype
+        is_number = dtype.is_floating_point or dtype.is_complex
+        return is_number and not _is_constant(traced, traced.nodes[value])
+
+    return tuple(replace(edge, has_gradient=has_gradient(edge.value)) for edge in edges)
+
+
+def _is_constant(traced: TracedModel, node: Node) -> bool:
+    """Whether the model's own `no_grad` keeps gradients from a value.
+
+    A step that gives back its input, or changes it in place, keeps the gradient that the input has.
+    """
+    if node.op == "placeholder":
+        return True
+    kept = inputs_kept_alive(node, module=traced.module_of(node), reads=traced.reads)
+    return runs_without_gradients(node) and all(_is_constant(traced, value) for value in kept)
 
 
 def _asked_cut(

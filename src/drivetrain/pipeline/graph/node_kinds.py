@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch.fx import Node
 
 from drivetrain.core.wording import words
+from drivetrain.models.modules import has_hooks
 from drivetrain.models.zoo.layers import Add, CentralCrop, Concatenate, GlobalMean, Shortcut
 
 __all__ = [
@@ -131,9 +132,16 @@ def is_own(module: nn.Module | None) -> bool:
     return type(module).__module__.startswith(("torch.nn.", "drivetrain."))
 
 
+def _is_foreign(module: nn.Module | None) -> bool:
+    """Whether a layer runs a user's code: its own, that of its hooks, or that of the layers it contains."""
+    if module is None or not is_own(module):
+        return True
+    return isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict) or has_hooks(module)
+
+
 def may_change_inputs(node: Node, *, module: nn.Module | None) -> bool:
     """Whether a step calls a user's module, which is not traced and might overwrite its inputs."""
-    return node.op == "call_module" and not is_own(module)
+    return node.op == "call_module" and _is_foreign(module)
 
 
 def inputs_kept_alive(
@@ -153,13 +161,15 @@ def inputs_kept_alive(
 
 
 def _may_give_back(module: nn.Module | None) -> bool:
+    if _is_foreign(module):
+        return True
     if isinstance(module, _FRESH_MODULES):
         return False
     if isinstance(module, _VIEW_MODULES) or getattr(module, "inplace", False):
         return True
     has_weights = module is not None and next(module.parameters(), None) is not None
     is_torch = type(module).__module__.startswith("torch.nn.")
-    return not is_torch and not (is_own(module) and has_weights)
+    return not is_torch and not has_weights
 
 
 def _is_library(node: Node) -> bool:

@@ -17,6 +17,7 @@ from torch.fx import Interpreter, Node
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.models.summary import FlopCounter
+from drivetrain.pipeline.graph.step_modes import modes_of
 from drivetrain.pipeline.graph.trace import TracedModel
 
 __all__ = [
@@ -49,6 +50,13 @@ class GraphWalk(Interpreter):
                 for read in self.user_to_last_uses.get(node, []):
                     del self.env[read]
         self.env.clear()
+
+    def run_node(self, n: Node) -> Any:
+        modes = modes_of(n)
+        if modes is None:
+            return super().run_node(n)
+        with modes.entered(self.fetch_args_kwargs_from_env(n)):
+            return super().run_node(n)
 
 
 @dataclass(frozen=True, slots=True)

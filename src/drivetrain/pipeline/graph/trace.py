@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 from torch.fx import Node
 from torch.fx.proxy import TraceError
+from torch.nn.modules import module as torch_modules
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.modules import in_mode
@@ -17,6 +18,13 @@ from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
 from drivetrain.pipeline.graph.tracer import CallRecord, LayerTracer, UntraceableError, user_line
 
 __all__ = ["Layer", "TracedModel", "trace_model"]
+
+_GLOBAL_HOOKS = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ class TracedModel:
 
 def trace_model(model: nn.Module) -> TracedModel:
     """Traces a model with one image input; a module that cannot be traced becomes a single layer."""
+    _refuse_global_hooks()
     whole: set[nn.Module] = set()
     # Each failure names the innermost module at fault; it is kept whole in the next attempt. The loop ends,
     # because a module that is kept whole is not looked into again.
@@ -97,6 +106,15 @@ def trace_model(model: nn.Module) -> TracedModel:
             whole.add(model.get_submodule(path))
             continue
         return _traced(model, graph, constants)
+
+
+def _refuse_global_hooks() -> None:
+    """Hooks of every module would run at other times, and not for modules that contain others."""
+    if any(getattr(torch_modules, name) for name in _GLOBAL_HOOKS):
+        raise BadInputError(
+            "Hooks for all modules (as torch.nn.modules.module.register_module_forward_hook makes them) do "
+            "not work with --stages or --recomputation; register hooks on the modules that need them."
+        )
 
 
 def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph, dict[str, Tensor]]:
@@ -154,9 +172,11 @@ def _first_difference(record: CallRecord, other: CallRecord) -> tuple[str, int]:
 def _refusal(error: Exception) -> BadInputError:
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     line = getattr(error, "line", "") or user_line(frames) or "its forward"
+    instead = getattr(error, "instead", "")
     return BadInputError(
-        f"The code of --model cannot be split into stages, because {line} {_reason(error)}; move that step "
-        "into a torch.nn.Module of its own, which is never split, and call it from the model."
+        f"The code of --model cannot be split into stages, because {line} {_reason(error)}; "
+        f"{f'{instead}, or ' if instead else ''}move that step into a torch.nn.Module of its own, which is "
+        "never split, and call it from the model."
     )
 
 

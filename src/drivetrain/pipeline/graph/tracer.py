@@ -1,5 +1,6 @@
 """A tracer based on torch.fx that refuses code which torch.fx would silently record wrongly."""
 
+import inspect
 import operator
 import os
 import random
@@ -11,14 +12,18 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+import torch.utils.checkpoint as checkpointing
 from torch import fx, nn
 from torch.autograd.function import Function, _SingleLevelFunction
 from torch.fx.node import map_arg
 
 from drivetrain.core.wording import words
 from drivetrain.layers.draws.functions import draws_at
+from drivetrain.models.modules import has_hooks
 from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS
+from drivetrain.pipeline.graph.step_modes import ModeWatch
 
 __all__ = ["CallRecord", "LayerTracer", "UntraceableError", "user_line"]
 
@@ -29,13 +34,23 @@ _PIPELINE_FOLDER = os.path.dirname(os.path.dirname(__file__))
 _HIDDEN_FOLDERS = (_TORCH_FOLDER, _PIPELINE_FOLDER, sysconfig.get_path("stdlib") + os.sep, "<")
 # Modules of torch.nn whose children are layers of their own; all other torch.nn modules are single layers.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+# What these answer in a trace says nothing about a later pass.
+_MODE_QUESTIONS = words(
+    "is_grad_enabled is_inference_mode_enabled is_autocast_enabled is_autocast_cpu_enabled "
+    "get_autocast_dtype get_autocast_cpu_dtype get_autocast_gpu_dtype"
+)
 
 
 class UntraceableError(Exception):
     """Why a module's own code cannot be traced.
 
     The message completes a sentence: "FILE line N ..." as in "model.py line 7 assigns self.count".
+    `instead` is a way that works, if there is one besides a module of its own.
     """
+
+    def __init__(self, message: str, *, instead: str = "") -> None:
+        super().__init__(message)
+        self.instead = instead
 
 
 class CallRecord:
@@ -86,12 +101,15 @@ class LayerTracer(fx.Tracer):
         self.records: dict[tuple[str, int], CallRecord] = {}
         self._open: list[tuple[str, CallRecord]] = []
         self._runs: Counter[str] = Counter()
+        self._modes = ModeWatch()
 
     def record(self, model: nn.Module) -> fx.Graph:
         """Traces a model with one input; its parameters and buffers do not change."""
         root_record = CallRecord()
-        with _guarded(model), self._recording("", root_record):
+        with self._modes.watching(), _guarded(model), self._recording("", root_record):
             graph = self.trace(model)
+            if not torch.is_grad_enabled():
+                raise UntraceableError("leaves gradients switched off when it returns")
         self.records["", 0] = root_record
         return graph
 
@@ -102,14 +120,16 @@ class LayerTracer(fx.Tracer):
         concrete_args: Any = None,  # noqa: ARG002
     ) -> tuple[Any, list[Any]]:
         # Only the first argument is an input; all other arguments of forward keep their defaults.
-        names = [name for name in root_fn.__code__.co_varnames[1:2] if name.isidentifier()]
+        code = inspect.unwrap(root_fn).__code__
+        names = [name for name in code.co_varnames[1:2] if name.isidentifier()]
         return root_fn, [self.root, self.create_proxy("placeholder", (names or ["images"])[0], (), {})]
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _InPlaceProxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
-        if m in self.whole:
+        # A trace would call hooks once, and stages never again.
+        if m in self.whole or has_hooks(m):
             return True
         if type(m).__module__.startswith("torch.nn."):
             return not isinstance(m, _CONTAINERS)
@@ -167,15 +187,25 @@ class LayerTracer(fx.Tracer):
         node.meta["scope"] = self._open[-1][0] if self._open else ""
         if draws_at(node) is not None:
             node.meta["draw"] = self._open[-1][1].next_draw(self._open[-1][0])
+        if kind.startswith("call"):
+            self._note_modes(node)
         self._note(kind, target, args, kwargs)
         return node
+
+    def _note_modes(self, node: fx.Node) -> None:
+        self._modes.note(node)
+        changed = self._modes.changed_setting()
+        if changed is not None:
+            raise UntraceableError(f"runs in a block that changes {changed}")
+        if self._modes.casts_again(self.root, node):
+            raise UntraceableError("uses a weight a second time inside torch.autocast, which casts it once")
 
     def _note(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         record = self._open[-1][1]
         nameless = repr(map_arg((args, kwargs), lambda _node: None))
         # torch.fx numbers constants anew in each trace, so their names cannot be compared.
         shown_target = "constant" if str(target).startswith("_tensor_constant") else target
-        record.steps.append((kind, shown_target, nameless))
+        record.steps.append((kind, shown_target, nameless, self._modes.autocasts))
         record.exact_steps.append(repr((args, kwargs)))
         record.lines.append(_calling_line())
 
@@ -195,7 +225,9 @@ def _extends_a_torch_layer(module: nn.Module) -> bool:
 
 
 def _random_state() -> tuple[object, ...]:
-    return torch.get_rng_state().numpy().tobytes(), random.getstate()
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    assert isinstance(keys, np.ndarray)
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), kind, keys.tobytes(), *rest
 
 
 def _calling_line() -> tuple[str, int]:
@@ -220,7 +252,10 @@ def user_line(frames: list[tuple[str, int]]) -> str:
 
 @contextmanager
 def _guarded(model: nn.Module) -> Iterator[None]:
-    """Refuses custom autograd functions and assignments to module attributes while a model is traced.
+    """Refuses code that a graph cannot hold while a model is traced.
+
+    These are custom autograd functions, checkpoint regions, assignments to module attributes, and questions
+    about the grad mode or autocast.
 
     The patches are global, so calls that have nothing to do with this trace are passed through.
     """
@@ -230,6 +265,8 @@ def _guarded(model: nn.Module) -> Iterator[None]:
 
     def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
+            if cls is checkpointing.CheckpointFunction:
+                raise _checkpoint_refusal()
             raise UntraceableError(f"calls {cls.__name__}, which has its own backward pass")
         return super(_SingleLevelFunction, cls).apply(*args, **kwargs)  # type: ignore[misc]
 
@@ -239,11 +276,48 @@ def _guarded(model: nn.Module) -> Iterator[None]:
             raise UntraceableError(f"assigns self.{name}")
         plain_set(self, name, value)
 
+    def checkpoint(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread:
+            raise _checkpoint_refusal()
+        return plain_checkpoint(*args, **kwargs)
+
     # Patching the base class also catches `name = MyFunction.apply`, bound when the user's file was imported.
     _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[attr-defined]
     nn.Module.__setattr__ = set_attribute  # type: ignore[method-assign]
+    # `checkpoint` looks this name up in each call, so that it also catches `from ... import checkpoint`.
+    plain_checkpoint = checkpointing._checkpoint_without_reentrant_generator
+    checkpointing._checkpoint_without_reentrant_generator = checkpoint
     try:
-        yield
+        with _unanswered(thread):
+            yield
     finally:
         del _SingleLevelFunction.apply  # type: ignore[attr-defined]
         nn.Module.__setattr__ = plain_set  # type: ignore[method-assign]
+        checkpointing._checkpoint_without_reentrant_generator = plain_checkpoint
+
+
+def _checkpoint_refusal() -> UntraceableError:
+    return UntraceableError("calls torch.utils.checkpoint", instead="use --recomputation instead of it")
+
+
+@contextmanager
+def _unanswered(thread: int) -> Iterator[None]:
+    """Refuses code of the model that asks for the grad mode or autocast; torch itself may ask."""
+
+    def guarded(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def question(*args: Any, **kwargs: Any) -> Any:
+            asker = sys._getframe(1).f_code.co_filename
+            if threading.get_ident() == thread and not _is_hidden(asker):
+                raise UntraceableError(f"asks torch.{name}, which differs between passes")
+            return plain(*args, **kwargs)
+
+        return question
+
+    plain = {name: getattr(torch, name) for name in _MODE_QUESTIONS if hasattr(torch, name)}
+    try:
+        for name, function in plain.items():
+            setattr(torch, name, guarded(name, function))
+        yield
+    finally:
+        for name, function in plain.items():
+            setattr(torch, name, function)

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
 from drivetrain.passes.forward import Precision
-from drivetrain.pipeline.cutting.cut import Cut, StageModule
+from drivetrain.pipeline.cutting.cut import Cut, StageModule, called_module
 from drivetrain.pipeline.cutting.settings import StageSettings
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.pipeline.graph.shapes import undisturbed
@@ -58,7 +58,10 @@ def find_values(cut: Cut, *, images: Sequence[int], compute_dtypes: Sequence[tor
     forward_bytes: list[int] = []
     for stage, dtype in zip(cut.stages, compute_dtypes, strict=True):
         found, own, most = _run(stage, [values[name] for name in stage.stage_facts.inputs], dtype)
-        values |= found
+        values |= {
+            name: _described(value, is_trained=name not in cut.without_gradient)
+            for name, value in found.items()
+        }
         kept |= own
         forward_bytes.append(most)
     return ValueFlow(values=values, kept=frozenset(kept), forward_bytes=tuple(forward_bytes))
@@ -67,7 +70,10 @@ def find_values(cut: Cut, *, images: Sequence[int], compute_dtypes: Sequence[tor
 def _run(
     stage: StageModule, inputs: Sequence[Tensor], dtype: torch.dtype
 ) -> tuple[dict[str, Tensor], set[str], int]:
-    """One forward pass on fake tensors in evaluation mode, so that the stage does not change."""
+    """The outputs of a stage, which of them it keeps, and its peak, of a forward pass on fake tensors.
+
+    It runs in evaluation mode, so that the stage does not change.
+    """
     saved: set[int] = set()
     # Saved tensors are kept alive: a storage that is freed may lend its address, the key, to a later one.
     alive: list[Tensor] = []
@@ -89,8 +95,7 @@ def _run(
             outputs = functional_call(stage, numbers, arguments)
     named = dict(zip(stage.stage_facts.outputs, outputs, strict=True))
     kept = {name for name, value in named.items() if storage_key(value) in saved}
-    described = {name: _described(value, is_trained=True) for name, value in named.items()}
-    return described, kept, live.peak_bytes
+    return named, kept, live.peak_bytes
 
 
 def _own_tensors(stage: StageModule) -> Iterator[tuple[str, Tensor]]:
@@ -106,7 +111,7 @@ def _described(value: Tensor, *, is_trained: bool) -> Tensor:
     """The value as it is sent: contiguous, with four dimensions in channels-last order."""
     layout = torch.channels_last if value.dim() == 4 else torch.contiguous_format
     made = torch.empty(tuple(value.shape), dtype=value.dtype, device="meta", memory_format=layout)
-    return made.requires_grad_(is_trained and value.is_floating_point())
+    return made.requires_grad_(is_trained and (value.is_floating_point() or value.is_complex()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +196,8 @@ def _deferred(plan: StagePlan, stage: StageModule, dtype: torch.dtype) -> int:
         return 0
     held: dict[str, int] = {}
     for node in stage.graph.nodes:
-        if node.op == "call_module" and _is_deferred(stage.get_submodule(str(node.target))):
+        path = called_module(node)
+        if path is not None and _is_deferred(stage.get_submodule(path)):
             held[f"gradient of {node.name}"] = _elements(plan, node.name) * dtype.itemsize
             held |= {
                 value.name: _elements(plan, value.name) * dtype.itemsize for value in node.all_input_nodes

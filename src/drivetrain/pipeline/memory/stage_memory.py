@@ -129,7 +129,9 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
             (get_gradient_edge(output), _maker_like(output)) for output in outputs if output.requires_grad
         ]
         del outputs
-        torch.autograd.backward([root for root, _ in roots], [make_gradient() for _, make_gradient in roots])
+        if roots:
+            ends = [make_gradient() for _, make_gradient in roots]
+            torch.autograd.backward([root for root, _ in roots], ends)
     return ActivationBytes(
         input_bytes=_distinct_bytes(arguments),
         saved_bytes=saved_bytes,

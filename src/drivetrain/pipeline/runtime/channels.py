@@ -143,7 +143,7 @@ class RankChannel:
         started = time.perf_counter()
         posted.work.wait()
         self.wait_seconds += time.perf_counter() - started
-        return from_wire(posted.wire, shape=self._spec_of(message).shape)
+        return from_wire(posted.wire, spec=self._spec_of(message))
 
     def recycle(self, received: Sequence[Tensor]) -> None:
         for value in received:
@@ -183,25 +183,35 @@ class RankChannel:
             self._posted[message] = _Posted(work, wire)
 
     def _buffer(self, spec: ValueSpec) -> Tensor:
-        shape = wire_shape(spec.shape)
-        pool = self._pool.get((shape, spec.dtype))
-        return pool.pop() if pool else torch.empty(shape, dtype=spec.dtype, device=self._device)
+        sent = wire_spec(spec)
+        pool = self._pool.get((sent.shape, sent.dtype))
+        return pool.pop() if pool else torch.empty(sent.shape, dtype=sent.dtype, device=self._device)
 
 
-def wire_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which a value is sent: images channels last."""
-    return (shape[0], *shape[2:], shape[1]) if len(shape) == 4 else shape
+def wire_spec(spec: ValueSpec) -> ValueSpec:
+    """Shape and type in which a value is sent: images channels last, complex numbers as two real ones."""
+    shape = spec.shape
+    if len(shape) == 4:
+        shape = (shape[0], *shape[2:], shape[1])
+    return (
+        ValueSpec((*shape, 2), spec.dtype.to_real())
+        if spec.dtype.is_complex
+        else ValueSpec(shape, spec.dtype)
+    )
 
 
 def to_wire(value: Tensor) -> Tensor:
     """The value as a contiguous tensor; images that are already channels last are not copied."""
-    return (value.permute(0, 2, 3, 1) if value.dim() == 4 else value).contiguous()
+    wire = (value.permute(0, 2, 3, 1) if value.dim() == 4 else value).contiguous()
+    # No backend of torch.distributed sends complex numbers between two ranks.
+    return torch.view_as_real(wire.resolve_conj()) if wire.is_complex() else wire
 
 
-def from_wire(wire: Tensor, *, shape: tuple[int, ...]) -> Tensor:
-    """The received tensor in the shape its reader expects, without a copy."""
-    assert math.prod(shape) == wire.numel()
-    return wire.permute(0, 3, 1, 2) if len(shape) == 4 else wire
+def from_wire(wire: Tensor, *, spec: ValueSpec) -> Tensor:
+    """The received tensor in the shape and type its reader expects, without a copy."""
+    value = torch.view_as_complex(wire) if spec.dtype.is_complex else wire
+    assert math.prod(spec.shape) == value.numel()
+    return value.permute(0, 3, 1, 2) if value.dim() == 4 else value
 
 
 def _pair_groups(devices: ReplicaGroup, device: torch.device) -> dict[tuple[int, int], dist.ProcessGroup]:

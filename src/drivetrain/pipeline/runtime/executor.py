@@ -27,6 +27,7 @@ class UpdateWork:
     traffic: Traffic
     batches: Iterator[NumberedBatch]
     _fetched: dict[int, NumberedBatch] = field(default_factory=dict)
+    _images: dict[int, Tensor] = field(default_factory=dict)
     _count: int = 0
 
     def batch(self, micro_batch: int) -> NumberedBatch:
@@ -36,9 +37,16 @@ class UpdateWork:
             self._count += 1
         return self._fetched[micro_batch]
 
+    def images(self, micro_batch: int, prepare: Callable[[Tensor], Tensor]) -> Tensor:
+        """The images of a micro-batch, prepared once for all stages."""
+        if micro_batch not in self._images:
+            self._images[micro_batch] = prepare(self.batch(micro_batch).batch.images)
+        return self._images[micro_batch]
+
     def drop(self, micro_batch: int) -> None:
         """Frees a micro-batch once every stage of this process has read it."""
         del self._fetched[micro_batch]
+        self._images.pop(micro_batch, None)
 
 
 @dataclass(slots=True)
@@ -159,10 +167,9 @@ class Executor:
     def _forward(self, runner: StageRunner, action: Action, work: UpdateWork) -> dict[str, Tensor]:
         stage, micro_batch = action.stage, action.micro_batch
         numbered = work.batch(micro_batch)
+        images = work.images(micro_batch, runner.prepare) if runner.reads_images else numbered.batch.images
         inputs = {
-            name: numbered.batch.images
-            if name == runner.images
-            else self._values.pop((name, micro_batch, stage))
+            name: images if name == runner.images else self._values.pop((name, micro_batch, stage))
             for name in runner.module.stage_facts.inputs
         }
         place = Pass(
@@ -171,6 +178,7 @@ class Executor:
             share=work.share,
             slots=numbered.batch.slots,
             labelled=replace(numbered.batch, images=torch.empty(0)),
+            images=images if runner.runs_hooks else None,
         )
         self._begun[micro_batch] = self._begun.get(micro_batch, 0) + 1
         if self._begun[micro_batch] == len(self._runners):

@@ -20,6 +20,7 @@ from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.pipeline.runtime.channels import Channel, LocalChannel, RankChannel
 from drivetrain.pipeline.runtime.executor import Executor, UpdateWork
+from drivetrain.pipeline.runtime.root_hooks import RootHooks
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
 from drivetrain.pipeline.runtime.staged_forward import StagedForward, find_specs, forward_in_turn
 from drivetrain.ranks.replica_group import RankGroups
@@ -164,6 +165,7 @@ def build_runners(
 ) -> dict[int, StageRunner]:
     """Builds the runners of the stages on this rank."""
     runners = {}
+    hooks = RootHooks(model, is_spread=len(stages.own) < stages.plan.stages)
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
         call: Callable[..., tuple[Tensor, ...]] = module
@@ -183,8 +185,9 @@ def build_runners(
             seed=recipe.seed,
             images=stages.cut.input,
             output=stages.cut.output,
-            prepare=_root_hooks(model),
+            hooks=hooks,
             head=head if stage == stages.last else None,
+            without_gradient=stages.cut.without_gradient,
             recomputes=settings.recomputes,
             defers_weights=stages.plan.schedule_name == "zero-bubble",
         )
@@ -243,16 +246,3 @@ def build_forward_only(
         devices=groups.devices,
         device=device.torch_device,
     )
-
-
-def _root_hooks(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Applies the forward pre-hooks of the whole model, which is itself never called."""
-
-    def prepare(images: Tensor) -> Tensor:
-        for hook in model._forward_pre_hooks.values():
-            changed = hook(model, (images,))
-            if changed is not None:
-                images = changed[0] if isinstance(changed, tuple) else changed
-        return images
-
-    return prepare

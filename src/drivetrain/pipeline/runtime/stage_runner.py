@@ -19,6 +19,7 @@ from drivetrain.passes.forward import Precision
 from drivetrain.passes.model_step import LossHead
 from drivetrain.pipeline.cutting.cut import StageModule
 from drivetrain.pipeline.runtime.deferred_weights import WeightQueue, deferring
+from drivetrain.pipeline.runtime.root_hooks import RootHooks
 
 __all__ = ["Pass", "StageRunner"]
 
@@ -27,7 +28,8 @@ __all__ = ["Pass", "StageRunner"]
 class Pass:
     """A micro-batch: its place in the training, and the weight (`share`) of one sample in the mean loss.
 
-    `labelled` has the labels for the stage that computes the loss, but no images.
+    `labelled` has the labels for the stage that computes the loss, but no images. `images` are those for the
+    hooks of the whole model, if it has such hooks.
     """
 
     update: int
@@ -35,6 +37,7 @@ class Pass:
     share: float
     slots: Tensor
     labelled: MicroBatch
+    images: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -56,7 +59,8 @@ class StageRunner:
     """Runs a stage; `call` is its module, compiled or not. The stage that computes `output` has a `head`.
 
     With `recomputes` only the inputs are held, and the forward pass runs again before the backward pass. With
-    `defers_weights`, `backward` leaves weight gradients to `finish_weights`.
+    `defers_weights`, `backward` leaves weight gradients to `finish_weights`. Inputs named in
+    `without_gradient` get no gradient.
     """
 
     index: int
@@ -70,8 +74,9 @@ class StageRunner:
     seed: int
     images: str
     output: str
-    prepare: Callable[[Tensor], Tensor]
+    hooks: RootHooks
     head: LossHead | None = None
+    without_gradient: frozenset[str] = frozenset()
     recomputes: bool = False
     defers_weights: bool = False
     losses: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -97,6 +102,21 @@ class StageRunner:
     def live(self) -> int:
         """The number of micro-batches held now."""
         return len(self._held.keys() | self._queues.keys())
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the stage needs the images, for itself or for hooks of the whole model."""
+        return self.images in self.module.stage_facts.inputs or self.runs_hooks
+
+    @property
+    def runs_hooks(self) -> bool:
+        """Whether hooks of the whole model follow this stage, the last one."""
+        return self.head is not None and self.hooks.follow
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """The images after the forward pre-hooks of the whole model; call it once per batch."""
+        with self.precision.autocast():
+            return self.hooks.before(images)
 
     def forward(self, micro_batch: int, work: Pass, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Runs the stage and returns its detached outputs; inputs are held until the backward pass."""
@@ -131,11 +151,17 @@ class StageRunner:
         return {name: _gradient(leaf) for name, leaf in held.inputs.items() if leaf.requires_grad}
 
     def evaluate(self, images: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A forward pass without gradients; eval mode switches off dropout and updates of statistics."""
-        given = {**values, self.images: self.prepare(images)}
+        """A forward pass without gradients; eval mode switches off dropout and updates of statistics.
+
+        `images` are those that `prepare` returned, if the stage reads them.
+        """
+        given = {**values, self.images: images}
         with torch.no_grad(), self.precision.autocast():
-            outputs = self.module(*(given[name] for name in self.module.stage_facts.inputs))
-        return dict(zip(self.module.stage_facts.outputs, outputs, strict=True))
+            results = self.module(*(given[name] for name in self.module.stage_facts.inputs))
+            outputs = dict(zip(self.module.stage_facts.outputs, results, strict=True))
+            if self.runs_hooks:
+                outputs[self.output] = self.hooks.after(images, outputs[self.output])
+        return outputs
 
     def finish_weights(self, micro_batch: int) -> None:
         """Computes the weight gradients that `backward` deferred."""
@@ -153,7 +179,10 @@ class StageRunner:
         with self.draws.running(recomputing=self._recomputing), self._deferring(micro_batch):
             with self.precision.autocast():
                 values = self.call(*(held.inputs[name] for name in self.module.stage_facts.inputs))
-            outputs = dict(zip(self.module.stage_facts.outputs, values, strict=True))
+                outputs = dict(zip(self.module.stage_facts.outputs, values, strict=True))
+                if self.runs_hooks:
+                    assert work.images is not None
+                    outputs[self.output] = self.hooks.after(work.images, outputs[self.output])
             loss_and_score = None
             if self.head is not None:
                 parts = self.head(outputs.pop(self.output), work.labelled, share=work.share)
@@ -198,11 +227,10 @@ class StageRunner:
         return deferring(self._queues[micro_batch])
 
     def _leaf(self, name: str, value: Tensor) -> Tensor:
-        if name == self.images:
-            return self.prepare(value)
-        if not value.is_floating_point():
+        if name == self.images or name in self.without_gradient:
             return value
-        return value.detach().requires_grad_()
+        has_gradient = value.is_floating_point() or value.is_complex()
+        return value.detach().requires_grad_() if has_gradient else value
 
 
 def _sum(parts: Sequence[Tensor]) -> Tensor:

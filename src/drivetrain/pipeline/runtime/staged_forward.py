@@ -35,6 +35,7 @@ def find_specs(
     Each stage runs once, in its own precision, on the device it will run on.
     """
     specs: dict[str, ValueSpec] = {}
+    prepared = _prepared(runners, images)
     for stage, home in enumerate(plan.device_of):
         found = None
         if stage in runners:
@@ -43,10 +44,17 @@ def find_specs(
             }
             # In eval mode, so that batch-norm statistics do not change.
             with in_mode(runners[stage].module, training=False):
-                outputs = runners[stage].evaluate(images, inputs)
+                outputs = runners[stage].evaluate(prepared, inputs)
             found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]
     return specs
+
+
+def _prepared(runners: Mapping[int, StageRunner], images: Tensor) -> Tensor:
+    """The images after the pre-hooks of the whole model, if a stage of this process reads them."""
+    reader = next((runner for runner in runners.values() if runner.reads_images), None)
+    with torch.no_grad():
+        return images if reader is None else reader.prepare(images)
 
 
 def _zeros(spec: ValueSpec, like: Tensor) -> Tensor:
@@ -59,8 +67,9 @@ def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Calla
 
     def forward(images: Tensor) -> Tensor:
         values: dict[str, Tensor] = {}
+        prepared = _prepared(runners, images)
         for stage in sorted(runners):
-            values |= runners[stage].evaluate(images, values)
+            values |= runners[stage].evaluate(prepared, values)
         return values[output]
 
     return forward
@@ -99,10 +108,11 @@ class StagedForward:
         device = self._devices.rank
         self._channel.begin(self._traffic.incoming(device))
         values: dict[str, Tensor] = {}
+        prepared = _prepared(self._runners, images)
         for index, stage in enumerate(self._plan.stages_on(device)):
             for message in self._traffic.before(device, index):
                 values[message.value] = self._channel.receive(message)
-            values |= self._runners[stage].evaluate(images, values)
+            values |= self._runners[stage].evaluate(prepared, values)
             for message in self._traffic.after(device, index):
                 self._channel.send(message, values[message.value])
         # A stage that is faster than the next one must not pile up messages in memory.
