@@ -157,10 +157,6 @@ def _custom(self: nn.Module, inputs: Tensor) -> Any:
     return triple(inputs)  # type: ignore[no-untyped-call]
 
 
-def _dropout(self: nn.Module, inputs: Tensor) -> Tensor:
-    return functional.dropout(inputs, training=self.training)
-
-
 def _keep(self: nn.Module, inputs: Tensor) -> Tensor:
     self.kept = inputs
     return inputs
@@ -172,7 +168,6 @@ def _keep(self: nn.Module, inputs: Tensor) -> Tensor:
         (_branch, "branches on the values or sizes"),
         (_loop, "loops over a tensor"),
         (_custom, "calls _Triple, which has its own backward pass"),
-        (_dropout, "depends on self.training"),
         (_keep, "assigns self.kept"),
     ],
 )

@@ -1,9 +1,10 @@
 """Turns an unmodified model into a graph of named layers, without running any data through it."""
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -13,10 +14,14 @@ from torch.fx.proxy import TraceError
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.modules import in_mode
+from drivetrain.pipeline.graph.known_sizes import SizedTracer
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
 from drivetrain.pipeline.graph.tracer import CallRecord, LayerTracer, UntraceableError, user_line
 
-__all__ = ["Layer", "TracedModel", "trace_model"]
+__all__ = ["Layer", "TracedModel", "check_image_shape", "trace_model"]
+
+# A module is small if the model has at least this many times its weights.
+_SMALL_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,20 @@ class TracedModel:
     """Constant tensors that the model's code creates in every forward pass."""
     nodes: Mapping[str, Node]
     positions: Mapping[Node, int]
+    image_shape: tuple[int, ...] | None = None
+    """The only shape of images, without batch, that the graph is right for; None if it is for any size."""
+    evaluation: "TracedModel | None" = None
+    """The graph of evaluation mode, if it is another one; this graph is that of training mode."""
+
+    @property
+    def in_evaluation(self) -> "TracedModel":
+        """The graph that evaluation takes."""
+        return self if self.evaluation is None else self.evaluation
+
+    def on(self, model: nn.Module) -> "TracedModel":
+        """The same graphs for a copy of the model; this works because graphs refer to layers by name."""
+        evaluation = None if self.evaluation is None else self.evaluation.on(model)
+        return replace(self, model=model, evaluation=evaluation)
 
     @property
     def output(self) -> str:
@@ -82,34 +101,71 @@ class TracedModel:
         return tuple(sorted(found, key=self.positions.__getitem__))
 
 
-def trace_model(model: nn.Module) -> TracedModel:
-    """Traces a model with one image input; a module that cannot be traced becomes a single layer."""
+def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -> TracedModel:
+    """Traces a model with one image input; a module that cannot be traced becomes a single layer.
+
+    If the code of the model, or of a large part of it, needs sizes as plain numbers, the graph is made for
+    images of `image_shape` (channels, height, width) alone.
+    """
     whole: set[nn.Module] = set()
-    # Each failure names the innermost module at fault; it is kept whole in the next attempt. The loop ends,
-    # because a module that is kept whole is not looked into again.
+    sizes: tuple[int, ...] | None = None
+    # Each failure names the innermost module at fault. A large one is tried once with known sizes; otherwise
+    # it is kept whole in the next attempt. The loop ends, because `whole` grows.
     while True:
         try:
-            graph, constants = _trace_both_modes(model, whole)
+            training, evaluation = _trace_both_modes(model, whole, sizes)
+            break
         except Exception as error:
             path = getattr(error, "module_path", "")
+            may_know = sizes is None and image_shape is not None and not isinstance(error, UntraceableError)
+            if may_know and not _is_small(model, path):
+                sizes = tuple(image_shape or ())
+                continue
             if not path:
                 raise _refusal(error) from error
             whole.add(model.get_submodule(path))
-            continue
-        return _traced(model, graph, constants)
+            sizes = None
+    traced = _traced(model, *training, image_shape=sizes)
+    if evaluation is None:
+        return traced
+    return replace(traced, evaluation=_traced(model, *evaluation, image_shape=sizes))
 
 
-def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph, dict[str, Tensor]]:
-    """The graph in training mode; raises if evaluation mode gives another one."""
-    recorded = []
-    # Training comes last: its graph and constants are the ones that are returned.
-    for training in (False, True):
-        tracer = LayerTracer(whole=frozenset(whole))
+def check_image_shape(images: Tensor, image_shape: tuple[int, ...]) -> None:
+    """Refuses images of another shape than a graph with known sizes was made for."""
+    if tuple(images.shape[1:]) != image_shape:
+        known, given = (" x ".join(map(str, shape)) for shape in (image_shape, images.shape[1:]))
+        raise BadInputError(
+            f"The code of --model uses the sizes of its input as plain numbers, so its stages only take images "
+            f"of {known} (channels, height, width), not {given}; use one image size, or --stages 1."
+        )
+
+
+def _is_small(model: nn.Module, path: str) -> bool:
+    """Whether a module that is hard to trace may stay whole, because the rest can still be split."""
+    if not path:
+        return False
+    own, everything = (
+        sum(weight.numel() for weight in module.parameters()) for module in (model.get_submodule(path), model)
+    )
+    return own * _SMALL_PARTS <= everything
+
+
+_Graph = tuple[fx.Graph, Mapping[str, Tensor]]
+
+
+def _trace_both_modes(
+    model: nn.Module, whole: Set[nn.Module], sizes: tuple[int, ...] | None
+) -> tuple[_Graph, _Graph | None]:
+    """The graph of training mode with its constants, and that of evaluation mode if it is another one."""
+    graphs, records = [], []
+    for training in (True, False):
+        tracer = LayerTracer(whole=whole) if sizes is None else SizedTracer(whole=whole, image_shape=sizes)
         with in_mode(model, training=training), _without_constants(model) as constants:
             graph = tracer.record(model)
-        recorded.append(tracer.records)
-    _compare_modes(*recorded)
-    return graph, constants
+        graphs.append((graph, constants))
+        records.append(tracer.records)
+    return graphs[0], graphs[1] if _modes_differ(model, *records) else None
 
 
 @contextmanager
@@ -127,33 +183,24 @@ def _without_constants(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 _Records = Mapping[tuple[str, int], CallRecord]
 
 
-def _compare_modes(evaluation: _Records, training: _Records) -> None:
-    """Raises for the innermost call that takes other steps in training than in evaluation."""
-    # The steps without value names come first: names are numbered through the whole graph, so one extra step
-    # would change the names in later modules that are not at fault.
-    for attributes in (("steps",), ("exact_steps", "result")):
-        for key, record in training.items():
-            other = evaluation.get(key)
-            if other is None or all(getattr(record, name) == getattr(other, name) for name in attributes):
-                continue
-            error = UntraceableError("depends on self.training")
-            error.module_path = key[0]  # type: ignore[attr-defined]
-            error.line = user_line([_first_difference(record, other)])  # type: ignore[attr-defined]
-            raise error
-
-
-def _first_difference(record: CallRecord, other: CallRecord) -> tuple[str, int]:
-    steps = zip(record.steps, record.exact_steps, record.lines, strict=True)
-    others = [*zip(other.steps, other.exact_steps, strict=True)]
-    for index, (step, exact, line) in enumerate(steps):
-        if index >= len(others) or (step, exact) != others[index]:
-            return line
-    return (other.lines[len(record.lines) :] or record.lines)[0]
+def _modes_differ(model: nn.Module, training: _Records, evaluation: _Records) -> bool:
+    """Whether a large module takes other steps in evaluation; raises for a small one that does."""
+    pairs = [(key[0], record, evaluation[key]) for key, record in training.items() if key in evaluation]
+    # Names come second: they are numbered through the whole graph, so an extra step would change the names in
+    # later modules that are not at fault. The same holds after the first difference in names.
+    differing = [path for path, record, other in pairs if record.steps != other.steps] or [
+        path for path, record, other in pairs if record.is_wired_unlike(other)
+    ][:1]
+    for path in filter(partial(_is_small, model), differing):
+        error = UntraceableError("depends on self.training")
+        error.module_path = path  # type: ignore[attr-defined]
+        raise error
+    return bool(differing)
 
 
 def _refusal(error: Exception) -> BadInputError:
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    line = getattr(error, "line", "") or user_line(frames) or "its forward"
+    line = user_line(frames) or "its forward"
     return BadInputError(
         f"The code of --model cannot be split into stages, because {line} {_reason(error)}; move that step "
         "into a torch.nn.Module of its own, which is never split, and call it from the model."
@@ -171,7 +218,13 @@ def _reason(error: Exception) -> str:
     return f"cannot be traced ({type(error).__name__}: {words})"
 
 
-def _traced(model: nn.Module, graph: fx.Graph, constants: Mapping[str, Tensor]) -> TracedModel:
+def _traced(
+    model: nn.Module,
+    graph: fx.Graph,
+    constants: Mapping[str, Tensor],
+    *,
+    image_shape: tuple[int, ...] | None,
+) -> TracedModel:
     reads = find_reads(graph)
     if not isinstance(next(iter(reversed(graph.nodes))).args[0], Node):
         raise BadInputError("A --model that is split into stages must return one tensor, not a collection.")
@@ -184,6 +237,7 @@ def _traced(model: nn.Module, graph: fx.Graph, constants: Mapping[str, Tensor]) 
         constants=constants,
         nodes={node.name: node for node in graph.nodes},
         positions={node: index for index, node in enumerate(graph.nodes)},
+        image_shape=image_shape,
     )
     _read_after_changes(traced)
     return traced

@@ -17,7 +17,7 @@ from torch.fx.node import map_arg
 
 from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS, words
 
-__all__ = ["CallRecord", "LayerTracer", "UntraceableError", "user_line"]
+__all__ = ["CallRecord", "InPlaceProxy", "LayerTracer", "UntraceableError", "user_line"]
 
 # These change the shape of the tensor itself; other in-place methods, such as `relu_`, only its contents.
 _SHAPE_CHANGES = words("resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_")
@@ -41,11 +41,14 @@ class CallRecord:
     def __init__(self) -> None:
         self.steps: list[tuple[object, ...]] = []
         self.exact_steps: list[str] = []
-        self.lines: list[tuple[str, int]] = []
         self.result = ""
 
+    def is_wired_unlike(self, other: "CallRecord") -> bool:
+        """Whether the steps work on other values than those of `other`."""
+        return (self.exact_steps, self.result) != (other.exact_steps, other.result)
 
-class _InPlaceProxy(fx.Proxy):
+
+class InPlaceProxy(fx.Proxy):
     """Records `x += y` as an in-place step; torch.fx would turn it into `x = x + y`."""
 
 
@@ -59,7 +62,7 @@ def _in_place_method(name: str) -> Callable[[fx.Proxy, object], fx.Proxy]:
 
 
 for _name in IN_PLACE_OPERATORS:
-    setattr(_InPlaceProxy, f"__{_name}__", _in_place_method(_name))
+    setattr(InPlaceProxy, f"__{_name}__", _in_place_method(_name))
 
 
 class LayerTracer(fx.Tracer):
@@ -95,7 +98,7 @@ class LayerTracer(fx.Tracer):
         return root_fn, [self.root, self.create_proxy("placeholder", (names or ["images"])[0], (), {})]
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _InPlaceProxy(node, self)
+        return InPlaceProxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
         if m in self.whole:
@@ -152,6 +155,7 @@ class LayerTracer(fx.Tracer):
         self._refuse_hidden_effects(kind, target, args)
         node = super().create_node(kind, target, args, kwargs, name, type_expr)
         node.meta["scope"] = self._open[-1][0] if self._open else ""
+        node.meta["line"] = _calling_line()
         self._note(kind, target, args, kwargs)
         return node
 
@@ -162,7 +166,6 @@ class LayerTracer(fx.Tracer):
         shown_target = "constant" if str(target).startswith("_tensor_constant") else target
         record.steps.append((kind, shown_target, nameless))
         record.exact_steps.append(repr((args, kwargs)))
-        record.lines.append(_calling_line())
 
     def _refuse_hidden_effects(self, kind: str, target: Any, args: tuple[Any, ...]) -> None:
         name = target if isinstance(target, str) else getattr(target, "__name__", "")

@@ -17,6 +17,7 @@ from drivetrain.passes.update_batches import UpdateBatches
 from drivetrain.passes.whole_model import added_up
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.pipeline.graph.trace import check_image_shape
 from drivetrain.pipeline.runtime.channels import Channel, LocalChannel, RankChannel
 from drivetrain.pipeline.runtime.executor import Executor, UpdateWork
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
@@ -162,6 +163,7 @@ def build_runners(
 ) -> dict[int, StageRunner]:
     """Builds the runners of the stages on this rank."""
     runners = {}
+    evaluation = stages.cut.evaluation
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
         call: Callable[..., tuple[Tensor, ...]] = module
@@ -180,7 +182,8 @@ def build_runners(
             seed=recipe.seed,
             images=stages.cut.input,
             output=stages.cut.output,
-            prepare=_root_hooks(model),
+            prepare=_for_one_size(stages.plan.traced.image_shape, _root_hooks(model)),
+            evaluation=evaluation.stages[stage] if evaluation is not None else None,
             head=head if stage == stages.last else None,
             recomputes=settings.recomputes,
             defers_weights=stages.plan.schedule_name == "zero-bubble",
@@ -203,7 +206,12 @@ def build_passes(
     if groups.devices.size > 1:
         images = torch.zeros(batches.micro, *image_shape, device=device.torch_device)
         specs = find_specs(
-            stages.plan, runners, edges=stages.cut.edges, images=images, devices=groups.devices
+            stages.plan,
+            runners,
+            edges=stages.cut.edges,
+            images=images,
+            devices=groups.devices,
+            as_trained=True,
         )
         channel = RankChannel(
             devices=groups.devices, device=device.torch_device, spec_of=lambda message: specs[message.value]
@@ -230,16 +238,32 @@ def build_forward_only(
     stages: PlacedStages, runners: Mapping[int, StageRunner], *, groups: RankGroups, device: Device
 ) -> Callable[[Tensor], Tensor]:
     """A function from images to logits through all stages, without training."""
+    cut = stages.cut.in_evaluation
     if groups.devices.size == 1:
-        return forward_in_turn(runners, output=stages.cut.output)
+        return forward_in_turn(runners, output=cut.output)
     return StagedForward(
         plan=stages.plan,
-        edges=stages.cut.edges,
-        output=stages.cut.output,
+        edges=cut.edges,
+        output=cut.output,
         runners=runners,
         devices=groups.devices,
         device=device.torch_device,
     )
+
+
+def _for_one_size(
+    image_shape: tuple[int, ...] | None, prepare: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Tensor]:
+    """Refuses images of another size than a graph was made for, after they were prepared."""
+    if image_shape is None:
+        return prepare
+
+    def prepare_checked(images: Tensor) -> Tensor:
+        prepared = prepare(images)
+        check_image_shape(prepared, image_shape)
+        return prepared
+
+    return prepare_checked
 
 
 def _root_hooks(model: nn.Module) -> Callable[[Tensor], Tensor]:

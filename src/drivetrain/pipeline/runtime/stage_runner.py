@@ -55,6 +55,7 @@ class _Held:
 class StageRunner:
     """Runs a stage; `call` is its module, compiled or not. The stage that computes `output` has a `head`.
 
+    `evaluation` has the steps of evaluation mode, if the model's code takes others there than in training.
     With `recomputes` only the inputs are held, and the forward pass runs again before the backward pass. With
     `defers_weights`, `backward` leaves weight gradients to `finish_weights`.
     """
@@ -70,6 +71,7 @@ class StageRunner:
     images: str
     output: str
     prepare: Callable[[Tensor], Tensor]
+    evaluation: StageModule | None = None
     head: LossHead | None = None
     recomputes: bool = False
     defers_weights: bool = False
@@ -129,12 +131,18 @@ class StageRunner:
             torch.autograd.backward(roots, ends)
         return {name: _gradient(leaf) for name, leaf in held.inputs.items() if leaf.requires_grad}
 
-    def evaluate(self, images: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A forward pass without gradients; eval mode switches off dropout and updates of statistics."""
+    def evaluate(
+        self, images: Tensor, values: Mapping[str, Tensor], *, as_trained: bool = False
+    ) -> dict[str, Tensor]:
+        """A forward pass without gradients; eval mode switches off dropout and updates of statistics.
+
+        `as_trained` takes the steps of training, whose values have the names and shapes of training.
+        """
+        module = self.module if as_trained or self.evaluation is None else self.evaluation
         given = {**values, self.images: self.prepare(images)}
         with torch.no_grad(), self.precision.autocast():
-            outputs = self.module(*(given[name] for name in self.module.stage_facts.inputs))
-        return dict(zip(self.module.stage_facts.outputs, outputs, strict=True))
+            outputs = module(*(given[name] for name in module.stage_facts.inputs))
+        return dict(zip(module.stage_facts.outputs, outputs, strict=True))
 
     def finish_weights(self, micro_batch: int) -> None:
         """Computes the weight gradients that `backward` deferred."""
