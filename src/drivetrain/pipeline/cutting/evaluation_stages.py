@@ -87,8 +87,9 @@ def _latest_stages(evaluation: TracedModel, owners: Mapping[Node, int | None], l
 
 def _backwards(layer: Layer, owner: int, earliest: int) -> BadInputError:
     return BadInputError(
-        f"--pipeline-splits: layer {layer.name} is trained in stage {owner}, but in evaluation {_line(layer)} "
-        f"gives it a result of the later stage {earliest}; split the model elsewhere, or use --stages 1."
+        f"--pipeline-splits: layer {layer.name} is trained in stage {owner}, but in evaluation "
+        f"{_line(layer)} gives it a result of the later stage {earliest}; split the model elsewhere, or use "
+        "--stages 1."
     )
 
 

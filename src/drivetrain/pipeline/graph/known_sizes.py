@@ -29,8 +29,6 @@ __all__ = ["SizedTracer"]
 _BATCHES = (2, 4)
 _SIZE_METHODS = words("size dim ndimension numel nelement is_floating_point is_complex")
 _SIZE_FUNCTIONS = (torch.numel, torch.is_floating_point, torch.is_complex)
-# Attributes that are tensors: their nodes are created at once, so that their sizes are known as well.
-_TENSOR_ATTRIBUTES = words("T mT H mH data real imag")
 # The methods as they are before a trace replaces them.
 _PLAIN_METHODS = {name: getattr(nn.Module, name) for name in ("__call__", "__getattr__", "__setattr__")}
 
@@ -43,8 +41,6 @@ class _SizedProxy(InPlaceProxy):
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "ndim"):
             return self.tracer.size_of(self, name)
-        if name in _TENSOR_ATTRIBUTES:
-            return self.tracer.create_proxy("call_function", getattr, (self, name), {})
         return super().__getattr__(name)
 
     def __len__(self) -> int:
@@ -76,6 +72,9 @@ class SizedTracer(LayerTracer):
 
     def proxy(self, node: Node) -> fx.Proxy:
         return _SizedProxy(node, self)
+
+    def class_of(self, node: Node) -> type:
+        return type(self._values[node][0]) if self._is_plain(node) else super().class_of(node)
 
     def create_node(self, kind: str, target: Any, *args: Any, **kwargs: Any) -> Node:
         node = super().create_node(kind, target, *args, **kwargs)

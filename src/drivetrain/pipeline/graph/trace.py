@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +15,13 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.known_sizes import SizedTracer
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
-from drivetrain.pipeline.graph.tracer import CallRecord, LayerTracer, UntraceableError, user_line
+from drivetrain.pipeline.graph.tracer import (
+    CallRecord,
+    LayerTracer,
+    NeedsSizesError,
+    UntraceableError,
+    user_line,
+)
 
 __all__ = ["Layer", "TracedModel", "check_image_shape", "trace_model"]
 
@@ -109,26 +114,32 @@ def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -
     """
     whole: set[nn.Module] = set()
     sizes: tuple[int, ...] | None = None
-    # Each failure names the innermost module at fault. A large one is tried once with known sizes; otherwise
-    # it is kept whole in the next attempt. The loop ends, because `whole` grows.
+    # A failure names the innermost module at fault. A large one is tried once with known sizes; otherwise it is
+    # kept whole in the next attempt. The loop ends, because `whole` grows.
     while True:
         try:
-            training, evaluation = _trace_both_modes(model, whole, sizes)
-            break
+            graphs, differing = _trace_both_modes(model, whole, sizes)
         except Exception as error:
             path = getattr(error, "module_path", "")
-            may_know = sizes is None and image_shape is not None and not isinstance(error, UntraceableError)
-            if may_know and not _is_small(model, path):
-                sizes = tuple(image_shape or ())
-                continue
+            if not _is_small(model, path):
+                is_first = sizes is None and _may_need_sizes(error)
+                sizes = tuple(image_shape) if is_first and image_shape is not None else None
+                if sizes is not None:
+                    continue
             if not path:
                 raise _refusal(error) from error
             whole.add(model.get_submodule(path))
-            sizes = None
-    traced = _traced(model, *training, image_shape=sizes)
-    if evaluation is None:
-        return traced
-    return replace(traced, evaluation=_traced(model, *evaluation, image_shape=sizes))
+            continue
+        small = {model.get_submodule(path) for path in differing if _is_small(model, path)}
+        if not small:
+            break
+        whole |= small
+    training, evaluation = (_traced(model, *graph, image_shape=sizes) for graph in graphs)
+    return replace(training, evaluation=evaluation if differing else None)
+
+
+def _may_need_sizes(error: Exception) -> bool:
+    return isinstance(error, NeedsSizesError) or not isinstance(error, UntraceableError)
 
 
 def check_image_shape(images: Tensor, image_shape: tuple[int, ...]) -> None:
@@ -136,8 +147,8 @@ def check_image_shape(images: Tensor, image_shape: tuple[int, ...]) -> None:
     if tuple(images.shape[1:]) != image_shape:
         known, given = (" x ".join(map(str, shape)) for shape in (image_shape, images.shape[1:]))
         raise BadInputError(
-            f"The code of --model uses the sizes of its input as plain numbers, so its stages only take images "
-            f"of {known} (channels, height, width), not {given}; use one image size, or --stages 1."
+            "The code of --model uses the sizes of its input as plain numbers, so its stages only take "
+            f"images of {known} (channels, height, width), not {given}; use one image size, or --stages 1."
         )
 
 
@@ -156,16 +167,17 @@ _Graph = tuple[fx.Graph, Mapping[str, Tensor]]
 
 def _trace_both_modes(
     model: nn.Module, whole: Set[nn.Module], sizes: tuple[int, ...] | None
-) -> tuple[_Graph, _Graph | None]:
-    """The graph of training mode with its constants, and that of evaluation mode if it is another one."""
-    graphs, records = [], []
+) -> tuple[list[_Graph], list[str]]:
+    """The graphs of training and evaluation mode with their constants, and the modules that differ."""
+    graphs: list[_Graph] = []
+    records = []
     for training in (True, False):
         tracer = LayerTracer(whole=whole) if sizes is None else SizedTracer(whole=whole, image_shape=sizes)
         with in_mode(model, training=training), _without_constants(model) as constants:
             graph = tracer.record(model)
         graphs.append((graph, constants))
         records.append(tracer.records)
-    return graphs[0], graphs[1] if _modes_differ(model, *records) else None
+    return graphs, _differing_modules(*records)
 
 
 @contextmanager
@@ -183,19 +195,13 @@ def _without_constants(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 _Records = Mapping[tuple[str, int], CallRecord]
 
 
-def _modes_differ(model: nn.Module, training: _Records, evaluation: _Records) -> bool:
-    """Whether a large module takes other steps in evaluation; raises for a small one that does."""
+def _differing_modules(training: _Records, evaluation: _Records) -> list[str]:
+    """The paths of the modules whose own code takes other steps in evaluation than in training."""
     pairs = [(key[0], record, evaluation[key]) for key, record in training.items() if key in evaluation]
+    differing = [path for path, record, other in pairs if record.steps != other.steps]
     # Names come second: they are numbered through the whole graph, so an extra step would change the names in
     # later modules that are not at fault. The same holds after the first difference in names.
-    differing = [path for path, record, other in pairs if record.steps != other.steps] or [
-        path for path, record, other in pairs if record.is_wired_unlike(other)
-    ][:1]
-    for path in filter(partial(_is_small, model), differing):
-        error = UntraceableError("depends on self.training")
-        error.module_path = path  # type: ignore[attr-defined]
-        raise error
-    return bool(differing)
+    return differing or [path for path, record, other in pairs if record.is_wired_unlike(other)][:1]
 
 
 def _refusal(error: Exception) -> BadInputError:

@@ -15,9 +15,16 @@ from torch import fx, nn
 from torch.autograd.function import Function, _SingleLevelFunction
 from torch.fx.node import map_arg
 
-from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS, words
+from drivetrain.pipeline.graph.node_kinds import (
+    IN_PLACE_OPERATORS,
+    TENSOR_ATTRIBUTES,
+    find_reads,
+    gives_several,
+    may_give_several,
+    words,
+)
 
-__all__ = ["CallRecord", "InPlaceProxy", "LayerTracer", "UntraceableError", "user_line"]
+__all__ = ["CallRecord", "InPlaceProxy", "LayerTracer", "NeedsSizesError", "UntraceableError", "user_line"]
 
 # These change the shape of the tensor itself; other in-place methods, such as `relu_`, only its contents.
 _SHAPE_CHANGES = words("resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_")
@@ -35,6 +42,10 @@ class UntraceableError(Exception):
     """
 
 
+class NeedsSizesError(UntraceableError):
+    """Why a module's own code cannot be traced without knowing the values' sizes and types."""
+
+
 class CallRecord:
     """The steps that one call of a module recorded, without the steps of the modules inside it."""
 
@@ -49,7 +60,23 @@ class CallRecord:
 
 
 class InPlaceProxy(fx.Proxy):
-    """Records `x += y` as an in-place step; torch.fx would turn it into `x = x + y`."""
+    """A value of the traced code.
+
+    `x += y` is recorded as an in-place step; torch.fx would turn it into `x = x + y`. `isinstance` in the
+    model's code finds a tensor; torch.fx would say no, and silently record the wrong branch.
+    """
+
+    tracer: "LayerTracer"
+
+    @property
+    def __class__(self) -> type:
+        return self.tracer.class_of(self.node) if _is_asked_by_model() else type(self)
+
+    def __getattr__(self, name: str) -> Any:
+        # At once, so that what follows knows it for a tensor.
+        if name in TENSOR_ATTRIBUTES:
+            return self.tracer.create_proxy("call_function", getattr, (self, name), {})
+        return super().__getattr__(name)
 
 
 def _in_place_method(name: str) -> Callable[[fx.Proxy, object], fx.Proxy]:
@@ -99,6 +126,13 @@ class LayerTracer(fx.Tracer):
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return InPlaceProxy(node, self)
+
+    def class_of(self, node: fx.Node) -> type:
+        """The class of a value that is surely a tensor; raises for all others."""
+        module = self.root.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if node in find_reads(self.graph) or gives_several(node) or may_give_several(node, module=module):
+            raise NeedsSizesError("asks for the type of a value")
+        return torch.Tensor
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
         if m in self.whole:
@@ -192,6 +226,16 @@ def _calling_line() -> tuple[str, int]:
     while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def _is_asked_by_model() -> bool:
+    """Whether `isinstance` or `torch.is_tensor` was called by the model's code."""
+    frame = sys._getframe(2)
+    # Functions of torch that are written in C ask as well, with the model's code as the calling frame.
+    names_it = "isinstance" in frame.f_code.co_names
+    if frame.f_code.co_name == "is_tensor" and frame.f_back is not None:
+        frame = frame.f_back
+    return names_it and not _is_hidden(frame.f_code.co_filename)
 
 
 def _is_hidden(filename: str) -> bool:
