@@ -33,8 +33,8 @@ def find_evaluation_stages(traced: TracedModel, stages: Mapping[Node, int]) -> d
         earliest = max((found[value] for value in evaluation.sources(node) if value in found), default=0)
         if owner is not None and owner < earliest:
             raise _backwards(layer, owner, earliest)
-        wanted = in_training.get(place, earliest) if owner is None else owner
-        found[node] = max(earliest, min(wanted, latest[node]))
+        wanted = in_training.get(place, earliest)
+        found[node] = max(earliest, min(wanted, latest[node])) if owner is None else owner
     return node_stages(evaluation, {node.name: stage for node, stage in found.items()})
 
 
@@ -87,7 +87,7 @@ def _latest_stages(evaluation: TracedModel, owners: Mapping[Node, int | None], l
 
 def _backwards(layer: Layer, owner: int, earliest: int) -> BadInputError:
     return BadInputError(
-        f"--pipeline-splits: layer {layer.name} is trained in stage {owner}, but in evaluation "
+        f"--pipeline-splits: the weights of layer {layer.name} are in stage {owner}, but in evaluation "
         f"{_line(layer)} gives it a result of the later stage {earliest}; split the model elsewhere, or use "
         "--stages 1."
     )

@@ -114,8 +114,8 @@ def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -
     """
     whole: set[nn.Module] = set()
     sizes: tuple[int, ...] | None = None
-    # A failure names the innermost module at fault. A large one is tried once with known sizes; otherwise it is
-    # kept whole in the next attempt. The loop ends, because `whole` grows.
+    # A failure names the innermost module at fault. A large one is tried once with known sizes; otherwise it
+    # is kept whole in the next attempt. The loop ends, because `whole` grows.
     while True:
         try:
             graphs, differing = _trace_both_modes(model, whole, sizes)
@@ -134,8 +134,11 @@ def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -
         if not small:
             break
         whole |= small
-    training, evaluation = (_traced(model, *graph, image_shape=sizes) for graph in graphs)
-    return replace(training, evaluation=evaluation if differing else None)
+    training, evaluation = graphs
+    traced = _traced(model, *training, image_shape=sizes)
+    if not differing and _constants(*training) == _constants(*evaluation):
+        return traced
+    return replace(traced, evaluation=_traced(model, *evaluation, image_shape=sizes))
 
 
 def _may_need_sizes(error: Exception) -> bool:
@@ -190,6 +193,12 @@ def _without_constants(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     finally:
         for name in set(vars(model)) - before:
             constants[name] = vars(model).pop(name)
+
+
+def _constants(graph: fx.Graph, constants: Mapping[str, Tensor]) -> list[tuple[object, ...]]:
+    """The values of the constants in the order of the graph; two traces give them other names."""
+    used = [constants[str(node.target)] for node in graph.nodes if str(node.target) in constants]
+    return [(value.dtype, value.shape, value.tolist()) for value in used]
 
 
 _Records = Mapping[tuple[str, int], CallRecord]
