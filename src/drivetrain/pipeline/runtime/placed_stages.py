@@ -148,7 +148,17 @@ def place_stages(plan: StagePlan, *, groups: RankGroups, device: Device) -> Plac
     own = plan.stages_on(groups.devices.rank) if groups.devices.size > 1 else tuple(range(plan.stages))
     for stage in own:
         cut.stages[stage].to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        _take_over_buffers(plan.traced.model, cut.stages[stage])
     return PlacedStages(plan=plan, cut=cut, own=own)
+
+
+def _take_over_buffers(model: nn.Module, stage: nn.Module) -> None:
+    """Gives the model the moved buffers that its own code reads; a stage holds them outside of modules."""
+    for name, buffer in stage.named_buffers():
+        path, _, attribute = name.rpartition(".")
+        owner = model.get_submodule(path)
+        if attribute in owner._buffers:
+            owner._buffers[attribute] = buffer
 
 
 def build_runners(
