@@ -63,7 +63,7 @@ def _transposed(self: nn.Module, inputs: Tensor) -> Tensor:
 
 def _pairs(self: nn.Module, inputs: Tensor) -> Tensor:
     assert inputs.size()[0] == inputs.shape[0]
-    halves = [part.sum(1) for part in inputs.split(1, dim=1)]
+    halves = [part.sum(1) for part in inputs.tensor_split(3, dim=1)]
     return torch.cat([half for half in halves if half.dim() == 3], dim=0)
 
 
@@ -74,7 +74,7 @@ def _kinds(self: nn.Module, inputs: Tensor) -> Tensor:
     assert isinstance(inputs.chunk(3, 1), tuple)
     assert isinstance(inputs, Tensor)
     assert not isinstance(inputs, list | tuple)
-    return inputs.unflatten(2, (int(sizes[0] / 2), 2))
+    return inputs.flatten(2).reshape(-1, 3, int(sizes[0] / 2), 8)
 
 
 @pytest.mark.parametrize("most_flops", [5e9, 0])
@@ -167,6 +167,8 @@ def test_without_an_image_size_the_code_is_refused() -> None:
 class _Restless(nn.Module):
     """A layer that draws, counts and moves a buffer in every pass."""
 
+    mean: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(3))
@@ -185,7 +187,7 @@ def test_model_and_generators_stay_as_they_were() -> None:
     model = _Root(_rows, layer)
     before = copy.deepcopy(model.state_dict())
     attributes = {name: dict(vars(module)) for name, module in model.named_modules()}
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # type: ignore[index, union-attr]
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # type: ignore[index]
     methods = nn.Module.__call__, nn.Module.__getattr__, nn.Module.__setattr__
     traced = trace_model(model, image_shape=SHAPE)
     assert traced.image_shape == SHAPE

@@ -155,7 +155,7 @@ class SizedTracer(LayerTracer):
                 results = tuple(self._result(node, which) for which in range(len(_BATCHES)))
         except Exception:
             return
-        self._values[node] = results  # type: ignore[assignment]
+        self._values[node] = results
 
     def _result(self, node: Node, which: int) -> Any:
         if node.op == "placeholder":

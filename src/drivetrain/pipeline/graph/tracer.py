@@ -68,7 +68,7 @@ class InPlaceProxy(fx.Proxy):
 
     tracer: "LayerTracer"
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         return self.tracer.class_of(self.node) if _is_asked_by_model() else type(self)
 
