@@ -17,7 +17,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.data.feeds.held_once import hold_once
 from drivetrain.data.feeds.micro_batch import MicroBatch, Parcel, SlotFeed
 from drivetrain.data.order import SampleOrder, replica_slots
-from drivetrain.data.preprocess import Preparation, channels_last_view
+from drivetrain.data.preprocess import Preparation, build_preparation, channels_last_view
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.pipeline.cutting.stage_plan import check_cut
@@ -83,7 +83,9 @@ class DeviceFeed:
 def check_stages(recipe: Recipe, spec: DataSpec) -> None:
     """Raises if the model cannot be split into the recipe's stages, before any rank is started."""
     if stage_count(recipe) > 1:
-        check_cut(recipe, rebuild_model(recipe, spec))
+        preparation = build_preparation(recipe, spec)
+        shape = (preparation.channels, preparation.height, preparation.width)
+        check_cut(recipe, rebuild_model(recipe, spec), image_shape=shape)
 
 
 def measure_training(

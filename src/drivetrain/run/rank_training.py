@@ -12,6 +12,7 @@ from torch import nn
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
@@ -75,7 +76,9 @@ def launch_training(
     """Trains on local ranks, one per device of each replica; --max-time counts from `began_s` on."""
     recipe = resolved.recipe
     if stage_count(recipe) > 1:
-        check_cut(recipe, model or rebuild_model(recipe, spec))
+        preparation = build_preparation(recipe, spec)
+        shape = (preparation.channels, preparation.height, preparation.width)
+        check_cut(recipe, model or rebuild_model(recipe, spec), image_shape=shape)
     check_enough_devices(recipe.device, replicas=recipe.replicas, per_replica=devices_per_replica(recipe))
     if model is not None:
         carry_hooks(model)

@@ -119,3 +119,22 @@ def test_layers_that_somebody_looks_at_stay() -> None:
         assert fold_batch_norm(model).folded == ("1",)
         model.get_submodule(touched).register_forward_hook(lambda _layer, _inputs, outputs: 2 * outputs)
         assert fold_batch_norm(model).folded == ()
+
+
+class _ReadsMoreInEvaluation(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.conv(images)
+        normed: Tensor = self.norm(features)
+        return normed if self.training else normed + features
+
+
+def test_only_the_steps_of_evaluation_count() -> None:
+    model = _unsettle(_ReadsMoreInEvaluation())
+    found = fold_batch_norm(model)
+    assert not found.folded
+    assert _difference(model, found.model, torch.rand(2, 3, 4, 4)) == 0

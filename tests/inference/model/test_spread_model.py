@@ -1,7 +1,10 @@
 """A trained model over several devices of one process."""
 
+import pytest
 import torch
+from tests.pipeline.mode_models import BY_MODE, BY_SIZE, Net
 
+from drivetrain.core.errors import BadInputError
 from drivetrain.devices.device import choose_device
 from drivetrain.inference.model.spread_model import SpreadModel, spread_over_devices
 from drivetrain.models.create import create_model
@@ -30,6 +33,38 @@ def test_stages_on_their_devices_compute_what_the_whole_model_does() -> None:
     with torch.no_grad():
         assert not torch.equal(spread(images), expected)
         assert torch.equal(spread(images), model(images))
+
+
+@pytest.mark.parametrize("name", ["only_in_evaluation", "skipping", "looping"])
+def test_code_that_asks_for_mode_or_sizes_is_evaluated(name: str) -> None:
+    between, splits = {**BY_MODE, **BY_SIZE}[name]
+    torch.manual_seed(0)
+    model = Net(between).eval()
+    images = torch.rand(3, 3, 4, 4)
+    expected = model.to(memory_format=torch.channels_last)(images).detach()  # type: ignore[call-overload]
+    spread = spread_over_devices(
+        Recipe(pipeline_splits=splits),
+        model,
+        device=choose_device("cpu"),
+        image_shape=(3, 4, 4),
+        devices=[CPU] * 3,
+    ).eval()
+    with torch.no_grad():
+        assert torch.equal(spread(images), expected)
+        assert torch.equal(spread(images[:1]), model(images[:1]))
+
+
+def test_images_of_another_size_are_refused_where_the_code_depends_on_it() -> None:
+    between, splits = BY_SIZE["looping"]
+    spread = spread_over_devices(
+        Recipe(pipeline_splits=splits),
+        Net(between),
+        device=choose_device("cpu"),
+        image_shape=(3, 4, 4),
+        devices=[CPU] * 3,
+    )
+    with pytest.raises(BadInputError, match="images of 3 x 4 x 4"):
+        spread(torch.rand(1, 3, 6, 6))
 
 
 def test_too_few_devices_hold_the_model_in_one_piece() -> None:

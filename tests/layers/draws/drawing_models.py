@@ -31,7 +31,7 @@ class _Net(nn.Module):
 
 class FunctionalDropout(_Net):
     def middle(self, x: Tensor) -> Tensor:
-        return functional.dropout2d(functional.dropout(x, 0.3), 0.2)
+        return functional.dropout2d(functional.dropout(x, 0.3, self.training), 0.2, self.training)
 
 
 class AlphaDropouts(_Net):
@@ -40,7 +40,7 @@ class AlphaDropouts(_Net):
         self.elements, self.channels = nn.AlphaDropout(0.3), nn.FeatureAlphaDropout(0.2)
 
     def middle(self, x: Tensor) -> Tensor:
-        return self.channels(functional.alpha_dropout(self.elements(x), 0.1, True))
+        return self.channels(functional.alpha_dropout(self.elements(x), 0.1, self.training))
 
 
 class RandomReLU(_Net):
@@ -49,7 +49,7 @@ class RandomReLU(_Net):
         self.act = nn.RReLU()
 
     def middle(self, x: Tensor) -> Tensor:
-        return functional.rrelu(self.act(x - 0.5), training=True)
+        return functional.rrelu(self.act(x - 0.5), training=self.training)
 
 
 class DropPath(nn.Module):
@@ -94,7 +94,9 @@ class Attention(_Net):
 class FusedAttention(_Net):
     def middle(self, x: Tensor) -> Tensor:
         rows = x.flatten(2).transpose(1, 2).unsqueeze(1)
-        rows = functional.scaled_dot_product_attention(rows, rows, rows, dropout_p=0.3, is_causal=True)
+        rows = functional.scaled_dot_product_attention(
+            rows, rows, rows, dropout_p=0.3 if self.training else 0.0, is_causal=True
+        )
         return x + rows.squeeze(1).mean(1)[:, :, None, None]
 
 

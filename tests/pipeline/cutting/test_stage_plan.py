@@ -187,9 +187,9 @@ def test_a_balanced_run_recomputes_where_several_micro_batches_are_held() -> Non
 )
 def test_cuts_that_cannot_be_made_are_refused_early(options: dict[str, Any], words: str) -> None:
     model = create_model("cifar_resnet8", channels=3, image_size=8, num_classes=10)
-    check_cut(_recipe(stages=3), model)
-    check_cut(_recipe(pipeline_splits=["conv2_block1_add"]), model)
+    check_cut(_recipe(stages=3), model, image_shape=(3, 8, 8))
+    check_cut(_recipe(pipeline_splits=["conv2_block1_add"]), model, image_shape=(3, 8, 8))
     with pytest.raises(BadInputError, match=words):
-        check_cut(_recipe(**options), model)
+        check_cut(_recipe(**options), model, image_shape=(3, 8, 8))
     with pytest.raises(BadInputError, match=words):
         _plan(model, **options)

@@ -11,7 +11,7 @@ from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.models.summary import describe_layers, summarise_model
 from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
 from drivetrain.pipeline.graph import shapes as layer_seconds
-from drivetrain.pipeline.graph import shapes as shapes_module
+from drivetrain.pipeline.graph import stand_ins
 from drivetrain.pipeline.graph.shapes import find_shapes, measure_layer_seconds
 from drivetrain.pipeline.graph.trace import trace_model
 from tests.pipeline.small_models import Everything
@@ -62,7 +62,7 @@ def test_weights_are_counted_once_and_those_of_functions_too() -> None:
 def test_with_and_without_values_alike_and_the_model_untouched(
     most_flops: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shapes_module, "_MAX_REAL_FLOPS", most_flops)
+    monkeypatch.setattr(stand_ins, "_MAX_REAL_FLOPS", most_flops)
     model = Everything()
     install_batch_norm_owner(model, kept_share=0.9)
     before = copy.deepcopy(model.state_dict())
@@ -84,7 +84,7 @@ class _ReadsValues(nn.Module):
 
 
 def test_a_layer_that_needs_values_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes_module, "_MAX_REAL_FLOPS", 0)
+    monkeypatch.setattr(stand_ins, "_MAX_REAL_FLOPS", 0)
     traced = trace_model(nn.Sequential(_ReadsValues(), nn.ReLU()))
     assert find_shapes(traced, image_shape=(2, 1, 3, 3)).values["_0"].shape == (2, 1, 3, 3)
 

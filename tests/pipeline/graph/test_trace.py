@@ -157,10 +157,6 @@ def _custom(self: nn.Module, inputs: Tensor) -> Any:
     return triple(inputs)  # type: ignore[no-untyped-call]
 
 
-def _dropout(self: nn.Module, inputs: Tensor) -> Tensor:
-    return functional.dropout(inputs, training=self.training)
-
-
 def _keep(self: nn.Module, inputs: Tensor) -> Tensor:
     self.kept = inputs
     return inputs
@@ -172,7 +168,6 @@ def _keep(self: nn.Module, inputs: Tensor) -> Tensor:
         (_branch, "branches on the values or sizes"),
         (_loop, "loops over a tensor"),
         (_custom, "calls _Triple, which has its own backward pass"),
-        (_dropout, "depends on self.training"),
         (_keep, "assigns self.kept"),
     ],
 )
@@ -199,3 +194,65 @@ def test_constants_do_not_stay_in_the_model() -> None:
     traced = trace_model(model)
     assert [value.tolist() for value in traced.constants.values()] == [[2.0]]
     assert not any("constant" in name for name in vars(model))
+
+
+def _by_type(self: nn.Module, inputs: Tensor) -> Tensor:
+    if isinstance(inputs, list | tuple):
+        inputs = inputs[0]
+    if torch.is_tensor(inputs) and isinstance(inputs.T, Tensor):
+        return inputs * 2
+    return inputs[0]
+
+
+def test_isinstance_finds_a_tensor() -> None:
+    traced = trace_model(_Root(_by_type))
+    assert [layer.name for layer in traced.layers][-1] == "mul"
+
+
+def _by_type_of_size(self: nn.Module, inputs: Tensor) -> Tensor:
+    return inputs * 2 if isinstance(inputs.shape[1] * 1, int) else inputs
+
+
+def test_a_type_that_is_not_known_is_not_guessed() -> None:
+    line = _by_type_of_size.__code__.co_firstlineno + 1
+    with pytest.raises(BadInputError, match=f"line {line} asks for the type of a value"):
+        trace_model(_Root(_by_type_of_size))
+
+
+def _dropout(self: nn.Module, inputs: Tensor) -> Tensor:
+    return functional.dropout(inputs, training=self.training) * torch.tensor([2.0])
+
+
+def test_the_root_has_one_graph_for_each_mode_where_they_differ() -> None:
+    traced = trace_model(_Root(_dropout))
+    assert traced.evaluation is not None
+    modes = [graph.nodes["dropout"].kwargs["training"] for graph in (traced, traced.evaluation)]
+    assert modes == [True, False]
+    for graph in (traced, traced.evaluation):
+        assert all("scope" in node.meta for node in graph.graph.nodes)
+        assert [value.tolist() for value in graph.constants.values()] == [[2.0]]
+    assert trace_model(_Root(lambda self, inputs: inputs * torch.tensor([2.0]))).evaluation is None
+
+
+def test_other_constants_are_another_graph() -> None:
+    traced = trace_model(_Root(lambda self, inputs: inputs * torch.tensor([2.0 + self.training])))
+    assert traced.evaluation is not None
+    found = [[value.tolist() for value in graph.constants.values()] for graph in (traced, traced.evaluation)]
+    assert found == [[[3.0]], [[2.0]]]
+
+
+class _Large(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 1, 3)
+        self.small = _Dropping()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return functional.dropout(self.small(self.conv(inputs)), training=self.training)
+
+
+def test_small_modules_stay_whole_and_large_ones_get_two_graphs() -> None:
+    traced = trace_model(nn.Sequential(nn.Conv2d(1, 1, 1), _Large()))
+    assert [layer.name for layer in traced.layers] == ["0", "1.conv", "1.small", "dropout"]
+    assert traced.evaluation is not None
+    assert traced.layers[-1].scope == "1"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
@@ -15,6 +15,7 @@ from drivetrain.pipeline.runtime.channels import LocalChannel
 from drivetrain.pipeline.runtime.placed_stages import PipelinePasses, place_stages
 from drivetrain.ranks.replica_group import ALL_ALONE, ALONE, RankGroups, ReplicaGroup
 from drivetrain.schedules.by_name import SCHEDULE_NAMES
+from tests.pipeline.odd_models import cut_subject
 from tests.pipeline.rank_programs import Job, cut_options, measure_alone, program_of
 from tests.pipeline.staged import CPU, Subject, laid_out, subject_of
 from tests.program.harness import worst_error
@@ -54,6 +55,27 @@ def test_cut_again_has_the_layers_of_training() -> None:
     ]
     assert norms
     assert all(isinstance(module, ReportingBatchNorm) for module in norms)
+
+
+class _Centred(nn.Module):
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((3, 1, 1), 0.5))
+        self.first = nn.Conv2d(3, 4, 3)
+        self.second = nn.Conv2d(4, 10, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.second(self.first(images - self.mean)).mean((2, 3))  # type: ignore[no-any-return]
+
+
+def test_buffers_that_the_models_own_code_reads_move_with_its_stage() -> None:
+    subject = cut_subject(_Centred(), "second")
+    nowhere = replace(CPU, torch_device=torch.device("meta"))
+    placed = place_stages(subject.plans[0], groups=ALL_ALONE, device=nowhere)
+    for stages in (placed, placed.cut_again()):
+        assert {tensor.device.type for tensor in stages.cut.stages[0].buffers()} == {"meta"}
 
 
 def test_one_process_plays_all_devices() -> None:

@@ -73,7 +73,7 @@ def find_followers(
     layers with hooks do not count. A model that cannot be traced has no pairs.
     """
     try:
-        traced = trace_model(model)
+        traced = trace_model(model).in_evaluation
     except BadInputError:
         return []
     calls = Counter(layer.module_path for layer in traced.layers if layer.module_path is not None)

@@ -12,6 +12,7 @@ from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.settings import has_own_precisions
 from drivetrain.pipeline.cutting.stage_plan import plan_stages
+from drivetrain.pipeline.graph.trace import check_image_shape
 from drivetrain.pipeline.runtime.root_hooks import RootHooks
 from drivetrain.recipe.layout import devices_per_replica
 from drivetrain.recipe.schema import Recipe
@@ -29,18 +30,24 @@ class SpreadModel(nn.Module):
         *,
         devices: Sequence[torch.device],
         precisions: Sequence[Precision],
+        image_shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
         self.whole = model
         self._hooks = RootHooks(model)
-        self._stages, self._devices, self._precisions = cut.stages, devices, precisions
-        self._images, self._output = cut.input, cut.output
-        for stage, device in zip(cut.stages, devices, strict=True):
-            stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        used = cut.in_evaluation
+        self._stages, self._devices, self._precisions = used.stages, devices, precisions
+        self._images, self._output = used.input, used.output
+        self._image_shape = image_shape
+        for part in (cut, used):
+            for stage, device in zip(part.stages, devices, strict=True):
+                stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         with _only_in(self._precisions[0]):
             images = self._hooks.before(images)
+        if self._image_shape is not None:
+            check_image_shape(images, self._image_shape)
         values = {self._images: images}
         for stage, device, precision in zip(self._stages, self._devices, self._precisions, strict=True):
             facts = stage.stage_facts
@@ -102,4 +109,6 @@ def spread_over_devices(
     assert plan is not None, "devices and precisions of stages mean that there are some"
     places = [devices[home] if is_spread else device.torch_device for home in plan.device_of]
     precisions = [choose_precision(recipe, device, of_stage=one.precision) for one in plan.settings]
-    return SpreadModel(model, plan.cut(), devices=places, precisions=precisions)
+    return SpreadModel(
+        model, plan.cut(), devices=places, precisions=precisions, image_shape=plan.traced.image_shape
+    )

@@ -7,8 +7,7 @@ from typing import Literal
 from torch.fx import Node
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.pipeline.cutting.cut import numbers_of_step
-from drivetrain.pipeline.cutting.stage_values import taken_out_of
+from drivetrain.pipeline.cutting.stage_values import numbers_of_step, taken_out_of
 from drivetrain.pipeline.graph.aliases import find_changes_seen_elsewhere
 from drivetrain.pipeline.graph.node_kinds import gives_several
 from drivetrain.pipeline.graph.shapes import ModelShapes

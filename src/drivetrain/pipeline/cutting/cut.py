@@ -14,7 +14,13 @@ from torch.fx.node import map_arg
 from drivetrain.core.errors import BadInputError
 from drivetrain.layers.draws.functions import draws_at
 from drivetrain.layers.draws.places import PlacedFunction
-from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages, values_needed
+from drivetrain.pipeline.cutting.evaluation_stages import find_evaluation_stages
+from drivetrain.pipeline.cutting.stage_values import (
+    find_edges,
+    node_stages,
+    numbers_of_step,
+    values_needed,
+)
 from drivetrain.pipeline.graph.aliases import check_changes_in_place, inputs_to_copy
 from drivetrain.pipeline.graph.node_kinds import gives_several
 from drivetrain.pipeline.graph.shapes import ModelShapes
@@ -22,7 +28,7 @@ from drivetrain.pipeline.graph.step_modes import StepModes, modes_of, wrapped
 from drivetrain.pipeline.graph.trace import TracedModel
 from drivetrain.schedules.actions import Edge
 
-__all__ = ["Cut", "StageFacts", "StageModule", "called_module", "cut_model", "numbers_of_step"]
+__all__ = ["Cut", "StageFacts", "StageModule", "called_module", "cut_model"]
 
 # In the meta of a step: the module it calls, if it calls it through a function.
 _CALLED = "called_module"
@@ -68,6 +74,13 @@ class Cut:
     output: str
     stage_of: tuple[int, ...]
     """The stage of every layer of the traced model."""
+    evaluation: "Cut | None" = None
+    """The same stages in evaluation mode, if the model's code takes other steps there."""
+
+    @property
+    def in_evaluation(self) -> "Cut":
+        """The stages that evaluation takes."""
+        return self if self.evaluation is None else self.evaluation
 
     @property
     def without_gradient(self) -> frozenset[str]:
@@ -85,12 +98,35 @@ def cut_model(
     check_changes_in_place(traced, stages)
     edges = find_edges(traced, stages)
     _check_tensors(traced, edges, shapes)
+    modules = _build_stages(traced, stages, edges)
+    evaluation = None if traced.evaluation is None else _cut_evaluation(traced, stages, modules)
+    _add_unused(traced, modules)
+    for stage in modules:
+        stage.stage_facts = replace(stage.stage_facts, parameter_names=_parameter_names(traced, stage))
     return Cut(
-        stages=_build_stages(traced, stages, edges),
+        stages=modules,
         edges=edges,
         input=traced.input,
         output=traced.output,
         stage_of=tuple(stages[layer.node] for layer in traced.layers),
+        evaluation=evaluation,
+    )
+
+
+def _cut_evaluation(traced: TracedModel, stages: Mapping[Node, int], modules: Sequence[StageModule]) -> Cut:
+    """Splits the evaluation graph into the same stages, which also get the weights that only it uses."""
+    evaluation = traced.in_evaluation
+    places = find_evaluation_stages(traced, stages)
+    check_changes_in_place(evaluation, places)
+    edges = find_edges(evaluation, places, count=len(modules))
+    _check_tensors(evaluation, edges, None)
+    _add_evaluated(evaluation, places, modules)
+    return Cut(
+        stages=_build_stages(evaluation, places, edges, count=len(modules)),
+        edges=edges,
+        input=evaluation.input,
+        output=evaluation.output,
+        stage_of=tuple(places[layer.node] for layer in evaluation.layers),
     )
 
 
@@ -121,17 +157,6 @@ def _check_shared_weights(traced: TracedModel, stages: Mapping[Node, int]) -> No
                 )
 
 
-def numbers_of_step(traced: TracedModel, node: Node) -> list[tuple[str, Tensor]]:
-    """The parameters and buffers that a step uses: those of its module, and weights it reads directly."""
-    module = traced.module_of(node)
-    if module is not None:
-        own = chain(module.named_parameters(), module.named_buffers())
-        return [(f"{node.target}.{name}", tensor) for name, tensor in own]
-    weights = [value for value in node.all_input_nodes if value.op == "get_attr"]
-    named = [(str(value.target), traced.attribute(str(value.target))) for value in weights]
-    return [(name, tensor) for name, tensor in named if isinstance(tensor, nn.Parameter)]
-
-
 def _check_tensors(traced: TracedModel, edges: Sequence[Edge], shapes: ModelShapes | None) -> None:
     for edge in edges:
         is_known = shapes is not None and edge.value not in shapes.values
@@ -143,9 +168,10 @@ def _check_tensors(traced: TracedModel, edges: Sequence[Edge], shapes: ModelShap
 
 
 def _build_stages(
-    traced: TracedModel, stages: Mapping[Node, int], edges: Sequence[Edge]
+    traced: TracedModel, stages: Mapping[Node, int], edges: Sequence[Edge], *, count: int | None = None
 ) -> tuple[StageModule, ...]:
-    needed = values_needed(traced, stages)
+    """One module per stage; `count` is the number of stages, if the last ones may have no layer."""
+    needed = values_needed(traced, stages, count=count)
     modules = []
     for index, inputs in enumerate(needed):
         sent = {edge.value for edge in edges if edge.producer == index}
@@ -163,9 +189,6 @@ def _build_stages(
             calls_before=_calls_before(traced, stages, index),
         )
         modules.append(stage)
-    _add_unused(traced, modules)
-    for stage in modules:
-        stage.stage_facts = replace(stage.stage_facts, parameter_names=_parameter_names(traced, stage))
     return tuple(modules)
 
 
@@ -282,20 +305,42 @@ def _calls_before(traced: TracedModel, stages: Mapping[Node, int], index: int) -
     }
 
 
+def _add_evaluated(
+    evaluation: TracedModel, stages: Mapping[Node, int], modules: Sequence[StageModule]
+) -> None:
+    """Adds the modules and weights that training never uses to the stages that evaluate them."""
+    for layer in evaluation.layers:
+        held = _held(modules)
+        stage = modules[stages[layer.node]]
+        for name, tensor in numbers_of_step(evaluation, layer.node):
+            if id(tensor) in held:
+                continue
+            if layer.module_path is not None:
+                stage.add_submodule(layer.module_path, evaluation.model.get_submodule(layer.module_path))
+                break
+            _add_tensor(stage, name, tensor)
+
+
 def _add_unused(traced: TracedModel, modules: Sequence[StageModule]) -> None:
     """Adds tensors that no layer uses to the last stage, so that all stages together save the whole model."""
-    held = {id(tensor) for stage in modules for tensor in chain(stage.parameters(), stage.buffers())}
-    named = [*traced.model.named_parameters(), *traced.model.named_buffers()]
-    for name, tensor in named:
-        if id(tensor) in held or not _is_saved(traced.model, name):
-            continue
-        *path, attribute = name.split(".")
-        owner: nn.Module = modules[-1]
-        for part in path:
-            if part not in owner._modules:
-                owner.add_module(part, nn.Module())
-            owner = owner.get_submodule(part)
-        if isinstance(tensor, nn.Parameter):
-            owner.register_parameter(attribute, tensor)
-        else:
-            owner.register_buffer(attribute, torch.as_tensor(tensor))
+    held = _held(modules)
+    for name, tensor in [*traced.model.named_parameters(), *traced.model.named_buffers()]:
+        if id(tensor) not in held and _is_saved(traced.model, name):
+            _add_tensor(modules[-1], name, tensor)
+
+
+def _held(modules: Sequence[StageModule]) -> set[int]:
+    return {id(tensor) for stage in modules for tensor in chain(stage.parameters(), stage.buffers())}
+
+
+def _add_tensor(stage: StageModule, name: str, tensor: Tensor) -> None:
+    *path, attribute = name.split(".")
+    owner: nn.Module = stage
+    for part in path:
+        if part not in owner._modules:
+            owner.add_module(part, nn.Module())
+        owner = owner.get_submodule(part)
+    if isinstance(tensor, nn.Parameter):
+        owner.register_parameter(attribute, tensor)
+    else:
+        owner.register_buffer(attribute, torch.as_tensor(tensor))

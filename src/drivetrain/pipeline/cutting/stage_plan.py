@@ -98,9 +98,9 @@ class StagePlan:
         return tuple(stage for stage, home in enumerate(self.device_of) if home == device)
 
 
-def check_cut(recipe: Recipe, model: nn.Module) -> None:
+def check_cut(recipe: Recipe, model: nn.Module, *, image_shape: tuple[int, int, int]) -> None:
     """Refuses impossible stages cheaply, before any rank is started."""
-    traced = trace_model(model)
+    traced = trace_model(model, image_shape=image_shape)
     stage_of, _, _ = _asked_cut(recipe, traced, model)
     if stage_of:
         cut_model(traced, stage_of=stage_of)
@@ -126,7 +126,7 @@ def plan_stages(
     stages = stage_count(recipe)
     if stages == 1 and not recipe.recomputation:
         return None
-    traced = trace_model(model)
+    traced = trace_model(model, image_shape=image_shape)
     shapes = find_shapes(traced, image_shape=(micro, *image_shape))
     if stages == 1:
         return _blocks(recipe, traced, shapes, accumulation=accumulation)
@@ -236,7 +236,7 @@ def _measured_cut(
     model = model.to_empty(device=device or "cpu") if is_outline else model.to(device)
     weight = next(model.parameters())
     zeros = torch.zeros(images, dtype=weight.dtype, device=weight.device)
-    seconds = measure_layer_seconds(trace_model(model), zeros)
+    seconds = measure_layer_seconds(trace_model(model, image_shape=images[1:]), zeros)
     return choose_stages(traced, shapes, stages=stages, by="time", seconds=seconds)
 
 

@@ -1,15 +1,17 @@
-"""The values that are sent between stages, for an assignment of layers to stages."""
+"""The values that are sent between stages, for an assignment of layers to stages, and a layer's weights."""
 
 import operator
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
+from torch import Tensor, nn
 from torch.fx import Node
 
 from drivetrain.pipeline.graph.node_kinds import gives_several
 from drivetrain.pipeline.graph.trace import TracedModel
 from drivetrain.schedules.actions import Edge
 
-__all__ = ["find_edges", "node_stages", "taken_out_of", "values_needed"]
+__all__ = ["find_edges", "node_stages", "numbers_of_step", "taken_out_of", "values_needed"]
 
 StageOf = Mapping[str, int] | Sequence[int]
 
@@ -39,9 +41,14 @@ def taken_out_of(node: Node) -> Node | None:
     return source if is_collection else None
 
 
-def values_needed(traced: TracedModel, stages: Mapping[Node, int]) -> list[list[Node]]:
-    """For every stage the values it receives, including the model's input, in graph order."""
-    needed: list[dict[Node, None]] = [{} for _ in range(max(stages.values()) + 1)]
+def values_needed(
+    traced: TracedModel, stages: Mapping[Node, int], *, count: int | None = None
+) -> list[list[Node]]:
+    """For every stage the values it receives, including the model's input, in graph order.
+
+    `count` is the number of stages, if the last ones may have no layer.
+    """
+    needed: list[dict[Node, None]] = [{} for _ in range(count or max(stages.values()) + 1)]
     for node, stage in stages.items():
         for value in traced.sources(node):
             if stages.get(value) != stage:
@@ -53,11 +60,13 @@ def values_needed(traced: TracedModel, stages: Mapping[Node, int]) -> list[list[
     return [sorted(values, key=traced.positions.__getitem__) for values in needed]
 
 
-def find_edges(traced: TracedModel, stages: Mapping[Node, int]) -> tuple[Edge, ...]:
+def find_edges(
+    traced: TracedModel, stages: Mapping[Node, int], *, count: int | None = None
+) -> tuple[Edge, ...]:
     """The values sent between stages, in graph order and then by consumer; the model's input is not sent."""
     wanted = [
         (traced.positions[value], consumer, value)
-        for consumer, values in enumerate(values_needed(traced, stages))
+        for consumer, values in enumerate(values_needed(traced, stages, count=count))
         for value in values
         if value in stages
     ]
@@ -65,3 +74,14 @@ def find_edges(traced: TracedModel, stages: Mapping[Node, int]) -> tuple[Edge, .
         Edge(value.name, stages[value], consumer)
         for _, consumer, value in sorted(wanted, key=lambda row: row[:2])
     )
+
+
+def numbers_of_step(traced: TracedModel, node: Node) -> list[tuple[str, Tensor]]:
+    """The parameters and buffers that a step uses: those of its module, and weights it reads directly."""
+    module = traced.module_of(node)
+    if module is not None:
+        own = chain(module.named_parameters(), module.named_buffers())
+        return [(f"{node.target}.{name}", tensor) for name, tensor in own]
+    weights = [value for value in node.all_input_nodes if value.op == "get_attr"]
+    named = [(str(value.target), traced.attribute(str(value.target))) for value in weights]
+    return [(name, tensor) for name, tensor in named if isinstance(tensor, nn.Parameter)]

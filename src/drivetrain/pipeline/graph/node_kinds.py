@@ -17,11 +17,13 @@ from drivetrain.models.zoo.layers import Add, CentralCrop, Concatenate, GlobalMe
 
 __all__ = [
     "IN_PLACE_OPERATORS",
+    "TENSOR_ATTRIBUTES",
     "find_reads",
     "gives_several",
     "inputs_kept_alive",
     "is_own",
     "may_change_inputs",
+    "may_give_several",
     "mutated_input",
     "name_of_call",
 ]
@@ -30,7 +32,7 @@ __all__ = [
 _READ_METHODS = words(
     "size dim ndimension numel nelement stride element_size get_device is_contiguous is_floating_point"
 )
-_TENSOR_ATTRIBUTES = words("T mT H mH data real imag grad")
+TENSOR_ATTRIBUTES = words("T mT H mH data real imag grad")
 _PLAIN_MODULES = ("_operator", "operator", builtins.__name__, math.__name__)
 # Functions and methods that may return their input or a view of it (`contiguous`, `to` and `dropout` do so
 # only sometimes). The results of all other torch functions are taken to have memory of their own.
@@ -53,6 +55,7 @@ _VIEW_MODULES = (
 # Modules of drivetrain whose results never share memory with their inputs.
 _FRESH_MODULES = (Add, CentralCrop, Concatenate, GlobalMean, Shortcut)
 _SEVERAL = words("chunk split tensor_split unbind hsplit vsplit topk sort min_max meshgrid var_mean std_mean")
+_SEVERAL_MODULES = (nn.RNNBase, nn.MultiheadAttention, nn.LSTMCell, nn.AdaptiveLogSoftmaxWithLoss)
 IN_PLACE_OPERATORS = words("iadd isub imul itruediv ifloordiv imod ipow iand ior ixor")
 _IN_PLACE_FUNCTIONS = frozenset(getattr(operator, name) for name in IN_PLACE_OPERATORS)
 _NO_READS: Mapping[Node, None] = MappingProxyType({})
@@ -82,7 +85,7 @@ def _is_read(node: Node, reads: Mapping[Node, None]) -> bool:
     if node.op != "call_function" or not inputs:
         return False
     if node.target is getattr:
-        return inputs[0] in reads or node.args[1] not in _TENSOR_ATTRIBUTES
+        return inputs[0] in reads or node.args[1] not in TENSOR_ATTRIBUTES
     is_plain = getattr(node.target, "__module__", "") in _PLAIN_MODULES
     return is_plain and all(value in reads for value in inputs)
 
@@ -180,3 +183,10 @@ def _is_library(node: Node) -> bool:
 def gives_several(node: Node) -> bool:
     """Whether a step is known to return several tensors, which cannot be sent between stages as one value."""
     return node.op in ("call_function", "call_method") and name_of_call(node) in _SEVERAL
+
+
+def may_give_several(node: Node, *, module: nn.Module | None) -> bool:
+    """Whether a step might return several tensors, as a user's module or function, or a recurrent layer."""
+    if node.op == "call_module":
+        return not is_own(module) or isinstance(module, _SEVERAL_MODULES)
+    return node.op == "call_function" and not _is_library(node)

@@ -5,18 +5,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.fx import Interpreter, Node
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.models.summary import FlopCounter
+from drivetrain.pipeline.graph.stand_ins import StandIns, copies, fakes, images_like, is_cheap
 from drivetrain.pipeline.graph.step_modes import modes_of
 from drivetrain.pipeline.graph.trace import TracedModel
 
@@ -29,9 +27,6 @@ __all__ = [
     "measure_layer_seconds",
     "undisturbed",
 ]
-
-# Fake tensors import torch's compiler, which takes 2 to 3 seconds. Up to this cost a real pass is faster.
-_MAX_REAL_FLOPS = 5e9
 
 
 class GraphWalk(Interpreter):
@@ -136,46 +131,31 @@ def _ways(traced: TracedModel, shape: tuple[int, ...]) -> tuple[_Run, ...]:
     tensors = [*traced.model.parameters(), *traced.model.buffers()]
     if any(tensor.is_meta for tensor in tensors):
         return (_run_fake,)
-    most_flops = 2 * sum(tensor.numel() for tensor in tensors) * shape[0] * prod(shape[2:])
-    is_cheap = most_flops <= _MAX_REAL_FLOPS and all(tensor.device.type == "cpu" for tensor in tensors)
-    return (_run_real, _run_fake) if is_cheap else (_run_fake, _run_real)
+    return (_run_real, _run_fake) if is_cheap(traced.model, shape) else (_run_fake, _run_real)
 
 
 def _run_real(traced: TracedModel, shape: tuple[int, ...]) -> tuple[dict[Node, Any], dict[Node, int]]:
-    observer = _Observer(traced, convert=lambda tensor: tensor.detach().clone())
-    return observer.observe(_images(traced, shape))
+    return _Observer(traced, copies()).observe(shape)
 
 
 def _run_fake(traced: TracedModel, shape: tuple[int, ...]) -> tuple[dict[Node, Any], dict[Node, int]]:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    observer = _Observer(traced, convert=lambda tensor: mode.from_tensor(tensor.detach()))
-    with mode:
-        return observer.observe(_images(traced, shape))
-
-
-def _images(traced: TracedModel, shape: tuple[int, ...]) -> Tensor:
-    floats = [weight for weight in traced.model.parameters() if weight.is_floating_point()]
-    like = floats[0] if floats else torch.empty(())
-    return torch.zeros(shape, dtype=like.dtype, device=like.device)
+    return _Observer(traced, fakes()).observe(shape)
 
 
 class _Observer(GraphWalk):
     """Runs a graph with copies or fakes of the parameters and buffers; records the result of each step."""
 
-    def __init__(self, traced: TracedModel, *, convert: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, traced: TracedModel, stand_ins: StandIns) -> None:
         super().__init__(traced.model, graph=traced.graph, garbage_collect_values=False)
         self._traced = traced
-        self._convert = convert
-        self._stand_ins: dict[int, Tensor] = {}
+        self._stand_ins = stand_ins
         self._counter = FlopCounter()
         self.results: dict[Node, Any] = {}
         self.flops: dict[Node, int] = {}
 
-    def observe(self, images: Tensor) -> tuple[dict[Node, Any], dict[Node, int]]:
-        with self._counter:
-            self.walk(images)
+    def observe(self, shape: tuple[int, ...]) -> tuple[dict[Node, Any], dict[Node, int]]:
+        with self._stand_ins.mode, self._counter:
+            self.walk(images_like(self._traced.model, shape))
         return self.results, self.flops
 
     def run_node(self, n: Node) -> Any:
@@ -186,19 +166,10 @@ class _Observer(GraphWalk):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG002
         value = self._traced.attribute(target)
-        return self._stand_in(value) if isinstance(value, Tensor) else value
+        return self._stand_ins.of(value) if isinstance(value, Tensor) else value
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
-        module = self._traced.attribute(target)
-        numbers = chain(module.named_parameters(), module.named_buffers())
-        stand_ins = {name: self._stand_in(tensor) for name, tensor in numbers}
-        return functional_call(module, stand_ins, args, kwargs)
-
-    def _stand_in(self, tensor: Tensor) -> Tensor:
-        # One stand-in per tensor, so that layers that share a weight still share it.
-        if id(tensor) not in self._stand_ins:
-            self._stand_ins[id(tensor)] = self._convert(tensor)
-        return self._stand_ins[id(tensor)]
+        return self._stand_ins.call(self._traced.attribute(target), args, kwargs)
 
 
 def _collected(

@@ -1,9 +1,9 @@
 """Turns an unmodified model into a graph of named layers, without running any data through it."""
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -14,10 +14,20 @@ from torch.nn.modules import module as torch_modules
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.modules import in_mode
+from drivetrain.pipeline.graph.known_sizes import SizedTracer
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
-from drivetrain.pipeline.graph.tracer import CallRecord, LayerTracer, UntraceableError, user_line
+from drivetrain.pipeline.graph.tracer import (
+    CallRecord,
+    LayerTracer,
+    NeedsSizesError,
+    UntraceableError,
+    user_line,
+)
 
-__all__ = ["Layer", "TracedModel", "trace_model"]
+__all__ = ["Layer", "TracedModel", "check_image_shape", "trace_model"]
+
+# A module is small if the model has at least this many times its weights.
+_SMALL_PARTS = 4
 
 _GLOBAL_HOOKS = (
     "_global_forward_pre_hooks",
@@ -59,6 +69,20 @@ class TracedModel:
     """Constant tensors that the model's code creates in every forward pass."""
     nodes: Mapping[str, Node]
     positions: Mapping[Node, int]
+    image_shape: tuple[int, ...] | None = None
+    """The only shape of images, without batch, that the graph is right for; None if it is for any size."""
+    evaluation: "TracedModel | None" = None
+    """The graph of evaluation mode, if it is another one; this graph is that of training mode."""
+
+    @property
+    def in_evaluation(self) -> "TracedModel":
+        """The graph that evaluation takes."""
+        return self if self.evaluation is None else self.evaluation
+
+    def on(self, model: nn.Module) -> "TracedModel":
+        """The same graphs for a copy of the model; this works because graphs refer to layers by name."""
+        evaluation = None if self.evaluation is None else self.evaluation.on(model)
+        return replace(self, model=model, evaluation=evaluation)
 
     @property
     def output(self) -> str:
@@ -90,22 +114,40 @@ class TracedModel:
         return tuple(sorted(found, key=self.positions.__getitem__))
 
 
-def trace_model(model: nn.Module) -> TracedModel:
-    """Traces a model with one image input; a module that cannot be traced becomes a single layer."""
+def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -> TracedModel:
+    """Traces a model with one image input; a module that cannot be traced becomes a single layer.
+
+    If the code of the model, or of a large part of it, needs sizes as plain numbers, the graph is made for
+    images of `image_shape` (channels, height, width) alone.
+    """
     _refuse_global_hooks()
     whole: set[nn.Module] = set()
-    # Each failure names the innermost module at fault; it is kept whole in the next attempt. The loop ends,
-    # because a module that is kept whole is not looked into again.
+    sizes: tuple[int, ...] | None = None
+    # A failure names the innermost module at fault. A large one is tried once with known sizes; otherwise it
+    # is kept whole in the next attempt. The loop ends, because `whole` grows.
     while True:
         try:
-            graph, constants = _trace_both_modes(model, whole)
+            graphs, differing = _trace_both_modes(model, whole, sizes)
         except Exception as error:
             path = getattr(error, "module_path", "")
+            if not _is_small(model, path):
+                is_first = sizes is None and _may_need_sizes(error)
+                sizes = tuple(image_shape) if is_first and image_shape is not None else None
+                if sizes is not None:
+                    continue
             if not path:
                 raise _refusal(error) from error
             whole.add(model.get_submodule(path))
             continue
-        return _traced(model, graph, constants)
+        small = {model.get_submodule(path) for path in differing if _is_small(model, path)}
+        if not small:
+            break
+        whole |= small
+    training, evaluation = graphs
+    traced = _traced(model, *training, image_shape=sizes)
+    if not differing and _constants(*training) == _constants(*evaluation):
+        return traced
+    return replace(traced, evaluation=_traced(model, *evaluation, image_shape=sizes))
 
 
 def _refuse_global_hooks() -> None:
@@ -117,17 +159,46 @@ def _refuse_global_hooks() -> None:
         )
 
 
-def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph, dict[str, Tensor]]:
-    """The graph in training mode; raises if evaluation mode gives another one."""
-    recorded = []
-    # Training comes last: its graph and constants are the ones that are returned.
-    for training in (False, True):
-        tracer = LayerTracer(whole=frozenset(whole))
+def _may_need_sizes(error: Exception) -> bool:
+    return isinstance(error, NeedsSizesError) or not isinstance(error, UntraceableError)
+
+
+def check_image_shape(images: Tensor, image_shape: tuple[int, ...]) -> None:
+    """Refuses images of another shape than a graph with known sizes was made for."""
+    if tuple(images.shape[1:]) != image_shape:
+        known, given = (" x ".join(map(str, shape)) for shape in (image_shape, images.shape[1:]))
+        raise BadInputError(
+            "The code of --model uses the sizes of its input as plain numbers, so its stages only take "
+            f"images of {known} (channels, height, width), not {given}; use one image size, or --stages 1."
+        )
+
+
+def _is_small(model: nn.Module, path: str) -> bool:
+    """Whether a module that is hard to trace may stay whole, because the rest can still be split."""
+    if not path:
+        return False
+    own, everything = (
+        sum(weight.numel() for weight in module.parameters()) for module in (model.get_submodule(path), model)
+    )
+    return own * _SMALL_PARTS <= everything
+
+
+_Graph = tuple[fx.Graph, Mapping[str, Tensor]]
+
+
+def _trace_both_modes(
+    model: nn.Module, whole: Set[nn.Module], sizes: tuple[int, ...] | None
+) -> tuple[list[_Graph], list[str]]:
+    """The graphs of training and evaluation mode with their constants, and the modules that differ."""
+    graphs: list[_Graph] = []
+    records = []
+    for training in (True, False):
+        tracer = LayerTracer(whole=whole) if sizes is None else SizedTracer(whole=whole, image_shape=sizes)
         with in_mode(model, training=training), _without_constants(model) as constants:
             graph = tracer.record(model)
-        recorded.append(tracer.records)
-    _compare_modes(*recorded)
-    return graph, constants
+        graphs.append((graph, constants))
+        records.append(tracer.records)
+    return graphs, _differing_modules(*records)
 
 
 @contextmanager
@@ -142,36 +213,27 @@ def _without_constants(model: nn.Module) -> Iterator[dict[str, Tensor]]:
             constants[name] = vars(model).pop(name)
 
 
+def _constants(graph: fx.Graph, constants: Mapping[str, Tensor]) -> list[tuple[object, ...]]:
+    """The values of the constants in the order of the graph; two traces give them other names."""
+    used = [constants[str(node.target)] for node in graph.nodes if str(node.target) in constants]
+    return [(value.dtype, value.shape, value.tolist()) for value in used]
+
+
 _Records = Mapping[tuple[str, int], CallRecord]
 
 
-def _compare_modes(evaluation: _Records, training: _Records) -> None:
-    """Raises for the innermost call that takes other steps in training than in evaluation."""
-    # The steps without value names come first: names are numbered through the whole graph, so one extra step
-    # would change the names in later modules that are not at fault.
-    for attributes in (("steps",), ("exact_steps", "result")):
-        for key, record in training.items():
-            other = evaluation.get(key)
-            if other is None or all(getattr(record, name) == getattr(other, name) for name in attributes):
-                continue
-            error = UntraceableError("depends on self.training")
-            error.module_path = key[0]  # type: ignore[attr-defined]
-            error.line = user_line([_first_difference(record, other)])  # type: ignore[attr-defined]
-            raise error
-
-
-def _first_difference(record: CallRecord, other: CallRecord) -> tuple[str, int]:
-    steps = zip(record.steps, record.exact_steps, record.lines, strict=True)
-    others = [*zip(other.steps, other.exact_steps, strict=True)]
-    for index, (step, exact, line) in enumerate(steps):
-        if index >= len(others) or (step, exact) != others[index]:
-            return line
-    return (other.lines[len(record.lines) :] or record.lines)[0]
+def _differing_modules(training: _Records, evaluation: _Records) -> list[str]:
+    """The paths of the modules whose own code takes other steps in evaluation than in training."""
+    pairs = [(key[0], record, evaluation[key]) for key, record in training.items() if key in evaluation]
+    differing = [path for path, record, other in pairs if record.steps != other.steps]
+    # Names come second: they are numbered through the whole graph, so an extra step would change the names in
+    # later modules that are not at fault. The same holds after the first difference in names.
+    return differing or [path for path, record, other in pairs if record.is_wired_unlike(other)][:1]
 
 
 def _refusal(error: Exception) -> BadInputError:
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    line = getattr(error, "line", "") or user_line(frames) or "its forward"
+    line = user_line(frames) or "its forward"
     instead = getattr(error, "instead", "")
     return BadInputError(
         f"The code of --model cannot be split into stages, because {line} {_reason(error)}; "
@@ -191,7 +253,13 @@ def _reason(error: Exception) -> str:
     return f"cannot be traced ({type(error).__name__}: {words})"
 
 
-def _traced(model: nn.Module, graph: fx.Graph, constants: Mapping[str, Tensor]) -> TracedModel:
+def _traced(
+    model: nn.Module,
+    graph: fx.Graph,
+    constants: Mapping[str, Tensor],
+    *,
+    image_shape: tuple[int, ...] | None,
+) -> TracedModel:
     reads = find_reads(graph)
     if not isinstance(next(iter(reversed(graph.nodes))).args[0], Node):
         raise BadInputError("A --model that is split into stages must return one tensor, not a collection.")
@@ -204,6 +272,7 @@ def _traced(model: nn.Module, graph: fx.Graph, constants: Mapping[str, Tensor]) 
         constants=constants,
         nodes={node.name: node for node in graph.nodes},
         positions={node: index for index, node in enumerate(graph.nodes)},
+        image_shape=image_shape,
     )
     _read_after_changes(traced)
     return traced

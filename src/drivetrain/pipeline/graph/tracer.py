@@ -22,10 +22,16 @@ from torch.fx.node import map_arg
 from drivetrain.core.wording import words
 from drivetrain.layers.draws.functions import draws_at
 from drivetrain.models.modules import has_hooks
-from drivetrain.pipeline.graph.node_kinds import IN_PLACE_OPERATORS
+from drivetrain.pipeline.graph.node_kinds import (
+    IN_PLACE_OPERATORS,
+    TENSOR_ATTRIBUTES,
+    find_reads,
+    gives_several,
+    may_give_several,
+)
 from drivetrain.pipeline.graph.step_modes import ModeWatch
 
-__all__ = ["CallRecord", "LayerTracer", "UntraceableError", "user_line"]
+__all__ = ["CallRecord", "InPlaceProxy", "LayerTracer", "NeedsSizesError", "UntraceableError", "user_line"]
 
 # These change the shape of the tensor itself; other in-place methods, such as `relu_`, only its contents.
 _SHAPE_CHANGES = words("resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_")
@@ -53,13 +59,16 @@ class UntraceableError(Exception):
         self.instead = instead
 
 
+class NeedsSizesError(UntraceableError):
+    """Why a module's own code cannot be traced without knowing the values' sizes and types."""
+
+
 class CallRecord:
     """The steps that one call of a module recorded, without the steps of the modules inside it."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[object, ...]] = []
         self.exact_steps: list[str] = []
-        self.lines: list[tuple[str, int]] = []
         self.result = ""
         self.use = 0
         self._draws = 0
@@ -69,9 +78,29 @@ class CallRecord:
         self._draws += 1
         return path, self.use, self._draws - 1
 
+    def is_wired_unlike(self, other: "CallRecord") -> bool:
+        """Whether the steps work on other values than those of `other`."""
+        return (self.exact_steps, self.result) != (other.exact_steps, other.result)
 
-class _InPlaceProxy(fx.Proxy):
-    """Records `x += y` as an in-place step; torch.fx would turn it into `x = x + y`."""
+
+class InPlaceProxy(fx.Proxy):
+    """A value of the traced code.
+
+    `x += y` is recorded as an in-place step; torch.fx would turn it into `x = x + y`. `isinstance` in the
+    model's code finds a tensor; torch.fx would say no, and silently record the wrong branch.
+    """
+
+    tracer: "LayerTracer"
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self.tracer.class_of(self.node) if _is_asked_by_model() else type(self)
+
+    def __getattr__(self, name: str) -> Any:
+        # At once, so that what follows knows it for a tensor.
+        if name in TENSOR_ATTRIBUTES:
+            return self.tracer.create_proxy("call_function", getattr, (self, name), {})
+        return super().__getattr__(name)
 
 
 def _in_place_method(name: str) -> Callable[[fx.Proxy, object], fx.Proxy]:
@@ -84,7 +113,7 @@ def _in_place_method(name: str) -> Callable[[fx.Proxy, object], fx.Proxy]:
 
 
 for _name in IN_PLACE_OPERATORS:
-    setattr(_InPlaceProxy, f"__{_name}__", _in_place_method(_name))
+    setattr(InPlaceProxy, f"__{_name}__", _in_place_method(_name))
 
 
 class LayerTracer(fx.Tracer):
@@ -125,7 +154,14 @@ class LayerTracer(fx.Tracer):
         return root_fn, [self.root, self.create_proxy("placeholder", (names or ["images"])[0], (), {})]
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _InPlaceProxy(node, self)
+        return InPlaceProxy(node, self)
+
+    def class_of(self, node: fx.Node) -> type:
+        """The class of a value that is surely a tensor; raises for all others."""
+        module = self.root.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if node in find_reads(self.graph) or gives_several(node) or may_give_several(node, module=module):
+            raise NeedsSizesError("asks for the type of a value")
+        return torch.Tensor
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
         # A trace would call hooks once, and stages never again.
@@ -189,6 +225,7 @@ class LayerTracer(fx.Tracer):
             node.meta["draw"] = self._open[-1][1].next_draw(self._open[-1][0])
         if kind.startswith("call"):
             self._note_modes(node)
+        node.meta["line"] = _calling_line()
         self._note(kind, target, args, kwargs)
         return node
 
@@ -207,7 +244,6 @@ class LayerTracer(fx.Tracer):
         shown_target = "constant" if str(target).startswith("_tensor_constant") else target
         record.steps.append((kind, shown_target, nameless, self._modes.autocasts))
         record.exact_steps.append(repr((args, kwargs)))
-        record.lines.append(_calling_line())
 
     def _refuse_hidden_effects(self, kind: str, target: Any, args: tuple[Any, ...]) -> None:
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
@@ -236,6 +272,16 @@ def _calling_line() -> tuple[str, int]:
     while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def _is_asked_by_model() -> bool:
+    """Whether `isinstance` or `torch.is_tensor` was called by the model's code."""
+    frame = sys._getframe(2)
+    # Functions of torch that are written in C ask as well, with the model's code as the calling frame.
+    names_it = "isinstance" in frame.f_code.co_names
+    if frame.f_code.co_name == "is_tensor" and frame.f_back is not None:
+        frame = frame.f_back
+    return names_it and not _is_hidden(frame.f_code.co_filename)
 
 
 def _is_hidden(filename: str) -> bool:

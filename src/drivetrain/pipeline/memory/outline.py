@@ -67,8 +67,7 @@ def outline_run(
 
 
 def _on(model: nn.Module, plan: StagePlan | None) -> StagePlan | None:
-    """The same plan for a copy of the model; this works because graphs refer to layers by name."""
-    return None if plan is None else replace(plan, traced=replace(plan.traced, model=model))
+    return None if plan is None else replace(plan, traced=plan.traced.on(model))
 
 
 def _without_memory(model: nn.Module) -> nn.Module:

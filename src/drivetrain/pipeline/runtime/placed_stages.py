@@ -149,7 +149,17 @@ def place_stages(plan: StagePlan, *, groups: RankGroups, device: Device) -> Plac
     own = plan.stages_on(groups.devices.rank) if groups.devices.size > 1 else tuple(range(plan.stages))
     for stage in own:
         cut.stages[stage].to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        _take_over_buffers(plan.traced.model, cut.stages[stage])
     return PlacedStages(plan=plan, cut=cut, own=own)
+
+
+def _take_over_buffers(model: nn.Module, stage: nn.Module) -> None:
+    """Gives the model the moved buffers that its own code reads; a stage holds them outside of modules."""
+    for name, buffer in stage.named_buffers():
+        path, _, attribute = name.rpartition(".")
+        owner = model.get_submodule(path)
+        if attribute in owner._buffers:
+            owner._buffers[attribute] = buffer
 
 
 def build_runners(
@@ -166,6 +176,7 @@ def build_runners(
     """Builds the runners of the stages on this rank."""
     runners = {}
     hooks = RootHooks(model, is_spread=len(stages.own) < stages.plan.stages)
+    evaluation = stages.cut.evaluation
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
         call: Callable[..., tuple[Tensor, ...]] = module
@@ -186,6 +197,8 @@ def build_runners(
             images=stages.cut.input,
             output=stages.cut.output,
             hooks=hooks,
+            image_shape=stages.plan.traced.image_shape,
+            evaluation=evaluation.stages[stage] if evaluation is not None else None,
             head=head if stage == stages.last else None,
             without_gradient=stages.cut.without_gradient,
             recomputes=settings.recomputes,
@@ -209,7 +222,12 @@ def build_passes(
     if groups.devices.size > 1:
         images = torch.zeros(batches.micro, *image_shape, device=device.torch_device)
         specs = find_specs(
-            stages.plan, runners, edges=stages.cut.edges, images=images, devices=groups.devices
+            stages.plan,
+            runners,
+            edges=stages.cut.edges,
+            images=images,
+            devices=groups.devices,
+            as_trained=True,
         )
         channel = RankChannel(
             devices=groups.devices, device=device.torch_device, spec_of=lambda message: specs[message.value]
@@ -236,12 +254,13 @@ def build_forward_only(
     stages: PlacedStages, runners: Mapping[int, StageRunner], *, groups: RankGroups, device: Device
 ) -> Callable[[Tensor], Tensor]:
     """A function from images to logits through all stages, without training."""
+    cut = stages.cut.in_evaluation
     if groups.devices.size == 1:
-        return forward_in_turn(runners, output=stages.cut.output)
+        return forward_in_turn(runners, output=cut.output)
     return StagedForward(
         plan=stages.plan,
-        edges=stages.cut.edges,
-        output=stages.cut.output,
+        edges=cut.edges,
+        output=cut.output,
         runners=runners,
         devices=groups.devices,
         device=device.torch_device,

@@ -18,6 +18,7 @@ from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
 from drivetrain.passes.forward import Precision
 from drivetrain.passes.model_step import LossHead
 from drivetrain.pipeline.cutting.cut import StageModule
+from drivetrain.pipeline.graph.trace import check_image_shape
 from drivetrain.pipeline.runtime.deferred_weights import WeightQueue, deferring
 from drivetrain.pipeline.runtime.root_hooks import RootHooks
 
@@ -58,6 +59,7 @@ class _Held:
 class StageRunner:
     """Runs a stage; `call` is its module, compiled or not. The stage that computes `output` has a `head`.
 
+    `evaluation` has the steps of evaluation mode, if the model's code takes others there than in training.
     With `recomputes` only the inputs are held, and the forward pass runs again before the backward pass. With
     `defers_weights`, `backward` leaves weight gradients to `finish_weights`. Inputs named in
     `without_gradient` get no gradient.
@@ -75,6 +77,8 @@ class StageRunner:
     images: str
     output: str
     hooks: RootHooks
+    image_shape: tuple[int, ...] | None = None
+    evaluation: StageModule | None = None
     head: LossHead | None = None
     without_gradient: frozenset[str] = frozenset()
     recomputes: bool = False
@@ -106,7 +110,8 @@ class StageRunner:
     @property
     def reads_images(self) -> bool:
         """Whether the stage needs the images, for itself or for hooks of the whole model."""
-        return self.images in self.module.stage_facts.inputs or self.runs_hooks
+        modules = (self.module, *([] if self.evaluation is None else [self.evaluation]))
+        return self.runs_hooks or any(self.images in module.stage_facts.inputs for module in modules)
 
     @property
     def runs_hooks(self) -> bool:
@@ -116,7 +121,10 @@ class StageRunner:
     def prepare(self, images: Tensor) -> Tensor:
         """The images after the forward pre-hooks of the whole model; call it once per batch."""
         with self.precision.autocast():
-            return self.hooks.before(images)
+            prepared = self.hooks.before(images)
+        if self.image_shape is not None:
+            check_image_shape(prepared, self.image_shape)
+        return prepared
 
     def forward(self, micro_batch: int, work: Pass, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Runs the stage and returns its detached outputs; inputs are held until the backward pass."""
@@ -150,17 +158,23 @@ class StageRunner:
             torch.autograd.backward(roots, ends)
         return {name: _gradient(leaf) for name, leaf in held.inputs.items() if leaf.requires_grad}
 
-    def evaluate(self, images: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def evaluate(
+        self, images: Tensor, values: Mapping[str, Tensor], *, as_trained: bool = False
+    ) -> dict[str, Tensor]:
         """A forward pass without gradients; eval mode switches off dropout and updates of statistics.
 
-        `images` are those that `prepare` returned, if the stage reads them.
+        `images` are those that `prepare` returned, if the stage reads them. `as_trained` takes the steps of
+        training, whose values have the names and shapes of training.
         """
+        module = self.module if as_trained or self.evaluation is None else self.evaluation
         given = {**values, self.images: images}
         with torch.no_grad(), self.precision.autocast():
-            results = self.module(*(given[name] for name in self.module.stage_facts.inputs))
-            outputs = dict(zip(self.module.stage_facts.outputs, results, strict=True))
+            results = module(*(given[name] for name in module.stage_facts.inputs))
+            outputs = dict(zip(module.stage_facts.outputs, results, strict=True))
             if self.runs_hooks:
-                outputs[self.output] = self.hooks.after(images, outputs[self.output])
+                # The last stage has one output, whose name may be another one in evaluation.
+                (output,) = module.stage_facts.outputs
+                outputs[output] = self.hooks.after(images, outputs[output])
         return outputs
 
     def finish_weights(self, micro_batch: int) -> None:

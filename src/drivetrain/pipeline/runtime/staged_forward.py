@@ -29,10 +29,12 @@ def find_specs(
     edges: Sequence[Edge],
     images: Tensor,
     devices: ReplicaGroup,
+    as_trained: bool = False,
 ) -> dict[str, ValueSpec]:
     """Shape and type of every output of every stage, found by a pass of zeros; a collective of a replica.
 
-    Each stage runs once, in its own precision, on the device it will run on.
+    Each stage runs once, in its own precision, on the device it will run on. `as_trained` says whose values
+    are asked for: those of training or of evaluation.
     """
     specs: dict[str, ValueSpec] = {}
     prepared = _prepared(runners, images)
@@ -44,7 +46,7 @@ def find_specs(
             }
             # In eval mode, so that batch-norm statistics do not change.
             with in_mode(runners[stage].module, training=False):
-                outputs = runners[stage].evaluate(prepared, inputs)
+                outputs = runners[stage].evaluate(prepared, inputs, as_trained=as_trained)
             found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]
     return specs
