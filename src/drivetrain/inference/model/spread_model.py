@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.devices.device import Device
+from drivetrain.models.memory_format import follow_memory_format, in_memory_format, memory_format_of
 from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.settings import has_own_precisions
@@ -33,8 +34,9 @@ class SpreadModel(nn.Module):
         self.whole = model
         self._stages, self._devices, self._precisions = cut.stages, devices, precisions
         self._images, self._output = cut.input, cut.output
+        follow_memory_format(self, of=model)
         for stage, device in zip(cut.stages, devices, strict=True):
-            stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            stage.to(device=device).to(memory_format=memory_format_of(model))  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         values = {self._images: images}
@@ -83,7 +85,7 @@ def spread_over_devices(
         devices = [torch.device(device.torch_device.type, index) for index in range(min(count, wanted))]
     is_spread = wanted > 1 and len(devices) >= wanted
     if not is_spread and not has_own_precisions(recipe):
-        return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        return in_memory_format(model.to(device=device.torch_device))
     # Only the placement of the stages matters here, so any schedule will do.
     in_order = recipe.model_copy(update={"pipeline_schedule": "sequential"})
     plan = plan_stages(

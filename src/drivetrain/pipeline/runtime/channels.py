@@ -13,7 +13,16 @@ from torch import Tensor
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.traffic import Message
 
-__all__ = ["Channel", "LocalChannel", "RankChannel", "ValueSpec"]
+__all__ = [
+    "Channel",
+    "LocalChannel",
+    "RankChannel",
+    "ValueSpec",
+    "from_wire",
+    "memory_order",
+    "to_wire",
+    "wire_shape",
+]
 
 # Two receives per sender, so that the next message can arrive while the last one is used.
 _POSTED_AHEAD = 2
@@ -82,10 +91,11 @@ class LocalChannel:
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """The shape and type of a value."""
+    """Shape and type of a value, and the order of its dimensions in memory (None: images channels last)."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -98,7 +108,7 @@ class RankChannel:
     """The channel of one rank, over torch.distributed; `spec_of` gives shape and type of a message.
 
     Receives are posted ahead, in the order in which their sender sends. Sends overlap with computation and
-    are waited for at the end of the update. Images are sent channels last, as they lie in memory.
+    are waited for at the end of the update. A value arrives in the memory order it was sent in.
     """
 
     def __init__(
@@ -124,7 +134,7 @@ class RankChannel:
     def send(self, message: Message, value: Tensor) -> None:
         # A send reads its tensor until it completes, so the tensor is kept with it.
         self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
-        wire = to_wire(value)
+        wire = to_wire(value, self._spec_of(message).order)
         pair = (message.from_device, message.to_device)
         work = dist.isend(
             wire, dst=self._rank_of(message.to_device), group=self._pairs.get(pair, self._group)
@@ -143,11 +153,12 @@ class RankChannel:
         started = time.perf_counter()
         posted.work.wait()
         self.wait_seconds += time.perf_counter() - started
-        return from_wire(posted.wire, shape=self._spec_of(message).shape)
+        spec = self._spec_of(message)
+        return from_wire(posted.wire, shape=spec.shape, order=spec.order)
 
     def recycle(self, received: Sequence[Tensor]) -> None:
         for value in received:
-            wire = to_wire(value.detach())
+            wire = to_wire(value.detach(), memory_order(value))
             pool = self._pool.setdefault((tuple(wire.shape), wire.dtype), [])
             if len(pool) < _LARGEST_POOL:
                 pool.append(wire)
@@ -183,25 +194,41 @@ class RankChannel:
             self._posted[message] = _Posted(work, wire)
 
     def _buffer(self, spec: ValueSpec) -> Tensor:
-        shape = wire_shape(spec.shape)
+        shape = wire_shape(spec.shape, spec.order)
         pool = self._pool.get((shape, spec.dtype))
         return pool.pop() if pool else torch.empty(shape, dtype=spec.dtype, device=self._device)
 
 
-def wire_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which a value is sent: images channels last."""
-    return (shape[0], *shape[2:], shape[1]) if len(shape) == 4 else shape
+def memory_order(value: Tensor) -> tuple[int, ...]:
+    """The dimensions of a tensor by their distance in memory, the farthest first.
+
+    Among equal strides, dimensions of length 1 come last: this way the order of a channels-last image with
+    one channel is that of all others.
+    """
+    places = zip(value.stride(), value.shape, strict=True)
+    keys = [(-stride, length == 1) for stride, length in places]
+    return tuple(sorted(range(value.dim()), key=keys.__getitem__))
 
 
-def to_wire(value: Tensor) -> Tensor:
-    """The value as a contiguous tensor; images that are already channels last are not copied."""
-    return (value.permute(0, 2, 3, 1) if value.dim() == 4 else value).contiguous()
+def wire_shape(shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """The shape in which a value is sent: its dimensions in this order (None: images channels last)."""
+    return tuple(shape[dim] for dim in order or _usual_order(len(shape)))
 
 
-def from_wire(wire: Tensor, *, shape: tuple[int, ...]) -> Tensor:
+def to_wire(value: Tensor, order: tuple[int, ...] | None = None) -> Tensor:
+    """The value as a contiguous tensor; it is not copied if its dimensions have this order already."""
+    return value.permute(order or _usual_order(value.dim())).contiguous()
+
+
+def from_wire(wire: Tensor, *, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Tensor:
     """The received tensor in the shape its reader expects, without a copy."""
     assert math.prod(shape) == wire.numel()
-    return wire.permute(0, 3, 1, 2) if len(shape) == 4 else wire
+    sent = order or _usual_order(len(shape))
+    return wire.permute([sent.index(dim) for dim in range(len(shape))])
+
+
+def _usual_order(dims: int) -> tuple[int, ...]:
+    return (0, 2, 3, 1) if dims == 4 else tuple(range(dims))
 
 
 def _pair_groups(devices: ReplicaGroup, device: torch.device) -> dict[tuple[int, int], dist.ProcessGroup]:

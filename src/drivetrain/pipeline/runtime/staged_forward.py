@@ -10,7 +10,7 @@ from torch import Tensor
 
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec
+from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec, from_wire, memory_order, wire_shape
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
@@ -30,7 +30,7 @@ def find_specs(
     images: Tensor,
     devices: ReplicaGroup,
 ) -> dict[str, ValueSpec]:
-    """Shape and type of every output of every stage, found by a pass of zeros; a collective of a replica.
+    """Shape, type and memory order of the outputs of all stages, found by a pass of zeros; a collective.
 
     Each stage runs once, in its own precision, on the device it will run on.
     """
@@ -44,14 +44,18 @@ def find_specs(
             # In eval mode, so that batch-norm statistics do not change.
             with in_mode(runners[stage].module, training=False):
                 outputs = runners[stage].evaluate(images, inputs)
-            found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
+            found = {name: _spec_of(value) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]
     return specs
 
 
+def _spec_of(value: Tensor) -> ValueSpec:
+    return ValueSpec(tuple(value.shape), value.dtype, memory_order(value))
+
+
 def _zeros(spec: ValueSpec, like: Tensor) -> Tensor:
-    zeros = torch.zeros(spec.shape, dtype=spec.dtype, device=like.device)
-    return zeros.contiguous(memory_format=torch.channels_last) if zeros.dim() == 4 else zeros
+    zeros = torch.zeros(wire_shape(spec.shape, spec.order), dtype=spec.dtype, device=like.device)
+    return from_wire(zeros, shape=spec.shape, order=spec.order)
 
 
 def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Callable[[Tensor], Tensor]:
