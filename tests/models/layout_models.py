@@ -9,6 +9,7 @@ from torch.nn import functional as F
 __all__ = [
     "NEEDS_DEFAULT",
     "PlainNet",
+    "RowsFirst",
     "StandardisedNet",
     "ViewInBackward",
     "ViewInEvaluation",
@@ -72,7 +73,20 @@ class ViewInEvaluation(PlainNet):
 
 class _FlatByMode(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
-        return features.flatten(1) if self.training else features.view(len(features), -1)
+        return features.flatten(1) if self.training else features.view(features.size(0), -1)
+
+
+class RowsFirst(PlainNet):
+    """Puts channels last in the shape too, as transformers do, and takes that for contiguous."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.gate = nn.Tanh()
+
+    def forward(self, images: Tensor) -> Tensor:
+        rows = self.gate(self.features(images).permute(0, 2, 3, 1).contiguous())
+        logits: Tensor = self.head(rows.view(-1, 16 * 4 * 4))
+        return logits
 
 
 class ViewInBackward(PlainNet):

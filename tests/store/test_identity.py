@@ -95,6 +95,15 @@ def test_what_an_older_version_did_not_know_was_as_by_default(tmp_path: Path) ->
         check_same_identity(older, _identity(stable_norm=True, **WHOLE), path=tmp_path)
 
 
+def test_an_option_added_later_names_another_directory_only_if_it_is_used(tmp_path: Path) -> None:
+    older, default = _old_identity(**WHOLE), _identity(memory_format="auto", **WHOLE)
+    asked = _identity(memory_format="contiguous", **WHOLE)
+    assert identity_hash(default) == identity_hash(_identity(**WHOLE)) != identity_hash(asked)
+    check_same_identity(older, default, path=tmp_path)
+    with pytest.raises(BadInputError, match=r"--memory-format is contiguous but the run in .* with auto"):
+        check_same_identity(older, asked, path=tmp_path)
+
+
 def test_what_became_free_since_is_not_compared(tmp_path: Path) -> None:
     check_same_identity({**_identity(**WHOLE), "replicas": 7}, _identity(**WHOLE), path=tmp_path)
 
