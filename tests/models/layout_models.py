@@ -116,7 +116,8 @@ class _ScaleByRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (features,) = ctx.saved_tensors
-        return (features * 0 + gradients[0] * 2).view(len(features), -1).view_as(features)
+        gradient: Tensor = features * 0 + gradients[0] * 2
+        return gradient.view(len(features), -1).view_as(features)
 
 
 NEEDS_DEFAULT = (ViewNet, StandardisedNet, ViewInEvaluation, ViewInBackward)

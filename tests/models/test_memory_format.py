@@ -84,8 +84,8 @@ def test_models_of_ours_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_edited_model_of_ours_is_tried() -> None:
-    for options in ({"model_edit": ("my_models:edit",)}, {}):
-        assert len(_choose(ViewNet(), name="cifar_resnet8", **options)) == 1
+    for edits in (("my_models:edit",), ()):
+        assert len(_choose(ViewNet(), name="cifar_resnet8", model_edit=edits)) == 1
 
 
 def test_a_model_that_fails_in_both_is_left_to_who_says_why() -> None:
