@@ -37,7 +37,7 @@ def _identity(**options: Any) -> dict[str, Any]:
 def _old_identity(**options: Any) -> dict[str, Any]:
     """As it was written when the settings themselves were part of it."""
     values = _recipe(**options).model_dump(mode="json")
-    later = ("best_by",)
+    later = ("best_by", "memory_format")
     fixed = {name: values[name] for name in values if not field_note(name).may_change and name not in later}
     settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}
     return {**fixed, **settings, "global_batch_size": GLOBAL_BATCH}
@@ -93,6 +93,15 @@ def test_what_an_older_version_did_not_know_was_as_by_default(tmp_path: Path) ->
     check_same_identity(older, _identity(**WHOLE), path=tmp_path)
     with pytest.raises(BadInputError, match=r"--stable-norm is True but the run in .* with False"):
         check_same_identity(older, _identity(stable_norm=True, **WHOLE), path=tmp_path)
+
+
+def test_an_option_added_later_names_another_directory_only_if_it_is_used(tmp_path: Path) -> None:
+    older, default = _old_identity(**WHOLE), _identity(memory_format="auto", **WHOLE)
+    asked = _identity(memory_format="contiguous", **WHOLE)
+    assert identity_hash(default) == identity_hash(_identity(**WHOLE)) != identity_hash(asked)
+    check_same_identity(older, default, path=tmp_path)
+    with pytest.raises(BadInputError, match=r"--memory-format is contiguous but the run in .* with auto"):
+        check_same_identity(older, asked, path=tmp_path)
 
 
 def test_what_became_free_since_is_not_compared(tmp_path: Path) -> None:

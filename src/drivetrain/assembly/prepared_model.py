@@ -17,6 +17,7 @@ from drivetrain.layers.draws.install import place_draws
 from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.half_weights import halve_weights, is_half
+from drivetrain.models.memory_format import in_memory_format
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.passes.update_batches import UpdateBatches
@@ -120,8 +121,8 @@ def place_on_device(
 
 
 def place_model(model: nn.Module, device: Device) -> nn.Module:
-    """Moves a model to its device, with weights in channels_last memory format."""
-    return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    """Moves a model to its device, with weights in its memory format."""
+    return in_memory_format(model.to(device=device.torch_device))
 
 
 def install_norms(

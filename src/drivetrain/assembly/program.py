@@ -1,6 +1,6 @@
 """Builds the training program of a rank from recipe, model and feed, by steps in a fixed order.
 
-`prepare_for_training` takes the first four: 1. `install_counter_dropout`; 2. `place_on_device`;
+`prepare_for_training` takes the first four: 1. `place_draws`; 2. `place_on_device`;
 3. `install_norms`; 4. `flatten_parameters`. `build_program` goes on: 5. `build_mover`;
 6. `build_update_passes`; 7. `compile_parts`; 8. `watch_floats`; 9. `capture_updates`.
 """

@@ -18,6 +18,7 @@ from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
 from drivetrain.layers.draws.facts import DRAWS_OBSTACLE
 from drivetrain.models.from_recipe import is_own_model, prepare_model
+from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.requirements import moving_buffers, require_plain_state, require_tensor_in_training
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
@@ -74,6 +75,7 @@ def assemble(
     )
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
     totals = _check_model(setting, built)
+    warnings += choose_memory_format(recipe, built, image_shape=setting.image_shape)
     warnings += _norm_warnings(recipe, built, plan=plan, image_shape=setting.image_shape)
     stage_plan = _plan_stages(setting, built, measured_cut=measured_cut)
     outline = _outline(setting, built, stage_plan)

@@ -19,6 +19,7 @@ from drivetrain.inference.model.fold_batch_norm import fold_where_same
 from drivetrain.inference.model.optimised import build_inference
 from drivetrain.inference.model.restore import find_checkpoint, open_trained_run
 from drivetrain.models.from_recipe import is_own_model, rebuild_model
+from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.passes.forward import Forward, Precision, choose_precision
 from drivetrain.recipe.load import ResolvedRecipe
 
@@ -81,8 +82,12 @@ def open_model(
         model, preprocess, is_known = run.model, run.preprocess, is_own_model(run.recipe)
     else:
         spec = generated_spec(resolved)
-        model = place_model(rebuild_model(recipe, spec), device)
+        built = rebuild_model(recipe, spec)
         preprocess, is_known = build_preparation(recipe, spec), is_own_model(recipe)
+        image_shape = (preprocess.channels, preprocess.height, preprocess.width)
+        for sentence in choose_memory_format(recipe, built, image_shape=image_shape):
+            reporter.warn(sentence)
+        model = place_model(built, device)
     return OpenedModel(
         model=model,
         preprocess=preprocess,

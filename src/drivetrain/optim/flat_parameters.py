@@ -1,8 +1,8 @@
 """All trainable parameters of a model as one flat tensor, and their gradients as another.
 
 The model keeps its own Parameter objects: each becomes a view into the flat tensor, four-dimensional ones in
-channels_last order. Optimisers, clipping, all-reduces and checks then need a few operations on one vector.
-Captured CUDA graphs rely on fixed addresses: replacing `data` or `grad` of a parameter breaks them.
+the memory format of the model. Optimisers, clipping, all-reduces and checks then need a few operations on one
+vector. Captured CUDA graphs rely on fixed addresses: replacing `data` or `grad` of a parameter breaks them.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.memory_format import memory_format_of
 
 # Every parameter begins at a multiple of 16 elements: vectorised kernels want aligned addresses.
 _ALIGNMENT_ELEMENTS = 16
@@ -26,6 +27,7 @@ class Segment:
     shape: torch.Size
     start: int
     element: int
+    is_channels_last: bool = True
 
     @property
     def numel(self) -> int:
@@ -34,7 +36,7 @@ class Segment:
     def view(self, flat: Tensor) -> Tensor:
         """This parameter's part of a flat tensor, in the parameter's shape."""
         part = flat[self.start : self.start + self.numel]
-        if len(self.shape) != 4:
+        if len(self.shape) != 4 or not self.is_channels_last:
             return part.view(self.shape)
         outputs, inputs, height, width = self.shape
         return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
@@ -54,7 +56,11 @@ class FlatParameters:
             raise BadInputError("--model has no trainable parameters, so there is nothing to train.")
         dtype = _common_dtype(everything)
         trainable = [(name, p) for name, p in everything if only is None or name in only]
-        self.segments = _lay_out(trainable, places=_places(everything))
+        self.segments = _lay_out(
+            trainable,
+            places=_places(everything),
+            is_channels_last=memory_format_of(model) == torch.channels_last,
+        )
         length = _aligned(self.segments[-1].start + self.segments[-1].numel) if trainable else 0
         device = trainable[0][1].device if trainable else device
         self.values = torch.zeros(length, dtype=dtype, device=device)
@@ -98,10 +104,18 @@ def _common_dtype(parameters: list[tuple[str, nn.Parameter]]) -> torch.dtype:
     return parameters[0][1].dtype
 
 
-def _lay_out(parameters: list[tuple[str, nn.Parameter]], *, places: dict[str, int]) -> list[Segment]:
+def _lay_out(
+    parameters: list[tuple[str, nn.Parameter]], *, places: dict[str, int], is_channels_last: bool
+) -> list[Segment]:
     starts = _places(parameters)
     return [
-        Segment(name=name, shape=parameter.shape, start=starts[name], element=places[name])
+        Segment(
+            name=name,
+            shape=parameter.shape,
+            start=starts[name],
+            element=places[name],
+            is_channels_last=is_channels_last,
+        )
         for name, parameter in parameters
     ]
 

@@ -224,18 +224,22 @@ def _outlined_model(
     """The totals of a model, and its stages if it has several or must save memory."""
     from drivetrain.layers.batch_norm import idle_norm_options
     from drivetrain.models.from_recipe import outline_model
+    from drivetrain.models.memory_format import choose_memory_format
     from drivetrain.models.summary import summarise_model
 
     model = outline_model(recipe, **asdict(shape))
     input_size = shape.image_size + 2 * output_margin_of(recipe.model)
     totals = summarise_model(model, channels=shape.channels, image_size=input_size)
-    warnings = idle_norm_options(recipe, model)
+    images = (shape.channels, input_size, input_size)
+    warnings = [
+        *idle_norm_options(recipe, model),
+        *choose_memory_format(recipe, model, image_shape=images),
+    ]
     if not _looks_into_stages(recipe):
         return totals, None, warnings
     from drivetrain.pipeline.cutting.stage_plan import plan_stages
     from drivetrain.pipeline.memory.outline import outline_run
 
-    images = (shape.channels, input_size, input_size)
     planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
     stages = plan_stages(
         planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation

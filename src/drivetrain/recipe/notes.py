@@ -31,7 +31,7 @@ class Fact(Enum):
     ONE_CALL = "applies to one call and is not stored in the run's recipe"
     OF_A_MODEL = "belongs to the named model and is dropped when another model is chosen"
     PACE = "says how often something happens during training"
-    LATER = "was added after run directories were named by a hash; None is left out of the hash"
+    LATER = "was added after run directories were named by a hash; its default is left out of the hash"
 
 
 class Measuring(Flag):

@@ -17,6 +17,7 @@ FoldScheme = Annotated[Literal["disjoint", "graphcore", "nvidia", "habana"], Bef
 SegmentationLoss = Annotated[Literal["softmax", "sigmoid"], BeforeValidator(lower_text)]
 PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeValidator(number_as_text)]
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
+MemoryFormat = Annotated[Literal["auto", "channels_last", "contiguous"], BeforeValidator(lower_text)]
 CaptureMode = Annotated[Literal["auto", "off"], BeforeValidator(lower_text)]
 LossScaling = Annotated[float | Literal["dynamic"], BeforeValidator(loss_scale)]
 CompileWord = Literal["auto", "on", "off"]

@@ -52,6 +52,7 @@ from drivetrain.recipe.params import (
     LossScaling,
     LrScheduleParams,
     LrWarmupParams,
+    MemoryFormat,
     OptimiseFor,
     OptimizerName,
     OptimizerParams,
@@ -558,6 +559,11 @@ class Recipe(BaseModel):
         examples=[{"half": ["conv", "linear"]}],
         description="YAML or JSON file with the layers that --precision 16.32 computes in 16 bits (half: "
         "[conv, linear]) and exceptions to them (float32: [head]); all other layers stay in float32",
+    )
+    memory_format: Annotated[MemoryFormat, _in("optimisation", LATER, WORK, IN_INFERENCE)] = Field(
+        default="auto",
+        description="layout of images and weights in memory; channels_last: faster convolutions; "
+        "contiguous: torch's default; auto: channels_last, but contiguous if the model only runs in that",
     )
     fp_exceptions: Annotated[bool, _free("optimisation", NOT_IN_VERIFY)] = Field(
         default=False,

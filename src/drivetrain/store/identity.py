@@ -9,7 +9,7 @@ from typing import Any
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
-from drivetrain.recipe.fields import fields_with, written_value
+from drivetrain.recipe.fields import default_values, fields_with, written_value
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe, field_note
 
@@ -69,7 +69,7 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
 
 def _is_later(name: str, value: object) -> bool:
     """Whether an option was added later and is not used; hashing it would change existing directory names."""
-    return value is None and name in fields_with(Fact.LATER)
+    return name in fields_with(Fact.LATER) and value == default_values()[name]
 
 
 def check_same_identity(

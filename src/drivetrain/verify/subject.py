@@ -13,8 +13,10 @@ from drivetrain.catalogue.models import is_external_model, model_info, nearest_i
 from drivetrain.catalogue.tasks import task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.warp import largest_shift
+from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.own_model import MakeModel
 from drivetrain.models.parameter_hooks import carry_hooks
 from drivetrain.optim.learning_rate import build_learning_rate
@@ -104,6 +106,9 @@ def prepare_subject(
         carry_hooks(model)
         require_sendable(model, what="The model")
     built = rebuild_model(recipe, splits.spec) if model is None else model
+    preparation = build_preparation(recipe, splits.spec)
+    image_shape = (preparation.channels, preparation.height, preparation.width)
+    format_warnings = choose_memory_format(recipe, built, image_shape=image_shape)
     return Subject(
         recipe=recipe,
         data=splits,
@@ -115,7 +120,7 @@ def prepare_subject(
             f"learning rate: {rate_note}",
             *batch.notes,
         ),
-        warnings=(*resolved.warnings, *splits.warnings, *_idle_warnings(given)),
+        warnings=(*resolved.warnings, *splits.warnings, *_idle_warnings(given), *format_warnings),
     )
 
 

@@ -2,16 +2,21 @@
 
 import pytest
 import torch
+from tests.models.layout_models import ViewNet
 from tests.pipeline.mode_models import BY_MODE, BY_SIZE, Net
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.devices.device import choose_device
+from drivetrain.inference.model.optimised import build_inference
 from drivetrain.inference.model.spread_model import SpreadModel, spread_over_devices
 from drivetrain.models.create import create_model
+from drivetrain.models.memory_format import choose_memory_format
+from drivetrain.passes.forward import Precision
 from drivetrain.recipe.schema import Recipe
 
 SHAPE = (1, 8, 8)
 CPU = torch.device("cpu")
+FLOAT32 = Precision(compute_dtype=torch.float32, device_type="cpu")
 
 
 def test_stages_on_their_devices_compute_what_the_whole_model_does() -> None:
@@ -65,6 +70,23 @@ def test_images_of_another_size_are_refused_where_the_code_depends_on_it() -> No
     )
     with pytest.raises(BadInputError, match="images of 3 x 4 x 4"):
         spread(torch.rand(1, 3, 6, 6))
+
+
+def test_stages_keep_the_memory_format_of_the_model() -> None:
+    torch.manual_seed(0)
+    model = ViewNet().eval()
+    recipe = Recipe(model="my_models:ViewNet", pipeline_splits=("second",))
+    choose_memory_format(recipe, model, image_shape=SHAPE)
+    # As feeds deliver them.
+    images = torch.rand(3, 8, 8, 1).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = model(images)
+        spread = spread_over_devices(
+            recipe, model, device=choose_device("cpu"), image_shape=SHAPE, devices=[CPU, CPU]
+        )
+        assert isinstance(spread, SpreadModel)
+        for forward in (spread, build_inference(spread, precision=FLOAT32)):
+            assert torch.equal(forward(images), expected)
 
 
 def test_too_few_devices_hold_the_model_in_one_piece() -> None:

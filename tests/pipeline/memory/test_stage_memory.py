@@ -251,13 +251,16 @@ def test_the_optimiser_s_buffers_are_those_of_the_plan() -> None:
     assert planned.optimiser_states == sum(buffer.nbytes for buffer in real.buffers)
 
 
+IMAGES = torch.empty(SAMPLES, 3, 8, 8, device="meta", memory_format=torch.channels_last)
+
+
 def _saved_by(model: nn.Module, *splits: str) -> list[int]:
     """The bytes that each stage saves for its backward pass."""
     recipe = Recipe(pipeline_splits=splits)
     plan = plan_stages(recipe, model, image_shape=(3, 8, 8), micro=SAMPLES, accumulation=1)
     assert plan is not None
     cut = plan.cut()
-    flow = find_values(cut, images=(SAMPLES, 3, 8, 8), compute_dtypes=[torch.float32] * plan.stages)
+    flow = find_values(cut, images=IMAGES, compute_dtypes=[torch.float32] * plan.stages)
     return [stage_activation_bytes(stage, flow.inputs_of(stage)).saved_bytes for stage in cut.stages]
 
 
@@ -272,6 +275,6 @@ def test_complex_values_have_gradients() -> None:
     recipe = Recipe(pipeline_splits=("mul",))
     plan = plan_stages(recipe, Fourier(), image_shape=(3, 8, 8), micro=SAMPLES, accumulation=1)
     assert plan is not None
-    flow = find_values(plan.cut(), images=(SAMPLES, 3, 8, 8), compute_dtypes=[torch.float32] * 2)
+    flow = find_values(plan.cut(), images=IMAGES, compute_dtypes=[torch.float32] * 2)
     sent = flow.inputs_of(plan.cut().stages[1])["fft_rfft2"]
     assert (sent.dtype, sent.requires_grad) == (torch.complex64, True)

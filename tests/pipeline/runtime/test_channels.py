@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec, from_wire, to_wire, wire_spec
+from drivetrain.pipeline.runtime.channels import (
+    RankChannel,
+    ValueSpec,
+    from_wire,
+    memory_order,
+    to_wire,
+    wire_spec,
+)
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.traffic import Message
@@ -118,6 +125,52 @@ def test_complex_numbers_travel_as_pairs_of_real_ones(shape: tuple[int, ...], is
     assert ValueSpec(tuple(wire.shape), wire.dtype) == wire_spec(spec)
     assert wire.dtype == torch.float32
     assert torch.equal(from_wire(wire, spec=spec), value)
+
+
+SHAPES = [(2, 3, 4, 5), (2, 1, 4, 5), (1, 1, 4, 5), (2, 3, 1, 1), (1, 3, 4, 1), (2, 3, 1, 5), (1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_images_arrive_with_the_strides_they_had(
+    shape: tuple[int, ...], memory_format: torch.memory_format
+) -> None:
+    image = torch.empty(shape, memory_format=memory_format).normal_()
+    _check_way_back(image)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.randn(2, 3, 4, 5).permute(0, 2, 3, 1),
+        torch.randn(2, 5, 7).transpose(1, 2),
+        torch.randn(2, 3, 4, 5, 6).permute(0, 4, 1, 2, 3),
+        torch.randn(()),
+    ],
+    ids=["rows first", "transposed", "volume", "number"],
+)
+def test_other_values_arrive_with_the_strides_they_had(value: Tensor) -> None:
+    _check_way_back(value)
+
+
+def _check_way_back(value: Tensor) -> None:
+    order = memory_order(value)
+    wire = to_wire(value, order)
+    assert wire.data_ptr() == value.data_ptr()
+    spec = ValueSpec(tuple(value.shape), value.dtype, order)
+    assert tuple(wire.shape) == wire_spec(spec).shape
+    back = from_wire(wire, spec=spec)
+    assert torch.equal(back, value)
+    assert back.stride() == value.stride()
+    # A buffer that is given back serves the same message again.
+    assert to_wire(back, memory_order(back)).shape == wire.shape
+
+
+def test_a_value_with_gaps_arrives_without_them() -> None:
+    value = torch.randn(2, 1, 4, 5).expand(2, 3, 4, 5)[:, :, ::2]
+    order = memory_order(value)
+    back = from_wire(to_wire(value, order), spec=ValueSpec(tuple(value.shape), value.dtype, order))
+    assert torch.equal(back, value)
 
 
 def test_a_message_says_what_it_is() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from drivetrain.devices.compilation import keep_compiled_code, repaired_once
 from drivetrain.inference.model.fused_layers import fuse_layers
+from drivetrain.models.memory_format import in_memory_format, memory_format_of
 from drivetrain.passes.forward import Forward, Precision, in_precision
 
 __all__ = ["build_inference", "declined_recordings"]
@@ -26,12 +27,14 @@ def build_inference(
 
     With `compiles`, the first call of each shape compiles the model. The output of a compiled model on CUDA
     is overwritten by the next call. With `fuses`, layers of a compiled 16-bit model on CUDA are replaced by
-    faster ones (fused_layers.py).
+    faster ones (fused_layers.py), which need channels_last.
     """
     ready = model.eval()
-    if fuses and compiles and precision.device_type == "cuda" and precision.compute_dtype != torch.float32:
+    is_channels_last = memory_format_of(model) == torch.channels_last
+    is_half = precision.compute_dtype != torch.float32
+    if fuses and compiles and is_channels_last and is_half and precision.device_type == "cuda":
         ready = fuse_layers(ready, dtype=precision.compute_dtype)
-    ready = ready.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    ready = in_memory_format(ready)
     forward = in_precision(ready, precision)
     if not compiles:
         return forward

@@ -18,6 +18,7 @@ from drivetrain.inference.model.spread_model import spread_over_devices
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.half_weights import round_weights
+from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.own_model import GivenModel, OwnModel
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.load import read_recipe_yaml
@@ -70,6 +71,7 @@ def open_trained_run(
         install_precision_list(built, recipe.precision_list)
     preprocess = build_preparation(recipe, spec)
     image_shape = (preprocess.channels, preprocess.height, preprocess.width)
+    choose_memory_format(recipe, built, image_shape=image_shape)
     return TrainedRun(
         directory=directory,
         recipe=recipe,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.devices.device import Device
+from drivetrain.models.memory_format import follow_memory_format, in_memory_format, memory_format_of
 from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.pipeline.cutting.cut import Cut
 from drivetrain.pipeline.cutting.settings import has_own_precisions
@@ -39,9 +40,10 @@ class SpreadModel(nn.Module):
         self._stages, self._devices, self._precisions = used.stages, devices, precisions
         self._images, self._output = used.input, used.output
         self._image_shape = image_shape
+        follow_memory_format(self, of=model)
         for part in (cut, used):
             for stage, device in zip(part.stages, devices, strict=True):
-                stage.to(device=device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                stage.to(device=device).to(memory_format=memory_format_of(model))  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         with _only_in(self._precisions[0]):
@@ -95,7 +97,7 @@ def spread_over_devices(
         devices = [torch.device(device.torch_device.type, index) for index in range(min(count, wanted))]
     is_spread = wanted > 1 and len(devices) >= wanted
     if not is_spread and not has_own_precisions(recipe):
-        return model.to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        return in_memory_format(model.to(device=device.torch_device))
     # Only the placement of the stages matters here, so any schedule will do.
     in_order = recipe.model_copy(update={"pipeline_schedule": "sequential"})
     plan = plan_stages(

@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from drivetrain.pipeline.graph.node_kinds import words
+from drivetrain.core.wording import words
 from drivetrain.pipeline.graph.stand_ins import copies, fakes, images_like, is_cheap
 from drivetrain.pipeline.graph.tracer import InPlaceProxy, LayerTracer, UntraceableError
 

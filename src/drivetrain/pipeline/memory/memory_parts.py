@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
+from drivetrain.models.memory_format import empty_images, memory_format_of
 from drivetrain.passes.forward import Precision
 from drivetrain.pipeline.cutting.cut import Cut, StageModule, called_module
 from drivetrain.pipeline.cutting.settings import StageSettings
@@ -19,6 +20,7 @@ from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.pipeline.graph.shapes import undisturbed
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.pipeline.memory.weight_memory import LiveBytes, storage_key
+from drivetrain.pipeline.runtime.channels import ValueSpec, memory_order, zeros_of
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.actions import Edge, Schedule
 from drivetrain.schedules.by_name import build_schedule
@@ -51,9 +53,9 @@ class ValueFlow:
         return {name: self.values[name] for name in stage.stage_facts.inputs}
 
 
-def find_values(cut: Cut, *, images: Sequence[int], compute_dtypes: Sequence[torch.dtype]) -> ValueFlow:
-    """The values for micro-batches of shape `images`; `compute_dtypes` has each stage's autocast type."""
-    values = {cut.input: _described(torch.empty(tuple(images), device="meta"), is_trained=False)}
+def find_values(cut: Cut, *, images: Tensor, compute_dtypes: Sequence[torch.dtype]) -> ValueFlow:
+    """The values for micro-batches like `images`; `compute_dtypes` has each stage's autocast type."""
+    values = {cut.input: _described(images, is_trained=False)}
     kept: set[str] = set()
     forward_bytes: list[int] = []
     for stage, dtype in zip(cut.stages, compute_dtypes, strict=True):
@@ -108,9 +110,9 @@ def _like(tensor: Tensor) -> Tensor:
 
 
 def _described(value: Tensor, *, is_trained: bool) -> Tensor:
-    """The value as it is sent: contiguous, with four dimensions in channels-last order."""
-    layout = torch.channels_last if value.dim() == 4 else torch.contiguous_format
-    made = torch.empty(tuple(value.shape), dtype=value.dtype, device="meta", memory_format=layout)
+    """The value as it is sent: without gaps, its dimensions in the order in which they lie in memory."""
+    spec = ValueSpec(tuple(value.shape), value.dtype, memory_order(value))
+    made = zeros_of(spec, device="meta")
     return made.requires_grad_(is_trained and (value.is_floating_point() or value.is_complex()))
 
 
@@ -144,7 +146,7 @@ def whole_model(
     outline: RunOutline, settings: Sequence[StageSettings], compute_dtypes: Sequence[torch.dtype]
 ) -> Parts:
     """The model in one piece, even if the run splits it."""
-    images = torch.empty(outline.images, device="meta", memory_format=torch.channels_last)
+    images = empty_images(outline.images, memory_format=memory_format_of(outline.model), device="meta")
     return Parts(
         recipe=outline.recipe,
         modules=[outline.model],
@@ -163,12 +165,17 @@ def whole_model(
 def _cut(
     recipe: Recipe,
     plan: StagePlan,
-    images: Sequence[int],
+    images: tuple[int, int, int, int],
     settings: Sequence[StageSettings],
     compute_dtypes: Sequence[torch.dtype],
 ) -> Parts:
     cut = plan.cut()
-    flow = find_values(cut, images=images, compute_dtypes=compute_dtypes)
+    memory_format = memory_format_of(plan.traced.model)
+    flow = find_values(
+        cut,
+        images=empty_images(images, memory_format=memory_format, device="meta"),
+        compute_dtypes=compute_dtypes,
+    )
     bytes_of = flow.bytes_of
     return Parts(
         recipe=recipe,

@@ -12,6 +12,7 @@ from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.models.half_weights import halve_weights
+from drivetrain.models.memory_format import in_memory_format
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.schema import Recipe
@@ -45,7 +46,7 @@ class RunOutline:
             group=ReplicaGroup(size=self.recipe.dbn_replica_group_size),
             stable=self.recipe.stable_norm,
         )
-        twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        in_memory_format(twin)
         return replace(self, model=twin, plan=_on(twin, self.plan))
 
 

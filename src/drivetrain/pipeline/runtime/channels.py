@@ -13,7 +13,17 @@ from torch import Tensor
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.traffic import Message
 
-__all__ = ["Channel", "LocalChannel", "RankChannel", "ValueSpec"]
+__all__ = [
+    "Channel",
+    "LocalChannel",
+    "RankChannel",
+    "ValueSpec",
+    "from_wire",
+    "memory_order",
+    "to_wire",
+    "wire_spec",
+    "zeros_of",
+]
 
 # Two receives per sender, so that the next message can arrive while the last one is used.
 _POSTED_AHEAD = 2
@@ -82,10 +92,11 @@ class LocalChannel:
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """The shape and type of a value."""
+    """Shape and type of a value, and the order of its dimensions in memory (None: images channels last)."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -98,7 +109,7 @@ class RankChannel:
     """The channel of one rank, over torch.distributed; `spec_of` gives shape and type of a message.
 
     Receives are posted ahead, in the order in which their sender sends. Sends overlap with computation and
-    are waited for at the end of the update. Images are sent channels last, as they lie in memory.
+    are waited for at the end of the update. A value arrives in the memory order it was sent in.
     """
 
     def __init__(
@@ -124,7 +135,7 @@ class RankChannel:
     def send(self, message: Message, value: Tensor) -> None:
         # A send reads its tensor until it completes, so the tensor is kept with it.
         self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
-        wire = to_wire(value)
+        wire = to_wire(value, self._spec_of(message).order)
         pair = (message.from_device, message.to_device)
         work = dist.isend(
             wire, dst=self._rank_of(message.to_device), group=self._pairs.get(pair, self._group)
@@ -147,7 +158,7 @@ class RankChannel:
 
     def recycle(self, received: Sequence[Tensor]) -> None:
         for value in received:
-            wire = to_wire(value.detach())
+            wire = to_wire(value.detach(), memory_order(value))
             pool = self._pool.setdefault((tuple(wire.shape), wire.dtype), [])
             if len(pool) < _LARGEST_POOL:
                 pool.append(wire)
@@ -188,21 +199,28 @@ class RankChannel:
         return pool.pop() if pool else torch.empty(sent.shape, dtype=sent.dtype, device=self._device)
 
 
+def memory_order(value: Tensor) -> tuple[int, ...]:
+    """The dimensions of a tensor by their distance in memory, the farthest first.
+
+    Among equal strides, dimensions of length 1 come last: this way the order of a channels-last image with
+    one channel is that of all others.
+    """
+    places = zip(value.stride(), value.shape, strict=True)
+    keys = [(-stride, length == 1) for stride, length in places]
+    return tuple(sorted(range(value.dim()), key=keys.__getitem__))
+
+
 def wire_spec(spec: ValueSpec) -> ValueSpec:
-    """Shape and type in which a value is sent: images channels last, complex numbers as two real ones."""
-    shape = spec.shape
-    if len(shape) == 4:
-        shape = (shape[0], *shape[2:], shape[1])
-    return (
-        ValueSpec((*shape, 2), spec.dtype.to_real())
-        if spec.dtype.is_complex
-        else ValueSpec(shape, spec.dtype)
-    )
+    """Shape and type in which a value is sent: dimensions in its order, complex numbers as two real ones."""
+    shape = tuple(spec.shape[dim] for dim in spec.order or _usual_order(len(spec.shape)))
+    if spec.dtype.is_complex:
+        return ValueSpec((*shape, 2), spec.dtype.to_real())
+    return ValueSpec(shape, spec.dtype)
 
 
-def to_wire(value: Tensor) -> Tensor:
-    """The value as a contiguous tensor; images that are already channels last are not copied."""
-    wire = (value.permute(0, 2, 3, 1) if value.dim() == 4 else value).contiguous()
+def to_wire(value: Tensor, order: tuple[int, ...] | None = None) -> Tensor:
+    """The value as a contiguous tensor; it is not copied if its dimensions have this order already."""
+    wire = value.permute(order or _usual_order(value.dim())).contiguous()
     # No backend of torch.distributed sends complex numbers between two ranks.
     return torch.view_as_real(wire.resolve_conj()) if wire.is_complex() else wire
 
@@ -211,7 +229,18 @@ def from_wire(wire: Tensor, *, spec: ValueSpec) -> Tensor:
     """The received tensor in the shape and type its reader expects, without a copy."""
     value = torch.view_as_complex(wire) if spec.dtype.is_complex else wire
     assert math.prod(spec.shape) == value.numel()
-    return value.permute(0, 3, 1, 2) if value.dim() == 4 else value
+    sent = spec.order or _usual_order(len(spec.shape))
+    return value.permute([sent.index(dim) for dim in range(len(spec.shape))])
+
+
+def zeros_of(spec: ValueSpec, *, device: torch.device | str) -> Tensor:
+    """Zeros that lie in memory as a received value does."""
+    sent = wire_spec(spec)
+    return from_wire(torch.zeros(sent.shape, dtype=sent.dtype, device=device), spec=spec)
+
+
+def _usual_order(dims: int) -> tuple[int, ...]:
+    return (0, 2, 3, 1) if dims == 4 else tuple(range(dims))
 
 
 def _pair_groups(devices: ReplicaGroup, device: torch.device) -> dict[tuple[int, int], dist.ProcessGroup]:

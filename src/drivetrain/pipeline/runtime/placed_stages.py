@@ -11,6 +11,7 @@ from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.places import DrawPlaces
+from drivetrain.models.memory_format import memory_format_of
 from drivetrain.passes.forward import choose_precision
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import LossHead
@@ -141,14 +142,15 @@ class PlacedStages:
 
 
 def place_stages(plan: StagePlan, *, groups: RankGroups, device: Device) -> PlacedStages:
-    """Splits the model and moves the stages of this rank to its device, channels last.
+    """Splits the model and moves the stages of this rank to its device, in the model's memory format.
 
     A single process runs all devices of its replica.
     """
     cut = plan.cut()
+    memory_format = memory_format_of(plan.traced.model)
     own = plan.stages_on(groups.devices.rank) if groups.devices.size > 1 else tuple(range(plan.stages))
     for stage in own:
-        cut.stages[stage].to(device=device.torch_device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        cut.stages[stage].to(device=device.torch_device).to(memory_format=memory_format)  # type: ignore[call-overload]
         _take_over_buffers(plan.traced.model, cut.stages[stage])
     return PlacedStages(plan=plan, cut=cut, own=own)
 
@@ -221,6 +223,8 @@ def build_passes(
     channel: Channel = LocalChannel()
     if groups.devices.size > 1:
         images = torch.zeros(batches.micro, *image_shape, device=device.torch_device)
+        # As feeds deliver them; the entrance of the model changes the layout if it needs another.
+        images = images.contiguous(memory_format=torch.channels_last)
         specs = find_specs(
             stages.plan,
             runners,

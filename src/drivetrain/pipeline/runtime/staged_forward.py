@@ -10,7 +10,7 @@ from torch import Tensor
 
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec
+from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec, memory_order, zeros_of
 from drivetrain.pipeline.runtime.stage_runner import StageRunner
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
@@ -31,7 +31,7 @@ def find_specs(
     devices: ReplicaGroup,
     as_trained: bool = False,
 ) -> dict[str, ValueSpec]:
-    """Shape and type of every output of every stage, found by a pass of zeros; a collective of a replica.
+    """Shape, type and memory order of the outputs of all stages, found by a pass of zeros; a collective.
 
     Each stage runs once, in its own precision, on the device it will run on. `as_trained` says whose values
     are asked for: those of training or of evaluation.
@@ -42,12 +42,14 @@ def find_specs(
         found = None
         if stage in runners:
             inputs = {
-                edge.value: _zeros(specs[edge.value], images) for edge in edges if edge.consumer == stage
+                edge.value: zeros_of(specs[edge.value], device=images.device)
+                for edge in edges
+                if edge.consumer == stage
             }
             # In eval mode, so that batch-norm statistics do not change.
             with in_mode(runners[stage].module, training=False):
                 outputs = runners[stage].evaluate(prepared, inputs, as_trained=as_trained)
-            found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
+            found = {name: _spec_of(value) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]
     return specs
 
@@ -59,9 +61,8 @@ def _prepared(runners: Mapping[int, StageRunner], images: Tensor) -> Tensor:
         return images if reader is None else reader.prepare(images)
 
 
-def _zeros(spec: ValueSpec, like: Tensor) -> Tensor:
-    zeros = torch.zeros(spec.shape, dtype=spec.dtype, device=like.device)
-    return zeros.contiguous(memory_format=torch.channels_last) if zeros.dim() == 4 else zeros
+def _spec_of(value: Tensor) -> ValueSpec:
+    return ValueSpec(tuple(value.shape), value.dtype, memory_order(value))
 
 
 def forward_in_turn(runners: Mapping[int, StageRunner], *, output: str) -> Callable[[Tensor], Tensor]:
