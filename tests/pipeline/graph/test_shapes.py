@@ -122,3 +122,28 @@ def test_model_and_images_stay_as_they_were() -> None:
     assert model.training
     assert torch.equal(images, kept)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+class _Caching(nn.Module):
+    """Keeps what it computes from its weight, by device, as attention layers do in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 1, 1))
+        self.cache: dict[str, Tensor] = {}
+        self.seen: list[Tensor] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        key = str(inputs.device)
+        if key not in self.cache:
+            self.cache[key] = self.weight * 2
+        self.seen.append(inputs)
+        return inputs * self.cache[key]
+
+
+@pytest.mark.parametrize("most_flops", [5e9, 0])
+def test_no_cache_keeps_a_stand_in(most_flops: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins, "_MAX_REAL_FLOPS", most_flops)
+    layer = _Caching()
+    find_shapes(trace_model(nn.Sequential(nn.Conv2d(3, 3, 1), layer)), image_shape=(1, 3, 8, 8))
+    assert (layer.cache, layer.seen) == ({}, [])

@@ -20,7 +20,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from drivetrain.core.wording import words
-from drivetrain.pipeline.graph.stand_ins import copies, fakes, images_like, is_cheap
+from drivetrain.pipeline.graph.stand_ins import attributes_kept, copies, fakes, images_like, is_cheap
 from drivetrain.pipeline.graph.tracer import InPlaceProxy, LayerTracer, UntraceableError
 
 __all__ = ["SizedTracer"]
@@ -184,19 +184,15 @@ def _is_dimension(node: Node) -> bool:
 def _aside(called: nn.Module) -> Iterator[None]:
     """Runs a module as if nothing was being traced; restores its attributes and all random generators."""
     patched = {name: getattr(nn.Module, name) for name in _PLAIN_METHODS}
-    attributes = {module: dict(vars(module)) for module in called.modules()}
     python, numbers = random.getstate(), np.random.get_state()
     _set_methods(_PLAIN_METHODS)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with attributes_kept(called), torch.random.fork_rng(devices=[]):
             yield
     finally:
         _set_methods(patched)
         random.setstate(python)
         np.random.set_state(numbers)
-        for module, before in attributes.items():
-            vars(module).clear()
-            vars(module).update(before)
 
 
 def _set_methods(methods: dict[str, Any]) -> None:

@@ -14,7 +14,14 @@ from torch.fx import Interpreter, Node
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.models.summary import FlopCounter
-from drivetrain.pipeline.graph.stand_ins import StandIns, copies, fakes, images_like, is_cheap
+from drivetrain.pipeline.graph.stand_ins import (
+    StandIns,
+    attributes_kept,
+    copies,
+    fakes,
+    images_like,
+    is_cheap,
+)
 from drivetrain.pipeline.graph.step_modes import modes_of
 from drivetrain.pipeline.graph.trace import TracedModel
 
@@ -105,19 +112,11 @@ def find_shapes(
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Puts a model into evaluation mode for a block and restores the attributes of all modules afterwards.
-
-    All attributes, not only `training`: a layer may store something about each forward pass.
-    """
-    before = {module: dict(vars(module)) for module in model.modules()}
-    for module in before:
-        module.training = False
-    try:
+    """Puts a model into evaluation mode for a block and restores the attributes of all modules afterwards."""
+    with attributes_kept(model):
+        for module in model.modules():
+            module.training = False
         yield
-    finally:
-        for module, attributes in before.items():
-            vars(module).clear()
-            vars(module).update(attributes)
 
 
 _Run = Callable[[TracedModel, tuple[int, ...]], tuple[dict[Node, Any], dict[Node, int]]]

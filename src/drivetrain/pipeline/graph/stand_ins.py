@@ -1,7 +1,7 @@
 """Copies or fakes of a model's tensors, with which its steps run without changing the model."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from math import prod
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-__all__ = ["StandIns", "copies", "fakes", "images_like", "is_cheap"]
+__all__ = ["StandIns", "attributes_kept", "copies", "fakes", "images_like", "is_cheap"]
 
 # Fake tensors import torch's compiler, which takes 2 to 3 seconds. Up to this cost a real pass is faster.
 _MAX_REAL_FLOPS = 5e9
@@ -35,6 +35,30 @@ class StandIns:
         numbers = chain(module.named_parameters(), module.named_buffers())
         own = {name: self.of(tensor) for name, tensor in numbers}
         return functional_call(module, own, tuple(args), dict(kwargs))
+
+
+@contextmanager
+def attributes_kept(model: nn.Module) -> Iterator[None]:
+    """Restores the attributes of all modules afterwards, and what their dictionaries, lists and sets hold.
+
+    A layer may store something about each forward pass, such as a cache, which must not keep a stand-in.
+    """
+    before = {module: dict(vars(module)) for module in model.modules()}
+    held = [
+        (value, value.copy())
+        for attributes in before.values()
+        for value in attributes.values()
+        if isinstance(value, dict | list | set)
+    ]
+    try:
+        yield
+    finally:
+        for module, attributes in before.items():
+            vars(module).clear()
+            vars(module).update(attributes)
+        for value, content in held:
+            value.clear()
+            value.extend(content) if isinstance(value, list) else value.update(content)
 
 
 def copies() -> StandIns:
