@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from drivetrain.assembly.cut_check import CutReport, compare_cut
 from drivetrain.assembly.prepared_model import ProgramInputs
 from drivetrain.assembly.program import build_program, probe_output
-from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
+from drivetrain.assembly.training_feed import augmentation_of, first_images, sample_order, training_feed
 from drivetrain.catalogue.models import padded_size
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.advice import options_to_hold_out
 from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSplits
@@ -44,6 +46,8 @@ class Assembly:
     is_own_model: bool
     warnings: list[str]
     outline: RunOutline | None = None
+    compared: str | None = None
+    """What was compared between the stages and the whole model before the first update."""
 
 
 def assemble(
@@ -56,11 +60,13 @@ def assemble(
     group: ReplicaGroup = ALONE,
     continues: bool = False,
     measured_cut: tuple[str, ...] | None = None,
+    compares_cut: bool = False,
 ) -> Assembly:
     """Builds all parts of a training; writes nothing.
 
     `continues`: weights come from a checkpoint, so none are initialised from elsewhere. `measured_cut`: where
-    --split-by time has cut the model in an earlier part of the run.
+    --split-by time has cut the model in an earlier part of the run. `compares_cut`: a model in stages is
+    compared with the whole model, and refused if it computes something else.
     """
     setting = _Setting(
         recipe=recipe,
@@ -77,6 +83,7 @@ def assemble(
     stage_plan = _plan_stages(setting, built, measured_cut=measured_cut)
     outline = _outline(setting, built, stage_plan)
     inputs, feed_warnings = _program_inputs(setting, stage_plan)
+    cut_report = _compare_cut(setting, built, inputs) if compares_cut else CutReport()
     program = build_program(recipe, model=built, inputs=inputs)
     _check_output(program, data, setting.preprocess)
     check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
@@ -87,7 +94,8 @@ def assemble(
         totals=totals,
         is_own_model=model is not None,
         outline=outline,
-        warnings=[*warnings, *feed_warnings, *_warnings(setting, built, program)],
+        warnings=[*warnings, *feed_warnings, *_warnings(setting, built, program), *cut_report.warnings],
+        compared=cut_report.compared,
     )
 
 
@@ -169,6 +177,26 @@ def _program_inputs(setting: _Setting, stage_plan: StagePlan | None) -> tuple[Pr
         stage_plan=stage_plan,
     )
     return inputs, warnings
+
+
+def _compare_cut(setting: _Setting, model: nn.Module, inputs: ProgramInputs) -> CutReport:
+    """Compares a model in stages with the whole model on rank 0; all ranks refuse it together."""
+    if inputs.stage_plan is None:
+        return CutReport()
+    own = None
+    if setting.group.is_first:
+        images = first_images(
+            setting.data,
+            order=inputs.order,
+            preprocess=setting.preprocess,
+            augmentation=augmentation_of(setting.recipe, setting.data, setting.preprocess),
+            micro_batch_size=setting.plan.batch.micro,
+        )
+        own = compare_cut(setting.recipe, model, inputs=inputs, images=images)
+    report: CutReport = setting.group.from_first(own)
+    if report.refusal is not None:
+        raise BadInputError(report.refusal)
+    return report
 
 
 def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> list[str]:

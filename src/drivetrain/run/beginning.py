@@ -107,11 +107,14 @@ def _device_in_words(assembly: Assembly) -> str:
 
 
 def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
-    """How stages and batch norms are distributed over ranks; empty for one process."""
+    """How stages and batch norms are distributed over ranks; empty for a whole model in one process."""
     recipe, program = request.recipe, assembly.program
     lines = []
     if program.stages is not None and stage_count(recipe) > 1:
         lines.append(_stages_in_words(program.stages.plan))
+    if assembly.compared is not None:
+        pieces = "stages" if stage_count(recipe) > 1 else "recomputed blocks"
+        lines.append(f"{pieces} checked: {assembly.compared}")
     if recipe.replicas > 1 and program.batch_norms.batch_norms:
         together = request.plan.batch.micro * recipe.dbn_replica_group_size
         lines.append(

@@ -1,0 +1,272 @@
+"""Runs a copy of a model on one micro-batch, in one piece or in stages, and keeps what it computes."""
+
+import copy
+import pickle
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from drivetrain.assembly.prepared_model import PreparedModel, ProgramInputs, prepare_for_training
+from drivetrain.assembly.update_passes import BuiltPasses, build_gradient_sum, build_update_passes
+from drivetrain.core.randomness import stream_key
+from drivetrain.data.feeds.micro_batch import MicroBatch
+from drivetrain.data.order import SampleOrder
+from drivetrain.devices.device import Device
+from drivetrain.passes.model_step import LossHead, LossParts
+from drivetrain.passes.update_batches import UpdateBatches
+from drivetrain.pipeline.cutting.stage_plan import StagePlan
+from drivetrain.pipeline.runtime.staged_forward import forward_in_turn
+from drivetrain.ranks.replica_group import ALL_ALONE
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["LayerCall", "Outcome", "Trial", "run_trial"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A model before it is prepared for training, its stage plan, and the images to try it with.
+
+    The model itself is never run or changed: every run prepares a copy. Without `has_gradients` there is no
+    backward pass.
+    """
+
+    recipe: Recipe
+    model: nn.Module
+    plan: StagePlan
+    inputs: ProgramInputs
+    images: Tensor
+    has_gradients: bool
+
+    @property
+    def device(self) -> Device:
+        return self.inputs.device
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCall:
+    """One call of a layer: the types of its outputs, and inputs and outputs if they were asked for."""
+
+    kinds: tuple[torch.dtype, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run computed, in host memory; `calls` are those of each layer that is a module, by its path.
+
+    `outputs` has one entry per pass through the last layer: two if it was recomputed. `draws` is true if the
+    model took numbers from a generator of torch, numpy or Python.
+    """
+
+    outputs: list[Tensor]
+    gradients: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    calls: dict[str, list[LayerCall]]
+    draws: bool
+    is_half: bool
+
+
+def run_trial(trial: Trial, *, in_stages: bool, keeps_values: bool = False) -> Outcome:
+    """Runs a copy of the model as the first micro-batch of update 0; torch's generators stay as they are.
+
+    `keeps_values` also keeps the inputs and outputs of all layers, in host memory.
+    """
+    recipe, twin = _one_process(trial.recipe), _copied(trial.model)
+    plan = _on(twin, trial.plan, recipe) if in_stages else None
+    inputs = replace(trial.inputs, groups=ALL_ALONE, stage_plan=plan)
+    with _kept_generators(trial.device):
+        prepared = prepare_for_training(recipe, twin, inputs)
+        twin.train()
+        calls = _watch_layers(twin, trial.plan, keeps_values=keeps_values)
+        draws = [] if in_stages else _watch_draws(twin, trial.device)
+        head = _ProbeHead(task=inputs.task(recipe))
+        batch = _micro_batch(trial)
+        built = _build(recipe, prepared, inputs, head=head, batch=batch)
+        if trial.has_gradients:
+            built.passes.run(0)
+        else:
+            head.seen.append(_forward(recipe, prepared, built, batch, device=trial.device))
+    prepared.batch_norms.commit()
+    return _outcome(trial, prepared, head, calls, draws=draws)
+
+
+def _one_process(recipe: Recipe) -> Recipe:
+    """The recipe without what other ranks add, and without compilation, which takes long and only rounds."""
+    return recipe.model_copy(update={"dbn_replica_group_size": 1, "compile": "off"})
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    twin = copy.deepcopy(model)
+    # A deep copy of a parameter has no hooks.
+    for own, other in zip(model.parameters(), twin.parameters(), strict=True):
+        for hook in (own._backward_hooks or {}).values():
+            other.register_hook(hook)
+        for done in (getattr(own, "_post_accumulate_grad_hooks", None) or {}).values():
+            other.register_post_accumulate_grad_hook(done)
+    return twin
+
+
+def _on(twin: nn.Module, plan: StagePlan, recipe: Recipe) -> StagePlan:
+    """The same stages for a copy of the model, all of them in the precision of the whole model."""
+    settings = (replace(each, precision=recipe.precision, compiles=False) for each in plan.settings)
+    return replace(plan, traced=replace(plan.traced, model=twin), settings=tuple(settings))
+
+
+@contextmanager
+def _kept_generators(device: Device) -> Iterator[None]:
+    """Restores the generators of torch, numpy and Python after the block."""
+    drawn = random.getstate(), np.random.get_state()
+    own = [] if device.is_cpu else [device.torch_device]
+    kind = "cuda" if device.is_cpu else device.torch_device.type
+    try:
+        with torch.random.fork_rng(devices=own, device_type=kind):
+            yield
+    finally:
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+
+
+def _generator_states(device: Device) -> bytes:
+    states = [torch.get_rng_state().numpy(), random.getstate(), np.random.get_state()]
+    if not device.is_cpu:
+        module: Any = torch.get_device_module(device.torch_device)
+        states.append(module.get_rng_state(device.torch_device).numpy())
+    return pickle.dumps(states)
+
+
+def _watch_draws(model: nn.Module, device: Device) -> list[bytes]:
+    """Collects the states of all generators before and after the forward pass of the whole model."""
+    states: list[bytes] = []
+
+    def note(*_: object) -> None:
+        states.append(_generator_states(device))
+
+    model.register_forward_pre_hook(note, prepend=True)
+    model.register_forward_hook(note)
+    return states
+
+
+def _watch_layers(model: nn.Module, plan: StagePlan, *, keeps_values: bool) -> dict[str, list[LayerCall]]:
+    """Collects the calls of all layers of the graph that are modules."""
+    calls: dict[str, list[LayerCall]] = {}
+    for path in dict.fromkeys(layer.module_path for layer in plan.traced.layers if layer.module_path):
+        own = calls[path] = []
+
+        def note(
+            _module: nn.Module, args: tuple[Any, ...], output: Any, own: list[LayerCall] = own
+        ) -> None:
+            given, made = _tensors(args), _tensors(output)
+            kept = (tuple(map(_in_host, values)) if keeps_values else () for values in (given, made))
+            own.append(LayerCall(tuple(value.dtype for value in made), *kept))
+
+        model.get_submodule(path).register_forward_hook(note)
+    return calls
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+
+
+def _in_host(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProbeHead(LossHead):
+    """In place of the loss: a weighted sum of all logits, so that each of them has a gradient of its own."""
+
+    seen: list[Tensor] = field(default_factory=list)
+
+    def __call__(self, logits: Tensor, batch: MicroBatch, *, share: float | Tensor) -> LossParts:  # noqa: ARG002
+        self.seen.append(logits.detach())
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randn(logits.shape, generator=generator).to(logits.device)
+        loss = (logits.to(torch.promote_types(logits.dtype, torch.float32)) * weights).sum()
+        return LossParts(loss, loss.detach(), loss.detach())
+
+
+class _OneBatch:
+    """A feed of one micro-batch, the same for every update."""
+
+    def __init__(self, batch: MicroBatch) -> None:
+        self.data_seconds = 0.0
+        self.transfer_seconds = 0.0
+        self._batch = batch
+
+    def micro_batches(self, update: int) -> Iterator[MicroBatch]:  # noqa: ARG002
+        yield self._batch
+
+    def close(self) -> None:
+        """Does nothing: there are no workers."""
+
+
+def _micro_batch(trial: Trial) -> MicroBatch:
+    """The images, copied because layers may change them in place; no labels, as there is no loss."""
+    device = trial.device.torch_device
+    images = trial.images.to(device, copy=True).contiguous(memory_format=torch.channels_last)
+    slots = torch.arange(len(images), device=device)
+    return MicroBatch(images, torch.zeros_like(slots), None, slots)
+
+
+def _build(
+    recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs, *, head: LossHead, batch: MicroBatch
+) -> BuiltPasses:
+    samples = len(batch.slots)
+    order = SampleOrder(
+        seed=recipe.seed,
+        samples=samples,
+        global_batch=samples,
+        updates_per_epoch=Fraction(1),
+        remainder="trim",
+        shuffle=False,
+    )
+    return build_update_passes(
+        recipe,
+        prepared,
+        inputs,
+        head=head,
+        batches=UpdateBatches(feed=_OneBatch(batch), order=order, micro=samples),
+        gradient_sum=build_gradient_sum(recipe, prepared, inputs),
+    )
+
+
+@torch.no_grad()
+def _forward(
+    recipe: Recipe, prepared: PreparedModel, built: BuiltPasses, batch: MicroBatch, *, device: Device
+) -> Tensor:
+    """A forward pass in training mode; one count of uses and one seed serve all stages."""
+    forward = built.forward
+    if prepared.stages is not None:
+        forward = forward_in_turn(built.runners, output=prepared.stages.cut.output)
+    device.seed_generators(stream_key(recipe.seed, "model", 0, 0))
+    prepared.context.begin_forward(batch.slots)
+    return forward(batch.images)
+
+
+def _outcome(
+    trial: Trial,
+    prepared: PreparedModel,
+    head: _ProbeHead,
+    calls: dict[str, list[LayerCall]],
+    *,
+    draws: list[bytes],
+) -> Outcome:
+    model, precision = prepared.model, prepared.precision
+    gradients = prepared.parameters.named_views(prepared.parameters.gradients)
+    return Outcome(
+        outputs=list(map(_in_host, head.seen)),
+        gradients={name: _in_host(value) for name, value in gradients} if trial.has_gradients else {},
+        buffers={name: _in_host(buffer) for name, buffer in model.named_buffers()},
+        calls=calls,
+        draws=len(set(draws)) > 1,
+        is_half=any(dtype.itemsize < 4 for dtype in (precision.compute_dtype, precision.weight_dtype)),
+    )
