@@ -27,7 +27,7 @@ from drivetrain.pipeline.runtime.staged_forward import forward_in_turn
 from drivetrain.ranks.replica_group import ALL_ALONE
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["LayerCall", "Outcome", "Trial", "run_trial"]
+__all__ = ["LayerCall", "Outcome", "Trial", "kept_generators", "run_trial"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def run_trial(trial: Trial, *, in_stages: bool, keeps_values: bool = False) -> O
     recipe, twin = _one_process(trial.recipe), _copied(trial.model)
     plan = _on(twin, trial.plan, recipe) if in_stages else None
     inputs = replace(trial.inputs, groups=ALL_ALONE, stage_plan=plan)
-    with _kept_generators(trial.device):
+    with kept_generators(trial.device):
         prepared = prepare_for_training(recipe, twin, inputs)
         twin.train()
         calls = _watch_layers(twin, trial.plan, keeps_values=keeps_values)
@@ -122,7 +122,7 @@ def _on(twin: nn.Module, plan: StagePlan, recipe: Recipe) -> StagePlan:
 
 
 @contextmanager
-def _kept_generators(device: Device) -> Iterator[None]:
+def kept_generators(device: Device) -> Iterator[None]:
     """Restores the generators of torch, numpy and Python after the block."""
     drawn = random.getstate(), np.random.get_state()
     own = [] if device.is_cpu else [device.torch_device]
@@ -161,9 +161,7 @@ def _watch_layers(model: nn.Module, plan: StagePlan, *, keeps_values: bool) -> d
     for path in dict.fromkeys(layer.module_path for layer in plan.traced.layers if layer.module_path):
         own = calls[path] = []
 
-        def note(
-            _module: nn.Module, args: tuple[Any, ...], output: Any, own: list[LayerCall] = own
-        ) -> None:
+        def note(_module: nn.Module, args: tuple[Any, ...], output: Any, own: list[LayerCall] = own) -> None:
             given, made = _tensors(args), _tensors(output)
             kept = (tuple(map(_in_host, values)) if keeps_values else () for values in (given, made))
             own.append(LayerCall(tuple(value.dtype for value in made), *kept))

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from drivetrain.assembly.cut_check import CutReport, compare_cut
+from drivetrain.assembly.cut_trial import kept_generators
 from drivetrain.assembly.prepared_model import ProgramInputs
 from drivetrain.assembly.program import build_program, probe_output
 from drivetrain.assembly.training_feed import augmentation_of, first_images, sample_order, training_feed
@@ -185,14 +186,17 @@ def _compare_cut(setting: _Setting, model: nn.Module, inputs: ProgramInputs) -> 
         return CutReport()
     own = None
     if setting.group.is_first:
-        images = first_images(
-            setting.data,
-            order=inputs.order,
-            preprocess=setting.preprocess,
-            augmentation=augmentation_of(setting.recipe, setting.data, setting.preprocess),
-            micro_batch_size=setting.plan.batch.micro,
-        )
+        # A data set may draw from generators too, as random transforms do.
+        with kept_generators(setting.device):
+            images = first_images(
+                setting.data,
+                order=inputs.order,
+                preprocess=setting.preprocess,
+                augmentation=augmentation_of(setting.recipe, setting.data, setting.preprocess),
+                micro_batch_size=setting.plan.batch.micro,
+            )
         own = compare_cut(setting.recipe, model, inputs=inputs, images=images)
+        setting.device.forget_peak_memory()
     report: CutReport = setting.group.from_first(own)
     if report.refusal is not None:
         raise BadInputError(report.refusal)

@@ -60,7 +60,8 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
         outline=assembly.outline,
     )
     write_json(directory.identity, request.identity)
-    write_json(directory.plan, plan | chosen_before(directory.plan))
+    compared = {} if assembly.compared is None else {"checked": assembly.compared}
+    write_json(directory.plan, plan | compared | chosen_before(directory.plan))
     write_json(directory.data, request.data.spec.to_json())
     write_files(directory, request.files)
     write_own_data(directory, request.own_data)
