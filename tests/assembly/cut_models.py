@@ -92,11 +92,11 @@ class Hooked(Small):
 
 
 class TakesTensors(Small):
-    """Code that a trace misreads: nothing that is traced is a tensor."""
+    """Code that a trace misreads: the values that a trace sees are of another type."""
 
     def forward(self, images: Tensor) -> Tensor:
         features = self.first(images)
-        if isinstance(features, Tensor):
+        if type(features) is Tensor:
             features = features * 2
         logits: Tensor = self.last(self.second(features).mean((2, 3)))
         return logits

@@ -55,8 +55,8 @@ def test_copies_keep_the_hooks_of_parameters(
     plain = run_trial(trial, in_stages=in_stages).gradients
     first, second = (trial.model.get_parameter(f"{layer}.weight") for layer in ("first", "second"))
     after: list[torch.Size] = []
-    first.register_hook(lambda gradient: gradient * 2)
-    second.register_post_accumulate_grad_hook(lambda weight: after.append(weight.shape))
+    first.register_hook(lambda gradient: gradient * 2)  # type: ignore[no-untyped-call]
+    second.register_post_accumulate_grad_hook(lambda weight: after.append(weight.shape))  # type: ignore[no-untyped-call]
     hooked = run_trial(trial, in_stages=in_stages).gradients
     assert torch.equal(hooked["first.weight"], plain["first.weight"] * 2)
     assert torch.equal(hooked["second.weight"], plain["second.weight"])

@@ -40,7 +40,7 @@ TYPED = [
     "--device=cpu",
 ]
 
-# A trace sees no tensors, so it misses the step that doubles.
+# What a trace sees is of another type, so it misses the step that doubles.
 MISREAD = """
 from torch import Tensor, nn
 
@@ -51,7 +51,7 @@ class Net(nn.Module):
 
     def forward(self, images):
         values = self.first(images)
-        if isinstance(values, Tensor):
+        if type(values) is Tensor:
             values = values * 2
         return self.second(values)
 """

@@ -7,7 +7,7 @@ that means something else in stages is looked for.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ def _wrong_outputs(whole: Outcome, cut: Outcome, most: float) -> dict[str, float
     """The errors of the logits, also of those that were computed again before a backward pass."""
     if not whole.outputs or not cut.outputs:
         return {"0": inf} if len(whole.outputs) != len(cut.outputs) else {}
-    found = {str(number): output for number, output in enumerate(cut.outputs)}
+    found = _numbered(cut.outputs)
     return _wrong(dict.fromkeys(found, whole.outputs[0]), found, most)
 
 
@@ -78,7 +78,7 @@ def _error(expected: Tensor, found: Tensor | None, *, floor: float) -> float:
         return inf
     numbers, others = _numbers(expected), _numbers(found)
     is_same = (numbers == others) | (numbers.isnan() & others.isnan())
-    distance = float((others - numbers).masked_fill(is_same, 0.0).square().sum()) ** 0.5
+    distance = float((others - numbers).masked_fill(is_same, 0.0).norm())
     if distance == 0:
         return 0.0
     # Whole numbers, such as counts, are not rounded.
@@ -93,8 +93,7 @@ def _numbers(tensor: Tensor) -> Tensor:
 
 def _norm(*tensors: Tensor) -> float:
     """The norm of all finite elements."""
-    squares = (tensor.square().nan_to_num(posinf=0.0).sum() for tensor in tensors)
-    return float(sum(squares)) ** 0.5
+    return sqrt(sum(float(tensor.square().nan_to_num(posinf=0.0).sum()) for tensor in tensors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,12 @@ class _Pair:
 
     def wrong(self, which: str, most: float) -> float:
         """The largest error of the call's `inputs` or `outputs`, 0 if all are within the limit."""
-        expected, found = getattr(self.expected, which), getattr(self.found, which)
-        named = [{str(number): value for number, value in enumerate(values)} for values in (expected, found)]
-        return max(_wrong(*named, most).values(), default=0.0)
+        expected, found = (_numbered(getattr(call, which)) for call in (self.expected, self.found))
+        return max(_wrong(expected, found, most).values(), default=0.0)
+
+
+def _numbered(values: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {str(number): value for number, value in enumerate(values)}
 
 
 def _wrong_call(whole: Outcome, cut: Outcome, path: str) -> int | None:

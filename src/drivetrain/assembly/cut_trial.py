@@ -16,16 +16,19 @@ from torch.utils._pytree import tree_leaves
 
 from drivetrain.assembly.prepared_model import PreparedModel, ProgramInputs, prepare_for_training
 from drivetrain.assembly.update_passes import BuiltPasses, build_gradient_sum, build_update_passes
-from drivetrain.core.randomness import stream_key
 from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.data.order import SampleOrder
 from drivetrain.devices.device import Device
 from drivetrain.passes.model_step import LossHead, LossParts
-from drivetrain.passes.update_batches import UpdateBatches
+from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
+from drivetrain.passes.whole_model import PlainPasses
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
-from drivetrain.pipeline.runtime.staged_forward import forward_in_turn
+from drivetrain.pipeline.runtime.executor import UpdateWork
+from drivetrain.pipeline.runtime.placed_stages import PipelinePasses
 from drivetrain.ranks.replica_group import ALL_ALONE
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.actions import Kind, Schedule
+from drivetrain.schedules.traffic import messages
 
 __all__ = ["LayerCall", "Outcome", "Trial", "kept_generators", "run_trial"]
 
@@ -94,7 +97,7 @@ def run_trial(trial: Trial, *, in_stages: bool, keeps_values: bool = False) -> O
         if trial.has_gradients:
             built.passes.run(0)
         else:
-            head.seen.append(_forward(recipe, prepared, built, batch, device=trial.device))
+            _run_forward(built, prepared, batch)
     prepared.batch_norms.commit()
     return _outcome(trial, prepared, head, calls, draws=draws)
 
@@ -109,9 +112,9 @@ def _copied(model: nn.Module) -> nn.Module:
     # A deep copy of a parameter has no hooks.
     for own, other in zip(model.parameters(), twin.parameters(), strict=True):
         for hook in (own._backward_hooks or {}).values():
-            other.register_hook(hook)
+            other.register_hook(hook)  # type: ignore[no-untyped-call]
         for done in (getattr(own, "_post_accumulate_grad_hooks", None) or {}).values():
-            other.register_post_accumulate_grad_hook(done)
+            other.register_post_accumulate_grad_hook(done)  # type: ignore[no-untyped-call]
     return twin
 
 
@@ -238,16 +241,29 @@ def _build(
 
 
 @torch.no_grad()
-def _forward(
-    recipe: Recipe, prepared: PreparedModel, built: BuiltPasses, batch: MicroBatch, *, device: Device
-) -> Tensor:
-    """A forward pass in training mode; one count of uses and one seed serve all stages."""
-    forward = built.forward
-    if prepared.stages is not None:
-        forward = forward_in_turn(built.runners, output=prepared.stages.cut.output)
-    device.seed_generators(stream_key(recipe.seed, "model", 0, 0))
-    prepared.context.begin_forward(batch.slots)
-    return forward(batch.images)
+def _run_forward(built: BuiltPasses, prepared: PreparedModel, batch: MicroBatch) -> None:
+    """The forward passes of a training update alone."""
+    passes = built.passes
+    if isinstance(passes, PlainPasses):
+        passes.seed_generators(0, 0)
+        prepared.context.begin_forward(batch.slots)
+        passes.step(batch, share=1.0)
+        return
+    assert isinstance(passes, PipelinePasses)
+    schedule = _forwards(passes.schedule_of(1))
+    work = UpdateWork(
+        update=0,
+        share=1.0,
+        schedule=schedule,
+        traffic=messages(schedule, passes.edges),
+        batches=iter([NumberedBatch(0, batch)]),
+    )
+    passes.executor.run(work)
+
+
+def _forwards(schedule: Schedule) -> Schedule:
+    rows = (tuple(action for action in row if action.kind is Kind.FORWARD) for row in schedule.table)
+    return replace(schedule, table=tuple(rows))
 
 
 def _outcome(
