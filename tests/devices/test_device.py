@@ -22,6 +22,18 @@ def test_the_cpu_answers_every_question() -> None:
     device.synchronise()
 
 
+def test_the_peak_of_an_accelerator_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    module = SimpleNamespace(
+        empty_cache=lambda: called.append("cache"), reset_peak_memory_stats=lambda: called.append("peak")
+    )
+    monkeypatch.setattr(Device, "_module", module)
+    Device(torch_device=torch.device("cuda"), reason="test").forget_peak_memory()
+    assert called == ["cache", "peak"]
+    choose_device("cpu").forget_peak_memory()
+    assert called == ["cache", "peak"]
+
+
 def test_generators_are_set() -> None:
     device = choose_device("cpu")
     device.seed_generators(5)

@@ -18,6 +18,7 @@ from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.install import place_draws
+from drivetrain.layers.draws.rehearsal import rehearse_draws
 from drivetrain.models.create import create_model
 from drivetrain.models.zoo import resnet
 from drivetrain.optim.flat_parameters import FlatParameters
@@ -142,13 +143,8 @@ class Subject:
         self.model, self.batch, self.plans, self.micro = model, batch, plans, micro
         self.context = UpdateContext(CPU.torch_device)
         channels, height, width = batch.images.shape[1:]
-        self.draws = place_draws(
-            model,
-            seed=RECIPE.seed,
-            context=self.context,
-            device=CPU,
-            image_shape=(channels, height, width),
-        )
+        facts = rehearse_draws(model, image_shape=(channels, height, width), seed=RECIPE.seed)
+        self.draws = place_draws(model, seed=RECIPE.seed, context=self.context, device=CPU, facts=facts)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.batch_norms = install_batch_norm_owner(model, kept_share=0.9)
         self.parameters = FlatParameters(model)

@@ -15,6 +15,7 @@ from drivetrain.data.order import SampleOrder
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.install import place_draws
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.learning_rate import LearningRate, constant
@@ -94,7 +95,7 @@ def make_program(
     """The program of a plain SGD training on the CPU."""
     context = UpdateContext(CPU)
     device = Device(torch_device=CPU, reason="test")
-    draws = place_draws(model, seed=seed, context=context, device=device, image_shape=None)
+    draws = place_draws(model, seed=seed, context=context, device=device, facts=DrawFacts())
     group = feed.group
     owner = install_batch_norm_owner(
         model, kept_share=0.97, group=group.parts_of(norm_group_size), stable=stable

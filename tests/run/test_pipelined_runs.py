@@ -1,6 +1,7 @@
 """Runs of stages by the command line: as many processes as a laptop takes, other layouts, signals."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -38,6 +39,22 @@ TYPED = [
     "--seed=1",
     "--device=cpu",
 ]
+
+# What a trace sees is of another type, so it misses the step that doubles.
+MISREAD = """
+from torch import Tensor, nn
+
+class Net(nn.Module):
+    def __init__(self, **_):
+        super().__init__()
+        self.first, self.second = nn.Flatten(), nn.Linear(64, 10)
+
+    def forward(self, images):
+        values = self.first(images)
+        if type(values) is Tensor:
+            values = values * 2
+        return self.second(values)
+"""
 
 
 def _alone(path: Path, **options: Any) -> tuple[str, int, int]:
@@ -97,6 +114,21 @@ def test_four_stages_of_two_replicas_as_eight_processes(alone: Path, tmp_path: P
     assert _told(path) == _told(alone)
     assert len(set(_told(path))) == len(_told(path))
     assert sorted(log.name for log in path.glob("rank-*.log")) == [f"rank-{rank}.log" for rank in range(8)]
+
+
+def test_stages_that_compute_something_else_end_all_ranks_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "misread.py").write_text(MISREAD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    path = tmp_path / "run"
+    refused = _train(path, *TYPED, "--model=misread:Net", "--max-updates=3", "--stages=2")
+    assert refused.returncode == 2, refused.stderr
+    (sentence,) = refused.stderr.splitlines()
+    assert sentence.startswith("drivetrain train: error: --stages 2 would change what --model computes: ")
+    assert "the input of layer second is off by " in sentence
+    assert "rank" not in sentence
+    assert not path.exists()
 
 
 def test_a_run_of_stages_goes_on_in_one_piece(rank_pool: RankPool, alone: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Prepares a model for training: dropout, device, batch norms and flat parameters, in this order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from drivetrain.data.source import DataSpec
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner, install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.install import place_draws
 from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.layers.precision_by_layer import install_precision_list
@@ -45,7 +46,7 @@ class ProgramInputs:
     groups: RankGroups = ALL_ALONE
     class_weights: NDArray[np.float32] | None = None
     stage_plan: StagePlan | None = None
-    is_known_model: bool = False
+    draw_facts: DrawFacts = field(default_factory=DrawFacts)
 
     def batches(self, recipe: Recipe) -> UpdateBatches:
         """The micro-batches of every update of this replica."""
@@ -82,13 +83,8 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
     """Runs the steps that change the model itself; their order matters (see `program.py`)."""
     precision = choose_precision(recipe, inputs.device)
     context = UpdateContext(inputs.device.torch_device)
-    is_known = inputs.is_known_model and _has_only_known_layers(model)
     draws = place_draws(
-        model,
-        seed=recipe.seed,
-        context=context,
-        device=inputs.device,
-        image_shape=None if is_known else inputs.image_shape,
+        model, seed=recipe.seed, context=context, device=inputs.device, facts=inputs.draw_facts
     )
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)
@@ -103,10 +99,6 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
         batch_norms=batch_norms,
         parameters=flatten_parameters(model, stages, inputs.device),
     )
-
-
-def _has_only_known_layers(model: nn.Module) -> bool:
-    return all(type(module).__module__.startswith(("torch.nn.", "drivetrain.")) for module in model.modules())
 
 
 def place_on_device(

@@ -1,11 +1,15 @@
 """Builds the training data path: order of samples, augmentation, and the feed of a rank."""
 
+import torch
+from torch import Tensor
+
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.augment.from_recipe import build_augmentation, build_dense_augmentation
 from drivetrain.data.bad_samples import bad_indices
 from drivetrain.data.feeds.feed import Feed, make_feed
+from drivetrain.data.feeds.host_batch import HostPreparation
 from drivetrain.data.feeds.micro_batch import SlotFeed
-from drivetrain.data.order import SampleOrder
+from drivetrain.data.order import SampleOrder, without_padding
 from drivetrain.data.preprocess import DensePreprocess, Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.devices.device import Device
@@ -14,7 +18,7 @@ from drivetrain.plan.training_plan import TrainingPlan
 from drivetrain.ranks.replica_group import ALL_ALONE, RankGroups
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["augmentation_of", "sample_order", "training_feed"]
+__all__ = ["augmentation_of", "first_images", "sample_order", "training_feed"]
 
 
 def sample_order(recipe: Recipe, *, data: DataSplits, plan: TrainingPlan) -> SampleOrder:
@@ -76,3 +80,29 @@ def training_feed(
         memory_budget_bytes=memory_budget_bytes,
         group=replicas,
     )
+
+
+def first_images(
+    data: DataSplits,
+    *,
+    order: SampleOrder,
+    preprocess: Preparation,
+    augmentation: AnyAugmentation | None,
+    micro_batch_size: int,
+) -> Tensor:
+    """The images of the first micro-batch of a training, made without its feed; noise if that fails."""
+    preparation = HostPreparation(
+        source=data.train, preprocess=preprocess, travel="preprocessed", augmentation=augmentation
+    )
+    here = slice(0, micro_batch_size)
+    try:
+        batch = preparation.for_training(
+            without_padding(order.indices(0))[here],
+            passes=order.passes(0, 1)[0, here],
+            usable=order.usable(),
+        )
+        return preparation.on_device(batch)[0]
+    except Exception:
+        # A sample that cannot be read is for the feed to report, which knows how.
+        shape = (micro_batch_size, preprocess.channels, preprocess.height, preprocess.width)
+        return torch.randn(shape, generator=torch.Generator().manual_seed(0))

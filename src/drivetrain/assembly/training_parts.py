@@ -6,17 +6,21 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from drivetrain.assembly.cut_check import CutReport, compare_cut
+from drivetrain.assembly.cut_trial import kept_generators
 from drivetrain.assembly.prepared_model import ProgramInputs
 from drivetrain.assembly.program import build_program, probe_output
-from drivetrain.assembly.training_feed import augmentation_of, sample_order, training_feed
+from drivetrain.assembly.training_feed import augmentation_of, first_images, sample_order, training_feed
 from drivetrain.catalogue.models import padded_size
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.advice import options_to_hold_out
 from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
-from drivetrain.layers.draws.facts import DRAWS_OBSTACLE
+from drivetrain.layers.draws.facts import DRAWS_OBSTACLE, DrawFacts
+from drivetrain.layers.draws.rehearsal import rehearse_draws
 from drivetrain.models.from_recipe import is_own_model, prepare_model
 from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.requirements import moving_buffers, require_plain_state, require_tensor_in_training
@@ -46,6 +50,8 @@ class Assembly:
     is_own_model: bool
     warnings: list[str]
     outline: RunOutline | None = None
+    compared: str | None = None
+    """What was compared between the stages and the whole model before the first update."""
 
 
 def assemble(
@@ -58,11 +64,13 @@ def assemble(
     group: ReplicaGroup = ALONE,
     continues: bool = False,
     measured_cut: tuple[str, ...] | None = None,
+    compares_cut: bool = False,
 ) -> Assembly:
     """Builds all parts of a training; writes nothing.
 
     `continues`: weights come from a checkpoint, so none are initialised from elsewhere. `measured_cut`: where
-    --split-by time has cut the model in an earlier part of the run.
+    --split-by time has cut the model in an earlier part of the run. `compares_cut`: a model in stages is
+    compared with the whole model, and refused if it computes something else.
     """
     setting = _Setting(
         recipe=recipe,
@@ -79,7 +87,8 @@ def assemble(
     warnings += _norm_warnings(recipe, built, plan=plan, image_shape=setting.image_shape)
     stage_plan = _plan_stages(setting, built, measured_cut=measured_cut)
     outline = _outline(setting, built, stage_plan)
-    inputs, feed_warnings = _program_inputs(setting, stage_plan)
+    inputs, feed_warnings = _program_inputs(setting, built, stage_plan)
+    cut_report = _compare_cut(setting, built, inputs) if compares_cut else CutReport()
     program = build_program(recipe, model=built, inputs=inputs)
     _check_output(program, data, setting.preprocess)
     check_normalised_values(program.batch_norms, micro_batch_size=plan.batch.micro)
@@ -90,7 +99,8 @@ def assemble(
         totals=totals,
         is_own_model=model is not None,
         outline=outline,
-        warnings=[*warnings, *feed_warnings, *_warnings(setting, built, program)],
+        warnings=[*warnings, *feed_warnings, *_warnings(setting, built, program), *cut_report.warnings],
+        compared=cut_report.compared,
     )
 
 
@@ -145,7 +155,9 @@ def _outline(setting: _Setting, model: nn.Module, stage_plan: StagePlan | None) 
     return outline_run(setting.recipe, model, plan=stage_plan, images=images)
 
 
-def _program_inputs(setting: _Setting, stage_plan: StagePlan | None) -> tuple[ProgramInputs, list[str]]:
+def _program_inputs(
+    setting: _Setting, model: nn.Module, stage_plan: StagePlan | None
+) -> tuple[ProgramInputs, list[str]]:
     """Feed and other inputs of this rank's program, and warnings about them; a collective."""
     recipe, data = setting.recipe, setting.data
     order = sample_order(recipe, data=data, plan=setting.plan)
@@ -170,9 +182,40 @@ def _program_inputs(setting: _Setting, stage_plan: StagePlan | None) -> tuple[Pr
         groups=setting.groups,
         class_weights=training_class_weights(recipe, data),
         stage_plan=stage_plan,
-        is_known_model=is_own_model(recipe),
+        draw_facts=_draw_facts(setting, model),
     )
     return inputs, warnings
+
+
+def _compare_cut(setting: _Setting, model: nn.Module, inputs: ProgramInputs) -> CutReport:
+    """Compares a model in stages with the whole model on rank 0; all ranks refuse it together."""
+    if inputs.stage_plan is None:
+        return CutReport()
+    own = None
+    if setting.group.is_first:
+        # A data set may draw from generators too, as random transforms do.
+        with kept_generators(setting.device):
+            images = first_images(
+                setting.data,
+                order=inputs.order,
+                preprocess=setting.preprocess,
+                augmentation=augmentation_of(setting.recipe, setting.data, setting.preprocess),
+                micro_batch_size=setting.plan.batch.micro,
+            )
+        own = compare_cut(setting.recipe, model, inputs=inputs, images=images)
+        setting.device.forget_peak_memory()
+    report: CutReport = setting.group.from_first(own)
+    if report.refusal is not None:
+        raise BadInputError(report.refusal)
+    return report
+
+
+def _draw_facts(setting: _Setting, model: nn.Module) -> DrawFacts:
+    """Where the model draws random numbers; the models of this project do so in known layers only."""
+    kinds = {type(module).__module__ for module in model.modules()}
+    if is_own_model(setting.recipe) and all(kind.startswith(("torch.nn.", "drivetrain.")) for kind in kinds):
+        return DrawFacts()
+    return rehearse_draws(model, image_shape=setting.image_shape, seed=setting.recipe.seed)
 
 
 def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> list[str]:

@@ -55,6 +55,11 @@ class Device:
         peak = getattr(self._module, "max_memory_allocated", None)
         return int(peak(self.torch_device)) if peak else _peak_resident_bytes()
 
+    def forget_peak_memory(self) -> None:
+        """Frees cached memory and measures the peak from now on; a CPU can do neither."""
+        for name in () if self.is_cpu else ("empty_cache", "reset_peak_memory_stats"):
+            getattr(self._module, name, lambda: None)()
+
     @property
     def wide_dtype(self) -> torch.dtype:
         """The widest floating type, for the few values that need it: rates, counts, statistics."""

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.randomness import stream_key
+from drivetrain.data.feeds.micro_batch import MicroBatch
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.gradient_sum import GradientSum
-from drivetrain.passes.model_step import Step
+from drivetrain.passes.model_step import LossParts, Step
 from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
 from drivetrain.schedules.actions import Action, Kind
 from drivetrain.schedules.observer import Observer, observed
@@ -117,7 +118,7 @@ class PlainPasses:
         last_index = self.batches.accumulation - 1
         parts: list[tuple[Tensor, Tensor]] = []
         for numbered in batches:
-            key = None if seeded_for is None else self._generator_key(seeded_for, numbered.number)
+            key = None if seeded_for is None else self.generator_key(seeded_for, numbered.number)
             if key is not None:
                 self.device.seed_generators(key)
             if numbered.number // self.batches.replicas == last_index:
@@ -129,9 +130,10 @@ class PlainPasses:
 
     def seed_generators(self, update: int, number: int) -> None:
         """Sets torch's own generators as a micro-batch finds them."""
-        self.device.seed_generators(self._generator_key(update, number))
+        self.device.seed_generators(self.generator_key(update, number))
 
-    def _generator_key(self, update: int, number: int) -> int:
+    def generator_key(self, update: int, number: int) -> int:
+        """The key of a micro-batch for draws from generators."""
         return stream_key(self.seed, "model", update, number)
 
     def _batches(self, update: int) -> Iterator[NumberedBatch]:
@@ -151,14 +153,18 @@ class PlainPasses:
     ) -> tuple[Tensor, Tensor]:
         batch, index = numbered.batch, numbered.number // self.batches.replicas
         with self._seen(Kind.FORWARD, index, "forward"):
-            self.context.begin_forward(batch.slots, generator_key=generator_key)
-            with self.draws.running(recomputing=self.batch_norms.recomputing):
-                parts = self.step(batch, share=share)
+            parts = self.forward(batch, share=share, generator_key=generator_key)
         if self._observer is not None:
             self._observer.begins(0, Action(Kind.BACKWARD, 0, index))
         with self._seen(Kind.BACKWARD, index, "backward"):
             parts.scaled.backward()  # type: ignore[no-untyped-call]
         return parts.loss, parts.score
+
+    def forward(self, batch: MicroBatch, *, share: float, generator_key: int | None) -> LossParts:
+        """The forward pass of a micro-batch; its draws from generators belong to the key."""
+        self.context.begin_forward(batch.slots, generator_key=generator_key)
+        with self.draws.running(recomputing=self.batch_norms.recomputing):
+            return self.step(batch, share=share)
 
     def _seen(self, kind: Kind, index: int, what: str) -> AbstractContextManager[object]:
         return observed(self._observer, 0, what, Action(kind, 0, index))

@@ -60,7 +60,8 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
         outline=assembly.outline,
     )
     write_json(directory.identity, request.identity)
-    write_json(directory.plan, plan | chosen_before(directory.plan))
+    compared = {} if assembly.compared is None else {"checked": assembly.compared}
+    write_json(directory.plan, plan | compared | chosen_before(directory.plan))
     write_json(directory.data, request.data.spec.to_json())
     write_files(directory, request.files)
     write_own_data(directory, request.own_data)
@@ -107,11 +108,14 @@ def _device_in_words(assembly: Assembly) -> str:
 
 
 def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
-    """How stages and batch norms are distributed over ranks; empty for one process."""
+    """How stages and batch norms are distributed over ranks; empty for a whole model in one process."""
     recipe, program = request.recipe, assembly.program
     lines = []
     if program.stages is not None and stage_count(recipe) > 1:
         lines.append(_stages_in_words(program.stages.plan))
+    if assembly.compared is not None:
+        pieces = "stages" if stage_count(recipe) > 1 else "recomputed blocks"
+        lines.append(f"{pieces} checked: {assembly.compared}")
     if recipe.replicas > 1 and program.batch_norms.batch_norms:
         together = request.plan.batch.micro * recipe.dbn_replica_group_size
         lines.append(

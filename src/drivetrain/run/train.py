@@ -133,6 +133,7 @@ def train_request(
                 group=group,
                 continues=request.has_weights,
                 measured_cut=measured_cut(request.directory, request.recipe) if request.goes_on else None,
+                compares_cut=request.recipe.training,
             )
         try:
             result = _run_locked(

@@ -7,7 +7,6 @@ from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.known_layers import install_counter_dropout
 from drivetrain.layers.draws.places import DrawPlaces, install_places
-from drivetrain.layers.draws.rehearsal import rehearse_draws
 
 __all__ = ["place_draws"]
 
@@ -18,12 +17,9 @@ def place_draws(
     seed: int,
     context: UpdateContext,
     device: Device,
-    image_shape: tuple[int, int, int] | None,
+    facts: DrawFacts,
 ) -> DrawPlaces:
-    """Installs the places of all draws; `image_shape` None: the model draws in known layers only."""
-    facts = DrawFacts()
-    if image_shape is not None:
-        facts = rehearse_draws(model, image_shape=image_shape, seed=seed)
+    """Installs the places of all draws, which a rehearsal has found."""
     context.sample_dims = dict(facts.sample_dims)
     install_counter_dropout(model, seed=seed, context=context)
     draws = DrawPlaces(seed=seed, context=context, device=device, facts=facts)
