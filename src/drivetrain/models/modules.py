@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["has_hooks", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
+__all__ = ["hooks_of", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
 
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
@@ -35,14 +36,15 @@ def is_inside(name: str, pattern: str) -> bool:
     return any(fnmatchcase(outer, pattern) for outer in names)
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module runs hooks of its own, before, after, or in the backward pass."""
-    return bool(
-        module._forward_pre_hooks
-        or module._forward_hooks
-        or module._backward_pre_hooks
-        or module._backward_hooks
+def hooks_of(module: nn.Module) -> list[Callable[..., Any]]:
+    """The hooks that a call of a module runs before it, after it, or in its backward pass."""
+    kinds = (
+        module._forward_pre_hooks,
+        module._forward_hooks,
+        module._backward_pre_hooks,
+        module._backward_hooks,
     )
+    return [hook for hooks in kinds for hook in hooks.values()]
 
 
 def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -202,10 +202,8 @@ class _StageGraph:
     def _copy_in(self, modes: StepModes, node: Node) -> Node:
         """A step that enters the modes of the model's code; a module becomes an argument of it."""
         args, kwargs = map_arg(node.args, self._copy), map_arg(node.kwargs, self._copy)
-        function = node.target
-        if node.op == "call_method":
-            function = _method(str(node.target))
-        elif node.op == "call_module":
+        function = _method(node.target) if isinstance(node.target, str) else node.target
+        if node.op == "call_module":
             module = self._graph.create_node("get_attr", node.target, name=f"{node.name}_module")
             function, args = _call, (module, *args)
         copy = self._graph.create_node(
