@@ -175,10 +175,12 @@ class Counted(Body):
     def __init__(self) -> None:
         super().__init__()
         self.block = nn.Sequential(nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3, padding=1))
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.3)
         self.calls: list[str] = []
 
     def middle(self, features: Tensor) -> Tensor:
-        features = super().middle(features) * 2
+        features = self.drop(self.norm(super().middle(features))) * 2
         result: Tensor = self.block(features) + features
         return result
 
@@ -256,12 +258,21 @@ def _leaves(model: Counted) -> None:
     model.second.register_forward_pre_hook(lambda *_: _note(model, "second"))
 
 
+def _replaced(model: Counted) -> None:
+    """Hooks of layers that a training replaces by its own."""
+    model.norm.register_forward_hook(lambda _, __, output: output * 3)
+    model.norm.register_forward_pre_hook(lambda *_: _note(model, "norm"))
+    model.drop.register_full_backward_hook(_half_backward)
+    model.drop.register_forward_hook(lambda *_: _note(model, "drop"))
+
+
 HOOKED: dict[str, Callable[[Counted], None]] = {
     "root": _root,
     "root, backward": _root_backward,
     "block": _block,
     "block, backward": _block_backward,
     "leaves": _leaves,
+    "replaced": _replaced,
 }
 
 

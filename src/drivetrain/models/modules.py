@@ -11,23 +11,41 @@ from torch import Tensor, nn
 
 __all__ = ["hooks_of", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
 
+_CALL_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+)
+
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
     """Replaces every submodule for which `replacement(name, module)` is not None; returns their number.
 
-    A module that is used in several places is replaced by the same object in all of them.
+    A module that is used in several places is replaced by the same object in all of them. Hooks that calls
+    of the old module run are those of the new one; they get the new one as their module.
     """
     replaced: dict[nn.Module, nn.Module] = {}
     for name, module in model.named_modules():
         new = replacement(name, module) if name else None
         if new is not None:
             new.train(module.training)
+            _take_over_hooks(new, module)
             replaced[module] = new
     for parent in list(model.modules()):
         for child_name, child in _children(parent):
             if child in replaced:
                 setattr(parent, child_name, replaced[child])
     return len(replaced)
+
+
+def _take_over_hooks(new: nn.Module, old: nn.Module) -> None:
+    # The dictionaries themselves: a handle that was given for a hook still removes it.
+    vars(new).update({name: vars(old)[name] for name in _CALL_HOOKS})
 
 
 def is_inside(name: str, pattern: str) -> bool:
