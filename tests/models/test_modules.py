@@ -1,9 +1,15 @@
 """Replaced layers of any model."""
 
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from drivetrain.models.modules import hooks_of, replace_modules
+
+
+def _tripled(_: nn.Module, inputs: Any, __: Any) -> tuple[Tensor]:
+    return (inputs[0] * 3,)
 
 
 def test_a_new_layer_takes_over_the_hooks_of_the_old_one() -> None:
@@ -11,7 +17,7 @@ def test_a_new_layer_takes_over_the_hooks_of_the_old_one() -> None:
     calls: list[type[nn.Module]] = []
     model[0].register_forward_pre_hook(lambda one, inputs: calls.append(type(one)))
     model[0].register_forward_hook(lambda _, inputs, named, output: output * 2, with_kwargs=True)
-    handle = model[0].register_full_backward_hook(lambda _, inputs, __: (inputs[0] * 3,))
+    handle = model[0].register_full_backward_hook(_tripled)
     replace_modules(model, lambda name, _: nn.Tanh() if name == "0" else None)
     images = torch.ones(1, requires_grad=True)
     output = model(images)
