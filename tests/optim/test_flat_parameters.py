@@ -72,15 +72,19 @@ def _doubled(parameter: torch.Tensor) -> None:
     parameter.grad = parameter.grad * 2
 
 
+def _tripled(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient * 3
+
+
 def _dropped(parameter: torch.Tensor) -> None:
     parameter.grad = None
 
 
 def test_a_hook_may_replace_the_gradient() -> None:
     plain, model = _model(), _model()
-    model[3].weight.register_hook(lambda gradient: gradient * 3)
-    model[0].weight.register_post_accumulate_grad_hook(_doubled)
-    model[0].bias.register_post_accumulate_grad_hook(_dropped)
+    model.get_parameter("3.weight").register_hook(_tripled)  # type: ignore[no-untyped-call]
+    model.get_parameter("0.weight").register_post_accumulate_grad_hook(_doubled)  # type: ignore[no-untyped-call]
+    model.get_parameter("0.bias").register_post_accumulate_grad_hook(_dropped)  # type: ignore[no-untyped-call]
     flat, free = FlatParameters(model), FlatParameters(plain)
     images = torch.randn(2, 3, 4, 4)
     plain(images).square().sum().backward()

@@ -121,7 +121,7 @@ def test_a_written_gradient_is_what_hooks_leave() -> None:
     images = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     model = _Half()
     model.used.bias.register_hook(lambda gradient: gradient * 3)  # type: ignore[union-attr]
-    model.used.weight.register_post_accumulate_grad_hook(_doubled)
+    model.used.weight.register_post_accumulate_grad_hook(_doubled)  # type: ignore[no-untyped-call]
     parameters = FlatParameters(model)
     parameters.gradients.fill_(7.0)
     with written_at_once(parameters):

@@ -66,7 +66,8 @@ class Decorated(Body):
         self.backbone = Backbone()
 
     def middle(self, features: Tensor) -> Tensor:
-        return super().middle(features) + self.backbone(features)
+        result: Tensor = super().middle(features) + self.backbone(features)
+        return result
 
 
 class Reenabled(Body):
@@ -81,7 +82,8 @@ class Reenabled(Body):
             features = features.tanh()
             torch.set_grad_enabled(False)
             scale = scale + 1
-        return features / scale
+        result: Tensor = features / scale
+        return result
 
 
 class Inference(Body):
@@ -91,7 +93,8 @@ class Inference(Body):
         with torch.inference_mode():
             mask = self.second(features) > 0
             level = features.mean()
-        return features * mask.clone() + level.clone()
+        result: Tensor = features * mask.clone() + level.clone()
+        return result
 
 
 class InPlace(Body):
@@ -149,7 +152,8 @@ class Fourier(Body):
     def middle(self, features: Tensor) -> Tensor:
         spectrum = torch.fft.rfft2(self.second(features)) * self.filter
         spectrum = spectrum * torch.exp(0.3j * self.filter)
-        return torch.fft.irfft2(spectrum.conj(), s=features.shape[2:])
+        result: Tensor = torch.fft.irfft2(spectrum.conj(), s=features.shape[2:])
+        return result
 
 
 class Regions(nn.Module):
@@ -171,10 +175,12 @@ class Counted(Body):
     def __init__(self) -> None:
         super().__init__()
         self.block = nn.Sequential(nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3, padding=1))
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.3)
         self.calls: list[str] = []
 
     def middle(self, features: Tensor) -> Tensor:
-        features = super().middle(features) * 2
+        features = self.drop(self.norm(super().middle(features))) * 2
         result: Tensor = self.block(features) + features
         return result
 
@@ -195,13 +201,15 @@ def _before_named(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) ->
 
 def _after(model: Any, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
     _note(model, "after")
-    return output * inputs[0].mean()
+    result: Tensor = output * inputs[0].mean()
+    return result
 
 
 def _after_named(model: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> Tensor:
     assert not named
     _note(model, "after, named")
-    return output + output.square() * inputs[0].std()
+    result: Tensor = output + output.square() * inputs[0].std()
+    return result
 
 
 def _in_backward(model: Any, inputs: Any, outputs: Any) -> None:
@@ -213,6 +221,10 @@ def _in_backward(model: Any, inputs: Any, outputs: Any) -> None:
 def _before_backward(model: Any, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     _note(model, "before backward")
     return (outputs[0] * 3,)
+
+
+def _half_backward(_: Any, inputs: Any, __: Any) -> tuple[Tensor]:
+    return (inputs[0] * 0.5,)
 
 
 def _root(model: Counted) -> None:
@@ -235,15 +247,23 @@ def _block(model: Counted) -> None:
 def _block_backward(model: Counted) -> None:
     # torch refuses backward hooks around a layer that changes its input in place.
     model.block[0] = nn.Tanh()
-    model.block.register_full_backward_hook(lambda _, inputs, __: (inputs[0] * 0.5,))
+    model.block.register_full_backward_hook(_half_backward)
     model.block.register_full_backward_pre_hook(lambda *_: _note(model, "block"))
 
 
 def _leaves(model: Counted) -> None:
     model.second.register_forward_hook(lambda _, __, output: output + 1)
     model.third.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 2,))
-    model.third.register_full_backward_hook(lambda _, inputs, __: (inputs[0] * 0.5,))
+    model.third.register_full_backward_hook(_half_backward)
     model.second.register_forward_pre_hook(lambda *_: _note(model, "second"))
+
+
+def _replaced(model: Counted) -> None:
+    """Hooks of layers that a training replaces by its own."""
+    model.norm.register_forward_hook(lambda _, __, output: output * 3)
+    model.norm.register_forward_pre_hook(lambda *_: _note(model, "norm"))
+    model.drop.register_full_backward_hook(_half_backward)
+    model.drop.register_forward_hook(lambda *_: _note(model, "drop"))
 
 
 HOOKED: dict[str, Callable[[Counted], None]] = {
@@ -252,6 +272,7 @@ HOOKED: dict[str, Callable[[Counted], None]] = {
     "block": _block,
     "block, backward": _block_backward,
     "leaves": _leaves,
+    "replaced": _replaced,
 }
 
 

@@ -205,7 +205,7 @@ def _halved(parameter: Tensor) -> None:
 def test_hooks_of_parameters_see_deferred_gradients(schedule: str) -> None:
     model = Body()
     model.second.weight.register_hook(_clipped)  # type: ignore[no-untyped-call]
-    model.line.weight.register_post_accumulate_grad_hook(_halved)
+    model.line.weight.register_post_accumulate_grad_hook(_halved)  # type: ignore[no-untyped-call]
     subject = _subject(model)
     expected = subject.plain()
     assert _is_same(expected, subject.staged(laid_out(subject.plans[0], schedule=schedule)))

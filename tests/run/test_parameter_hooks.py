@@ -38,9 +38,9 @@ def _model() -> nn.Sequential:
     """Hooks keep the first weight and the first bias where they are, and double another gradient."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 16, 8), nn.Linear(8, 3))
-    model[0].weight.register_hook(_nothing)
-    model[0].bias.register_post_accumulate_grad_hook(_none)
-    model[3].weight.register_post_accumulate_grad_hook(_doubled)
+    model.get_parameter("0.weight").register_hook(_nothing)  # type: ignore[no-untyped-call]
+    model.get_parameter("0.bias").register_post_accumulate_grad_hook(_none)  # type: ignore[no-untyped-call]
+    model.get_parameter("3.weight").register_post_accumulate_grad_hook(_doubled)  # type: ignore[no-untyped-call]
     return model
 
 
@@ -83,13 +83,13 @@ def test_hooks_of_parameters_work_in_every_layout(tmp_path: Path, layout: dict[s
         assert np.array_equal(found[name], before[name])
     assert not np.array_equal(found["4.weight"], before["4.weight"])
     free = _model()
-    free[3].weight._post_accumulate_grad_hooks.clear()  # type: ignore[union-attr]
+    free.get_parameter("3.weight")._post_accumulate_grad_hooks.clear()
     assert worst_error(_train(tmp_path / "free", free, micro=16), found) > 1e-3
 
 
 def test_a_hook_that_cannot_be_sent_is_refused_before_ranks_start(tmp_path: Path) -> None:
     model = _model()
-    model[4].weight.register_hook(lambda gradient: gradient)
+    model.get_parameter("4.weight").register_hook(lambda gradient: gradient)  # type: ignore[no-untyped-call]
     with pytest.raises(BadInputError, match=r"^The model cannot be sent to other processes \(.*lambda"):
         _train(tmp_path / "run", model, replicas=2)
     assert not (tmp_path / "run").exists()
@@ -98,7 +98,7 @@ def test_a_hook_that_cannot_be_sent_is_refused_before_ranks_start(tmp_path: Path
 def test_verify_measures_a_model_with_its_hooks() -> None:
     resolved = resolve_recipe(overrides={"dataset": "digits", "image_size": 6})
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 10))
-    model[1].weight.register_hook(_nothing)
+    model.get_parameter("1.weight").register_hook(_nothing)  # type: ignore[no-untyped-call]
     subject = prepare_subject(resolved, updates=1, make_model=lambda _: model)
     measured = measure_rank(ALONE, subject, Layout(micro=8), "float32").measurement
     assert measured is not None

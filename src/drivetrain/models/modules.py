@@ -4,23 +4,37 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["has_hooks", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
+__all__ = ["hooks_of", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
+
+_CALL_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+)
 
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:
     """Replaces every submodule for which `replacement(name, module)` is not None; returns their number.
 
-    A module that is used in several places is replaced by the same object in all of them.
+    A module that is used in several places is replaced by the same object in all of them. Hooks that calls
+    of the old module run are those of the new one; they get the new one as their module.
     """
     replaced: dict[nn.Module, nn.Module] = {}
     for name, module in model.named_modules():
         new = replacement(name, module) if name else None
         if new is not None:
             new.train(module.training)
+            _take_over_hooks(new, module)
             replaced[module] = new
     for parent in list(model.modules()):
         for child_name, child in _children(parent):
@@ -29,20 +43,26 @@ def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn
     return len(replaced)
 
 
+def _take_over_hooks(new: nn.Module, old: nn.Module) -> None:
+    # The dictionaries themselves: a handle that was given for a hook still removes it.
+    vars(new).update({name: vars(old)[name] for name in _CALL_HOOKS})
+
+
 def is_inside(name: str, pattern: str) -> bool:
     """Whether a shell pattern matches a name in a model, or the name of a module that contains it."""
     names = accumulate(name.split("."), lambda outer, inner: f"{outer}.{inner}")
     return any(fnmatchcase(outer, pattern) for outer in names)
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module runs hooks of its own, before, after, or in the backward pass."""
-    return bool(
-        module._forward_pre_hooks
-        or module._forward_hooks
-        or module._backward_pre_hooks
-        or module._backward_hooks
+def hooks_of(module: nn.Module) -> list[Callable[..., Any]]:
+    """The hooks that a call of a module runs before it, after it, or in its backward pass."""
+    kinds = (
+        module._forward_pre_hooks,
+        module._forward_hooks,
+        module._backward_pre_hooks,
+        module._backward_hooks,
     )
+    return [hook for hooks in kinds for hook in hooks.values()]
 
 
 def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:

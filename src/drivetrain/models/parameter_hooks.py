@@ -75,5 +75,5 @@ def _put_back(model: nn.Module) -> None:
         for hook in hooks.on_gradient:
             parameter.register_hook(hook)  # type: ignore[no-untyped-call]
         for hook in hooks.after_accumulation:
-            parameter.register_post_accumulate_grad_hook(hook)
+            parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
         parameter.requires_grad_(is_trained)

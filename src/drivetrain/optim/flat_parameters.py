@@ -75,7 +75,7 @@ class FlatParameters:
                 parameter.grad = place
                 if getattr(parameter, "_post_accumulate_grad_hooks", None):
                     # A user's hook may replace `grad`; this one runs after it.
-                    parameter.register_post_accumulate_grad_hook(partial(_put_into, place))
+                    parameter.register_post_accumulate_grad_hook(partial(_put_into, place))  # type: ignore[no-untyped-call]
 
     def named_views(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """The views of all parameters into a flat tensor of this layout, with their names."""

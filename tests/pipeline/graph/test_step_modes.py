@@ -103,7 +103,8 @@ def test_sizes_and_types_are_those_of_the_modes() -> None:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 # Without autocast a float32 layer would refuse 16-bit images.
                 features = self.conv(images.bfloat16())
-            return features.float()
+            result: Tensor = features.float()
+            return result
 
     values = find_shapes(trace_model(Half()), image_shape=(2, 1, 4, 4)).values
     assert (values["conv"].dtype, values["float_1"].dtype) == (torch.bfloat16, torch.float32)

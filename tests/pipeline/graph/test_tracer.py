@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.pipeline.graph.node_kinds import inputs_kept_alive, may_change_inputs
 from drivetrain.pipeline.graph.trace import trace_model
 
 
@@ -138,3 +139,28 @@ def test_hooks_of_all_modules_are_refused() -> None:
     finally:
         handle.remove()
     assert trace_model(_Outer(nn.Tanh())).layers
+
+
+def test_a_hook_of_a_user_may_change_tensors_and_one_of_torch_does_not() -> None:
+    layers = {
+        "plain": nn.Conv2d(1, 1, 1),
+        "of torch": nn.utils.spectral_norm(nn.Conv2d(1, 1, 1)),
+        "of a user": nn.Conv2d(1, 1, 1),
+        "container": nn.Sequential(nn.Conv2d(1, 1, 1)),
+    }
+    for name in ("of a user", "container"):
+        layers[name].register_forward_pre_hook(lambda _, inputs: None)
+    found = {}
+    for name, layer in layers.items():
+        traced = trace_model(_Outer(layer))
+        node = traced.nodes["inner"]
+        found[name] = (
+            may_change_inputs(node, module=layer),
+            inputs_kept_alive(node, module=layer) == (traced.nodes["first"],),
+        )
+    assert found == {
+        "plain": (False, False),
+        "of torch": (False, False),
+        "of a user": (True, True),
+        "container": (True, True),
+    }

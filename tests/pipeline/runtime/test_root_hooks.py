@@ -40,7 +40,8 @@ def test_before_and_after_are_a_call_of_the_model() -> None:
 
 def test_a_hook_may_remove_itself() -> None:
     model = _Model()
-    once = model.register_forward_hook(lambda _, __, output: once.remove() or output + 1)
+    handles: list[Any] = []
+    handles.append(model.register_forward_hook(lambda _, __, output: handles[0].remove() or output + 1))
     hooks = RootHooks(model)
     images = torch.ones(2)
     assert [hooks.after(images, images).tolist() for _ in range(2)] == [[2.0, 2.0], [1.0, 1.0]]

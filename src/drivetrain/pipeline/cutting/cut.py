@@ -235,9 +235,9 @@ class _StageGraph:
         """A step that enters the modes of the model's code; a module becomes an argument of it."""
         args, kwargs = map_arg(node.args, self._copy), map_arg(node.kwargs, self._copy)
         function: Any = _placed_function(node) or node.target
-        if function is node.target and node.op == "call_method":
-            function = _method(str(node.target))
-        elif node.op == "call_module":
+        if isinstance(function, str):
+            function = _method(function)
+        if node.op == "call_module":
             module = self._graph.create_node("get_attr", node.target, name=f"{node.name}_module")
             function, args = _call, (module, *args)
         copy = self._graph.create_node(

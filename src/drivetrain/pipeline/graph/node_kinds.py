@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.fx import Node
 
 from drivetrain.core.wording import words
-from drivetrain.models.modules import has_hooks
+from drivetrain.models.modules import hooks_of
 from drivetrain.models.zoo.layers import Add, CentralCrop, Concatenate, GlobalMean, Shortcut
 
 __all__ = [
@@ -139,7 +139,10 @@ def _is_foreign(module: nn.Module | None) -> bool:
     """Whether a layer runs a user's code: its own, that of its hooks, or that of the layers it contains."""
     if module is None or not is_own(module):
         return True
-    return isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict) or has_hooks(module)
+    if isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+        return True
+    # Hooks of torch itself, such as those of torch.nn.utils.weight_norm, leave inputs and outputs alone.
+    return any(not getattr(hook, "__module__", "").startswith("torch.") for hook in hooks_of(module))
 
 
 def may_change_inputs(node: Node, *, module: nn.Module | None) -> bool:

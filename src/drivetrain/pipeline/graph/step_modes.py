@@ -24,12 +24,10 @@ _SETTINGS: Mapping[str, Callable[[], object]] = MappingProxyType(
         "the default dtype": torch.get_default_dtype,
         "the deterministic algorithms": torch.are_deterministic_algorithms_enabled,
         "the precision of matrix products": torch.get_float32_matmul_precision,
-        "the kernels of attention": lambda: (
-            torch.backends.cuda.flash_sdp_enabled(),
-            torch.backends.cuda.mem_efficient_sdp_enabled(),
-            torch.backends.cuda.math_sdp_enabled(),
-            torch.backends.cuda.cudnn_sdp_enabled(),
-        ),
+        "the kernels of attention": lambda: [
+            getattr(torch.backends.cuda, f"{kind}_sdp_enabled")()
+            for kind in ("flash", "mem_efficient", "math", "cudnn")
+        ],
         "how tensors are saved for the backward pass": lambda: (
             torch._C._autograd._top_saved_tensors_default_hooks(True)
         ),
@@ -195,14 +193,14 @@ class ModeWatch:
                 device, dtype, cache = getattr(one, "_asked", known)
                 self._regions += 1
                 self._open.append((self._regions, Autocast(device, dtype, one._enabled, cache)))
-            return enter(one)
+            return enter(one)  # type: ignore[no-untyped-call]
 
         def left(one: Any, *error: Any) -> Any:
             if threading.get_ident() == thread:
                 self._open.pop()
             return leave(one, *error)
 
-        kind.__init__, kind.__enter__, kind.__exit__ = made, entered, left  # type: ignore[assignment, method-assign]
+        kind.__init__, kind.__enter__, kind.__exit__ = made, entered, left  # type: ignore[method-assign]
         try:
             yield
         finally:

@@ -21,7 +21,7 @@ from torch.fx.node import map_arg
 
 from drivetrain.core.wording import words
 from drivetrain.layers.draws.functions import draws_at
-from drivetrain.models.modules import has_hooks
+from drivetrain.models.modules import hooks_of
 from drivetrain.pipeline.graph.node_kinds import (
     IN_PLACE_OPERATORS,
     TENSOR_ATTRIBUTES,
@@ -165,7 +165,7 @@ class LayerTracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
         # A trace would call hooks once, and stages never again.
-        if m in self.whole or has_hooks(m):
+        if m in self.whole or hooks_of(m):
             return True
         if type(m).__module__.startswith("torch.nn."):
             return not isinstance(m, _CONTAINERS)

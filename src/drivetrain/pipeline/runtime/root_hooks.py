@@ -37,7 +37,7 @@ class RootHooks:
             return images
         others: Mapping[str, Any] = {name: OrderedDict() for name in _OTHERS}
         with _replaced(model, **others, forward=_arguments), self._guarded():
-            args, kwargs = nn.Module._call_impl(model, images)
+            args, kwargs = nn.Module._call_impl(model, images)  # type: ignore[no-untyped-call]
         if len(args) != 1 or kwargs or not isinstance(args[0], Tensor):
             raise BadInputError(
                 "A forward pre-hook of --model gives its forward more than the images, which stages cannot "
@@ -59,7 +59,7 @@ class RootHooks:
             _replaced(model, _forward_pre_hooks=OrderedDict(), forward=lambda _: output),
             self._guarded(),
         ):
-            result = nn.Module._call_impl(model, images)
+            result = nn.Module._call_impl(model, images)  # type: ignore[no-untyped-call]
         if not isinstance(result, Tensor):
             raise BadInputError(
                 f"A forward hook of --model returns a {type(result).__name__}; it must return one tensor of "
