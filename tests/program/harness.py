@@ -16,6 +16,7 @@ from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import install_counter_dropout
+from drivetrain.layers.moving_state import Homes
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.learning_rate import LearningRate, constant
 from drivetrain.optim.rules import Sgd
@@ -159,6 +160,7 @@ def make_program(
         ),
         records=UpdateRecords(updates, score=chosen.metric, device=CPU),
         device=device,
+        homes=Homes(model),
     )
 
 

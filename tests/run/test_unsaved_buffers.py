@@ -58,7 +58,7 @@ def test_the_files_of_the_weights_stay_as_the_model_saves_them(tmp_path: Path) -
     model, _ = _train(tmp_path / "run", 2)
     checkpoint = tmp_path / "run" / "checkpoints" / "2"
     assert load_file(checkpoint / "model.safetensors").keys() == model.state_dict().keys()
-    assert load_file(checkpoint / "buffers.safetensors").keys() == {"unsaved"}
+    assert load_file(checkpoint / "buffers.safetensors").keys() == {"plain", "unsaved"}
 
 
 def test_evaluate_measures_what_the_training_measured(tmp_path: Path) -> None:

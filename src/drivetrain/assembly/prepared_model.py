@@ -16,6 +16,7 @@ from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import install_counter_dropout
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.half_weights import halve_weights, is_half
+from drivetrain.models.kept_values import give_own_memory
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.passes.update_batches import UpdateBatches
@@ -78,6 +79,7 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
     """Runs the steps that change the model itself; their order matters (see `program.py`)."""
     precision = choose_precision(recipe, inputs.device)
     context = UpdateContext(inputs.device.torch_device)
+    give_own_memory(model)
     install_counter_dropout(model, seed=recipe.seed, context=context)
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)

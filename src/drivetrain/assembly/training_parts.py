@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from drivetrain.assembly.prepared_model import ProgramInputs
 from drivetrain.assembly.program import build_program, probe_output
@@ -17,7 +18,12 @@ from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
 from drivetrain.models.from_recipe import is_own_model, prepare_model
-from drivetrain.models.requirements import moving_buffers, require_plain_state, require_tensor_in_training
+from drivetrain.models.rehearsal import Rehearsal, rehearse
+from drivetrain.models.requirements import (
+    require_plain_state,
+    require_tensor,
+    require_tensor_in_training,
+)
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.pipeline.cutting.marks import marked_stages
@@ -72,8 +78,8 @@ def assemble(
         preprocess=build_preparation(recipe, data.spec),
     )
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
-    totals = _check_model(setting, built)
-    warnings += _norm_warnings(recipe, built, plan=plan, image_shape=setting.image_shape)
+    totals, rehearsal = _check_model(setting, built)
+    warnings += _norm_warnings(recipe, built, plan=plan, rehearsal=rehearsal)
     stage_plan = _plan_stages(setting, built, measured_cut=measured_cut)
     outline = _outline(setting, built, stage_plan)
     inputs, feed_warnings = _program_inputs(setting, stage_plan)
@@ -109,14 +115,19 @@ class _Setting:
         return (self.preprocess.channels, self.preprocess.height, self.preprocess.width)
 
 
-def _check_model(setting: _Setting, model: nn.Module) -> ModelTotals:
-    """Refuses models that cannot be trained; counts parameters and FLOPs."""
+def _check_model(setting: _Setting, model: nn.Module) -> tuple[ModelTotals, Rehearsal | None]:
+    """Refuses models that cannot be trained; counts parameters and FLOPs, finds what a pass changes."""
     require_plain_state(model, ranks=rank_count(setting.recipe))
     channels, height, width = setting.image_shape
     totals = summarise_model(model, channels=channels, image_size=height, width=width)
-    if not is_own_model(setting.recipe):
+    if is_own_model(setting.recipe):
+        return totals, None
+    rehearsal = rehearse(model, image_shape=setting.image_shape, flops=totals.flops)
+    if rehearsal is None:
         require_tensor_in_training(model, image_shape=setting.image_shape)
-    return totals
+    else:
+        require_tensor(rehearsal.output, mode=" in training")
+    return totals, rehearsal
 
 
 def _plan_stages(
@@ -202,28 +213,43 @@ def _from_first(
 
 
 def _norm_warnings(
-    recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, image_shape: tuple[int, int, int]
+    recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, rehearsal: Rehearsal | None
 ) -> list[str]:
-    """Warnings about norm options without effect, and about buffers that depend on the layout."""
+    """Warnings about norm options without effect, and about state that depends on the layout."""
     batch = plan.batch
     idle = idle_norm_options(recipe, model)
-    if batch.replicas == batch.accumulation == 1:
+    if rehearsal is None or batch.replicas == batch.accumulation == 1:
         return idle
-    moving = moving_buffers(model, image_shape=image_shape)
-    by_samples = [name for name, depends in moving.items() if depends]
-    by_calls = [name for name in moving if name not in by_samples] if batch.accumulation > 1 else []
+    by_samples = _own_values(model, [name for name, depends in rehearsal.moving.items() if depends])
+    by_calls = _own_values(model, [name for name, depends in rehearsal.moving.items() if not depends])
+    # A weight that every pass clamps alike is the same however often that happens.
+    by_calls = [words for words in by_calls if batch.accumulation > 1 and not words.startswith("parameter")]
     return [*idle, *_moving_warnings(by_samples, plan=plan), *_moving_warnings(by_calls, plan=plan)]
 
 
-def _moving_warnings(buffers: Sequence[str], *, plan: TrainingPlan) -> list[str]:
-    if not buffers:
+def _own_values(model: nn.Module, names: Sequence[str]) -> list[str]:
+    """Values that a user's modules change, as "buffer NAME"; without the statistics of torch's norms."""
+    found = []
+    for name in names:
+        path, _, key = name.rpartition(".")
+        module = model.get_submodule(path)
+        if isinstance(module, _NormBase):
+            continue
+        kinds = {"parameter": module._parameters, "buffer": module._buffers}
+        kind = next((kind for kind, held in kinds.items() if key in held), "attribute")
+        found.append(f"{kind} {name}")
+    return found
+
+
+def _moving_warnings(values: Sequence[str], *, plan: TrainingPlan) -> list[str]:
+    if not values:
         return []
-    more = f" and {len(buffers) - 1} more" if len(buffers) > 1 else ""
+    more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     apart = " of the first replica" if plan.batch.replicas > 1 else ""
     counts = {"--replicas": plan.batch.replicas, "--gradient-accumulation-count": plan.batch.accumulation}
     cuts = " and ".join(f"{option} {count}" for option, count in counts.items() if count > 1)
     return [
-        f"--model updates its buffer {buffers[0]}{more} itself, at every micro-batch{apart}, so "
+        f"--model updates its {values[0]}{more} itself, at every micro-batch{apart}, so "
         f"{'they depend' if more else 'it depends'} on {cuts}; statistics of torch's batch norms do not."
     ]
 

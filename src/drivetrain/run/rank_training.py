@@ -16,7 +16,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
-from drivetrain.models.modules import take_over_buffers, unsaved_buffers
+from drivetrain.models.modules import take_over_unsaved, unsaved_values
 from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.join import joined
@@ -204,13 +204,13 @@ def _outcome_of(result: RunResult, *, spec: DataSpec, path: Path) -> _Outcome:
         values={name: getattr(result, name) for name in names},
         spec=spec,
         weights=write_tensors(_weights_path(path), result.model.state_dict()),
-        buffers=write_tensors(_buffers_path(path), unsaved_buffers(result.model)),
+        buffers=write_tensors(_buffers_path(path), unsaved_values(result.model)),
     )
 
 
 def _load_model(model: nn.Module, outcome: _Outcome, path: Path) -> None:
     model.load_state_dict(read_tensors(_weights_path(path), outcome.weights))
-    take_over_buffers(model, read_tensors(_buffers_path(path), outcome.buffers))
+    take_over_unsaved(model, read_tensors(_buffers_path(path), outcome.buffers))
 
 
 def _weights_path(outcome: Path) -> Path:

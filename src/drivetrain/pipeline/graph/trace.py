@@ -12,6 +12,7 @@ from torch.fx import Node
 from torch.fx.proxy import TraceError
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.module_values import moving_places
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
 from drivetrain.pipeline.graph.tracer import CallRecord, LayerTracer, UntraceableError, user_line
@@ -84,7 +85,7 @@ class TracedModel:
 
 def trace_model(model: nn.Module) -> TracedModel:
     """Traces a model with one image input; a module that cannot be traced becomes a single layer."""
-    whole: set[nn.Module] = set()
+    whole = _modules_with_state(model)
     # Each failure names the innermost module at fault; it is kept whole in the next attempt. The loop ends,
     # because a module that is kept whole is not looked into again.
     while True:
@@ -97,6 +98,20 @@ def trace_model(model: nn.Module) -> TracedModel:
             whole.add(model.get_submodule(path))
             continue
         return _traced(model, graph, constants)
+
+
+def _modules_with_state(model: nn.Module) -> set[nn.Module]:
+    """The modules whose own code changes values that they keep, as far as a rehearsal has found them.
+
+    The trace runs such code once and drops it.
+    """
+    whole: set[nn.Module] = set()
+    for place in moving_places(model):
+        path, _, key = place.name.rpartition(".")
+        if not path:
+            raise _refusal(UntraceableError(f"changes self.{key}"))
+        whole.add(model.get_submodule(path))
+    return whole
 
 
 def _trace_both_modes(model: nn.Module, whole: set[nn.Module]) -> tuple[fx.Graph, dict[str, Tensor]]:

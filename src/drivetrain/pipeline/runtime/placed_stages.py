@@ -10,6 +10,7 @@ from drivetrain.devices.compilation import Compilable
 from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.moving_state import StageState
 from drivetrain.passes.forward import choose_precision
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import LossHead
@@ -164,6 +165,7 @@ def build_runners(
     runners = {}
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
+        state = StageState(module, model=model)
         call: Callable[..., tuple[Tensor, ...]] = module
         if settings.compiles:
             call = Compilable(
@@ -176,13 +178,14 @@ def build_runners(
             precision=choose_precision(recipe, device, of_stage=settings.precision),
             context=context,
             batch_norms=batch_norms,
+            state=state,
             device=device,
             seed=recipe.seed,
             images=stages.cut.input,
             output=stages.cut.output,
             prepare=_root_hooks(model),
             head=head if stage == stages.last else None,
-            recomputes=settings.recomputes,
+            recomputes=settings.recomputes or (stages.last > 0 and state.needs_recomputation),
             defers_weights=stages.plan.schedule_name == "zero-bubble",
         )
     return runners
