@@ -18,6 +18,7 @@ from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
 from drivetrain.models.from_recipe import is_own_model, prepare_model
+from drivetrain.models.module_values import unstored_places
 from drivetrain.models.rehearsal import Rehearsal, rehearse
 from drivetrain.models.requirements import (
     require_plain_state,
@@ -187,6 +188,7 @@ def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> 
     return [
         *_unused_marks(recipe, model),
         *_unowned_warnings(recipe, program),
+        *_unstored_warnings(recipe, model),
         *_precision_warnings(recipe, program),
         *_offloading_warnings(recipe, setting.device),
         *_data_warnings(recipe, setting.data),
@@ -266,6 +268,19 @@ def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
         f"--model's norm {name} is not a batch norm of torch, so it updates its statistics at every "
         f"micro-batch{apart}{idle}."
         for name in program.batch_norms.unowned
+    ]
+
+
+def _unstored_warnings(recipe: Recipe, model: nn.Module) -> list[str]:
+    """A warning about state of a user's modules that no checkpoint holds."""
+    places = unstored_places(model) if recipe.checkpoints else []
+    if not places:
+        return []
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return [
+        f"--model changes its attribute {places[0].name}{more} in its forward pass, but a checkpoint stores "
+        "only tensors and numbers of modules, so a continued run would not be the same; use a buffer instead "
+        f"of a {type(places[0].value).__name__}."
     ]
 
 

@@ -57,19 +57,25 @@ class StageState:
 
         The block includes the backward pass, which may read the values too.
         """
-        now = keep(self._bound, with_contents=self._moving)
-        self._begun.pop(micro_batch).put_back()
         watched = [(place.name, place.value, place.value._version) for place in self._still]
-        try:
+        with self.kept():
+            self._begun.pop(micro_batch).put_back()
             yield
-        finally:
-            now.put_back()
         for name, value, version in watched:
             if value._version != version:
                 raise RunFailedError(
                     f"--model has changed {name} in place, which it did not do in its first pass, so "
                     "--recomputation cannot repeat its passes; train without --recomputation."
                 )
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Puts the values back at the end."""
+        now = keep(self._bound, with_contents=self._moving)
+        try:
+            yield
+        finally:
+            now.put_back()
 
     def branch(self) -> None:
         """Lets the next pass change copies, because autograd holds the tensors for passes in flight."""

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 __all__ = [
     "MISSING",
     "Place",
+    "forget_moving",
     "moving_attributes",
     "moving_places",
     "note_moving",
     "passing_places",
     "places_of",
     "take_over_attributes",
+    "unstored_places",
     "was_rehearsed",
 ]
 
@@ -96,6 +98,12 @@ def note_moving(model: nn.Module, moving: Collection[str], *, passing: Collectio
     vars(model)[_PASSING] = frozenset(passing)
 
 
+def forget_moving(model: nn.Module) -> None:
+    """Removes what an earlier rehearsal has noted."""
+    vars(model).pop(_MOVING, None)
+    vars(model).pop(_PASSING, None)
+
+
 def was_rehearsed(model: nn.Module) -> bool:
     """Whether it is known which values of a model move."""
     return _MOVING in vars(model)
@@ -132,6 +140,12 @@ def moving_attributes(model: nn.Module) -> dict[str, Tensor]:
     plain = (place for place in moving_places(model) if not place.is_registered)
     values = {place.name: _as_tensor(place.value) for place in plain}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def unstored_places(model: nn.Module) -> list[Place]:
+    """Moving attributes that are neither tensors nor numbers, so that no checkpoint stores them."""
+    plain = (place for place in moving_places(model) if not place.is_registered)
+    return [place for place in plain if not isinstance(place.value, _Number | Tensor | None | type)]
 
 
 def _as_tensor(value: object) -> Tensor | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.models.kept_values import parts_in
-from drivetrain.models.module_values import MISSING, note_moving, places_of
+from drivetrain.models.module_values import MISSING, forget_moving, note_moving, places_of
 from drivetrain.models.summary import copy_to
 
 __all__ = ["Rehearsal", "rehearse"]
@@ -43,6 +43,7 @@ def rehearse(model: nn.Module, *, image_shape: _Shape, flops: int = 0) -> Rehear
 
     `flops` is the cost of one image.
     """
+    forget_moving(model)
     is_large = flops * (2 * _SAMPLES + _OTHER_SAMPLES) > _MAX_REAL_FLOPS
     for attempt in (_on_meta, _on_cpu) if is_large else (_on_cpu,):
         try:

@@ -17,7 +17,8 @@ from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.kept_values import give_own_memory
-from drivetrain.models.modules import take_over_unsaved, unsaved_values
+from drivetrain.models.module_values import note_moving
+from drivetrain.models.modules import take_over_unsaved, unsaved_buffers, unsaved_values
 from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.join import joined
@@ -212,7 +213,9 @@ def _outcome_of(result: RunResult, *, spec: DataSpec, path: Path) -> _Outcome:
 def _load_model(model: nn.Module, outcome: _Outcome, path: Path) -> None:
     give_own_memory(model)
     model.load_state_dict(read_tensors(_weights_path(path), outcome.weights))
-    take_over_unsaved(model, read_tensors(_buffers_path(path), outcome.buffers))
+    unsaved = read_tensors(_buffers_path(path), outcome.buffers)
+    take_over_unsaved(model, unsaved)
+    note_moving(model, unsaved.keys() - unsaved_buffers(model).keys())
 
 
 def _weights_path(outcome: Path) -> Path:

@@ -16,6 +16,7 @@ from torch.fx import Interpreter, Node
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
+from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.summary import FlopCounter
 from drivetrain.pipeline.graph.trace import TracedModel
 
@@ -104,13 +105,15 @@ def find_shapes(
 def undisturbed(model: nn.Module) -> Iterator[None]:
     """Puts a model into evaluation mode for a block and restores the attributes of all modules afterwards.
 
-    All attributes, not only `training`: a layer may store something about each forward pass.
+    All attributes, not only `training`: a layer may store something about each forward pass, or change a
+    tensor in place.
     """
     before = {module: dict(vars(module)) for module in model.modules()}
     for module in before:
         module.training = False
     try:
-        yield
+        with keeping_values(model):
+            yield
     finally:
         for module, attributes in before.items():
             vars(module).clear()

@@ -12,6 +12,7 @@ from torch.fx import Node
 from torch.fx.proxy import TraceError
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.module_values import moving_places
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
@@ -85,6 +86,12 @@ class TracedModel:
 
 def trace_model(model: nn.Module) -> TracedModel:
     """Traces a model with one image input; a module that cannot be traced becomes a single layer."""
+    # Tracing runs the code of modules once: what that does to their attributes is taken back.
+    with keeping_values(model):
+        return _trace_model(model)
+
+
+def _trace_model(model: nn.Module) -> TracedModel:
     whole = _modules_with_state(model)
     # Each failure names the innermost module at fault; it is kept whole in the next attempt. The loop ends,
     # because a module that is kept whole is not looked into again.

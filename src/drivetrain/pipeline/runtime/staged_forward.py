@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.pipeline.runtime.channels import RankChannel, ValueSpec
@@ -43,7 +42,7 @@ def find_specs(
                 edge.value: _zeros(specs[edge.value], images) for edge in edges if edge.consumer == stage
             }
             # In eval mode, so that batch-norm statistics do not change.
-            with in_mode(runners[stage].module, training=False), keeping_values(runners[stage].module):
+            with in_mode(runners[stage].module, training=False), runners[stage].state.kept():
                 outputs = runners[stage].evaluate(images, inputs)
             found = {name: ValueSpec(tuple(value.shape), value.dtype) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]
