@@ -33,7 +33,7 @@ def _change(model: _Keeping) -> None:
     model.parts["new"] = 1
     model.pair[1][0] = 4
     model.weight.data.mul_(2)
-    model.made = 1
+    vars(model)["made"] = 1
 
 
 def test_what_is_bound_and_its_contents_are_put_back() -> None:
@@ -77,12 +77,12 @@ def test_copies_share_memory_as_their_tensors_do() -> None:
 
 def test_buffers_that_overlap_or_are_shared_get_memory_of_their_own() -> None:
     model = nn.Module()
-    shared = torch.ones(2).share_memory_()
+    shared = torch.ones(2).share_memory_()  # type: ignore[no-untyped-call]
     model.register_buffer("expanded", torch.ones(1).expand(3))
     model.register_buffer("shared", shared)
     model.register_buffer("own", torch.ones(2))
-    model.plain = torch.ones(1).expand(3)  # type: ignore[assignment]
-    model.moving = torch.ones(1).expand(3)  # type: ignore[assignment]
+    model.plain = torch.ones(1).expand(3)
+    model.moving = torch.ones(1).expand(3)
     own, plain = model.own, model.plain
     note_moving(model, {"moving"})
     give_own_memory(model)

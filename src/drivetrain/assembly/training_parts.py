@@ -237,8 +237,8 @@ def _own_values(model: nn.Module, names: Sequence[str]) -> list[str]:
         module = model.get_submodule(path)
         if isinstance(module, _NormBase):
             continue
-        kinds = {"parameter": module._parameters, "buffer": module._buffers}
-        kind = next((kind for kind, held in kinds.items() if key in held), "attribute")
+        kind = "parameter" if key in module._parameters else "attribute"
+        kind = "buffer" if key in module._buffers else kind
         found.append(f"{kind} {name}")
     return found
 

@@ -23,15 +23,17 @@ __all__ = [
     "tensors_in",
 ]
 
-_Changeable = list | dict | set | deque
+_CHANGEABLE = (list, dict, set, deque)
+# A collection may contain itself.
+_DEEPEST = 8
 
 
-def parts_in(value: object) -> Iterator[object]:
-    """A value and, if it is a collection, all parts in it at any depth."""
+def parts_in(value: object, *, depth: int = _DEEPEST) -> Iterator[object]:
+    """A value and, if it is a collection, the parts in it and in its collections."""
     yield value
-    if isinstance(value, _Changeable | tuple):
+    if depth and isinstance(value, (*_CHANGEABLE, tuple)):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from parts_in(part)
+            yield from parts_in(part, depth=depth - 1)
 
 
 def tensors_in(values: Iterable[object]) -> list[Tensor]:
@@ -74,7 +76,7 @@ def keep(places: Sequence[Place], *, with_contents: Iterable[Place]) -> KeptValu
     """Keeps what is bound at all places; of some also the contents, which a pass may change in place."""
     changing = [place.value for place in with_contents]
     parts = {id(part): part for value in changing for part in parts_in(value)}
-    collections = [part for part in parts.values() if isinstance(part, _Changeable)]
+    collections = [part for part in parts.values() if isinstance(part, _CHANGEABLE)]
     tensors = [tensor for tensor in tensors_in(changing) if not _overlaps_itself(tensor)]
     return KeptValues(
         places=places,
@@ -111,7 +113,7 @@ def own_copies(tensors: Sequence[Tensor]) -> list[Tensor]:
 def _in_copy(tensor: Tensor, storages: dict[int, torch.UntypedStorage]) -> Tensor:
     storage = tensor.untyped_storage()
     if storage._cdata not in storages:
-        storages[storage._cdata] = storage.clone()
+        storages[storage._cdata] = storage.clone()  # type: ignore[no-untyped-call]
     place = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return place.set_(storages[storage._cdata], tensor.storage_offset(), tensor.shape, tensor.stride())
 

@@ -32,7 +32,7 @@ class MISSING:
 
 
 _Number = bool | int | float
-_Value = _Number | complex | str | list | tuple | dict | set | deque
+_VALUES = (bool, int, float, complex, str, list, tuple, dict, set, deque)
 _LARGEST_INT = 2**63
 _MOVING, _PASSING = "_moving_values", "_passing_values"
 _MACHINERY = frozenset(vars(nn.Module())) | {_MOVING, _PASSING}
@@ -89,7 +89,7 @@ def _is_ours(module: nn.Module) -> bool:
 
 
 def _is_value(value: object) -> bool:
-    return value is None or isinstance(value, _Value)
+    return value is None or isinstance(value, _VALUES)
 
 
 def note_moving(model: nn.Module, moving: Collection[str], *, passing: Collection[str] = ()) -> None:
