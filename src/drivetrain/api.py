@@ -20,7 +20,8 @@ from drivetrain.inference.evaluate.evaluate import SPLITS, evaluate_run
 from drivetrain.inference.predict.inputs import InputNotes
 from drivetrain.inference.predict.mask_settings import MaskFormat, MaskSettings
 from drivetrain.inference.predict.predict import predict_run
-from drivetrain.models.modules import take_over_buffers, unsaved_buffers
+from drivetrain.models.kept_values import give_own_memory
+from drivetrain.models.modules import take_over_unsaved, unsaved_values
 from drivetrain.models.own_model import (
     GivenModel,
     OwnModel,
@@ -90,8 +91,9 @@ def train(
             began_s=began_s,
         )
     if isinstance(model, nn.Module):
+        give_own_memory(model)
         model.load_state_dict(result.model.state_dict())
-        take_over_buffers(model, unsaved_buffers(result.model))
+        take_over_unsaved(model, unsaved_values(result.model))
     raise_if_signalled(result)
     return result
 

@@ -63,6 +63,42 @@ def test_statistics_of_a_users_own_that_depend_on_the_cut_are_said(
     ) in said
 
 
+class _Counting(nn.Module):
+    """Counts its calls in a number and in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.seen: list[int] = []
+        self.head = nn.Linear(36, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen.append(self.calls)
+        logits: Tensor = self.head(images.flatten(1))
+        return logits
+
+
+def test_counts_of_a_users_own_are_said_where_they_depend_on_the_cut_or_are_not_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _said(capsys, tmp_path / "run", model=_Counting(), gradient_accumulation_count=2)
+    assert "--model updates its attribute calls and 1 more itself, at every micro-batch, so they" in said
+    assert (
+        "--model changes its attribute seen in its forward pass, but a checkpoint stores only tensors and "
+        "numbers of modules, so a continued run would not be the same; use a buffer instead of a list."
+    ) in said
+    alone = _said(capsys, tmp_path / "alone", model=_Counting(), checkpoints=False)
+    assert "updates its attribute" not in alone
+    assert "seen" not in alone
+
+
+def test_building_a_training_counts_no_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _Counting()
+    _said(capsys, tmp_path / "run", model=model, max_updates=1, validation=False)
+    assert model.calls == 1
+
+
 def test_options_of_a_validation_that_there_is_not_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

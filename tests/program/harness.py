@@ -17,6 +17,7 @@ from drivetrain.layers.batch_norm import install_batch_norm_owner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.install import place_draws
+from drivetrain.layers.moving_state import Homes
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.learning_rate import LearningRate, constant
 from drivetrain.optim.rules import Sgd
@@ -163,6 +164,7 @@ def make_program(
         ),
         records=UpdateRecords(updates, score=chosen.metric, device=CPU),
         device=device,
+        homes=Homes(model),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from torch import Tensor, nn
 
 import drivetrain
 from drivetrain.devices.device import choose_device
+from drivetrain.layers.moving_state import Homes
 from drivetrain.program import capture_choice as capturing
 from drivetrain.program import capture_choice as cuda_graph
 from drivetrain.program.capture import CapturedUpdates, draws_of
 from drivetrain.program.training_program import TrainingProgram
+from tests.pipeline.moving_models import LAYERS, WithState
 from tests.program.capture_cases import CASES, CLASSIFICATION
 from tests.program.tape import Tape
 from tests.run.small_runs import weights
@@ -115,6 +118,14 @@ class _Once(Tape):
         return super().record(compute)
 
 
+class _Late(Tape):
+    """Fails after the passes of a recorded update."""
+
+    def record(self, compute: Callable[[], None]) -> Callable[[], None]:
+        with mock.patch.object(Homes, "settle", side_effect=RuntimeError("out of memory")):
+            return super().record(compute)
+
+
 def test_what_was_recorded_before_a_failure_is_given_up(
     tmp_path: Path, captured: Callable[..., _Seen]
 ) -> None:
@@ -166,6 +177,56 @@ def test_models_that_a_replay_would_change_are_not_captured(
     found = _train(tmp_path / "captured", **CLASSIFICATION, model=make_model())
     _assert_same(found, expected)
     assert seen.captures[0].status == f"not captured: {reason}"
+
+
+_REFUSED = {
+    "Python number": (
+        "not captured: the Python attribute odd.calls of the model changes from update to update"
+    ),
+    "collection": (
+        "not captured: the Python attribute odd.seen of the model changes from update to update, "
+        "and not in place"
+    ),
+}
+
+
+# A view stays one only in the type of its tests (tests/pipeline/moving_models.py).
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("layer", sorted(LAYERS.keys() - {"view"}))
+def test_layers_with_state_go_on_when_replayed_or_are_not_captured(
+    tmp_path: Path, captured: Callable[..., _Seen], layer: str, accumulation: int
+) -> None:
+    options = {**CLASSIFICATION, "gradient_accumulation_count": accumulation}
+    expected = _train(tmp_path / "plain", **options, model=WithState(layer, channels=1))
+    seen = captured()
+    found = _train(tmp_path / "captured", **options, model=WithState(layer, channels=1))
+    _assert_same(found, expected)
+    assert seen.captures[0].status == _REFUSED.get(layer, "captured")
+    stored = [(tmp_path / name / "checkpoints" / "9") for name in ("plain", "captured")]
+    assert _files(stored[0]) == _files(stored[1])
+
+
+def _files(checkpoint: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in checkpoint.glob("*.safetensors")}
+
+
+def test_the_check_sees_state_that_stands_still(
+    tmp_path: Path, captured: Callable[..., _Seen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = _train(tmp_path / "plain", **CLASSIFICATION, model=WithState("buffer anew", channels=1))
+    captured()
+    monkeypatch.setattr(Homes, "settle", lambda _: None)
+    monkeypatch.setattr("drivetrain.program.capture.obstacle_of_objects", lambda *_: "")
+    found = _train(tmp_path / "captured", **CLASSIFICATION, model=WithState("buffer anew", channels=1))
+    assert any(not np.array_equal(found[name], value) for name, value in expected.items())
+
+
+def test_a_failed_recording_leaves_no_state_behind(tmp_path: Path, captured: Callable[..., _Seen]) -> None:
+    expected = _train(tmp_path / "plain", **CLASSIFICATION, model=WithState("buffer anew", channels=1))
+    seen = captured(_Late)
+    found = _train(tmp_path / "captured", **CLASSIFICATION, model=WithState("buffer anew", channels=1))
+    _assert_same(found, expected)
+    assert seen.captures[0].status == "not captured: out of memory"
 
 
 def test_continued_runs_warm_up_again_and_end_alike(tmp_path: Path, captured: Callable[..., _Seen]) -> None:

@@ -37,6 +37,8 @@ if __name__ == "__main__":
     )
     assert not any(tensor.is_shared() for tensor in [*model.buffers(), *model.parameters(), model.plain])
     assert model.unsaved.abs().sum() > 0
+    # The passes of the first replica in four updates.
+    assert float(model.plain) == 8 // int(sys.argv[2])
 """
 
 

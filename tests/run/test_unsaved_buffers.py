@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 import drivetrain
+from drivetrain.models.module_values import places_of
 from drivetrain.store.checkpoint import load_checkpoint, save_checkpoint
+from tests.pipeline.moving_models import LAYERS, WithState
 from tests.run.moving_models import Moving, WithExtraState, WithExtraTensor
 from tests.run.small_training import final_files
 
@@ -54,11 +56,75 @@ def test_a_run_goes_on_with_them(tmp_path: Path, options: dict[str, Any]) -> Non
     assert model.unsaved.abs().sum() > 0
 
 
+def _train_layer(path: Path, layer: str, updates: int, **options: Any) -> WithState:
+    model = WithState(layer, channels=1)
+    given = {**OPTIONS, "max_updates": updates, "output_dir": str(path), **options}
+    drivetrain.train(model=model, data=_data(), **given)
+    return model
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS.keys() - {"collection", "view"}))
+def test_a_run_goes_on_with_every_kind_of_state(tmp_path: Path, layer: str) -> None:
+    straight = _train_layer(tmp_path / "straight", layer, 6)
+    _train_layer(tmp_path / "stopped", layer, 3)
+    model = _train_layer(tmp_path / "stopped", layer, 6)
+    assert final_files(tmp_path / "stopped") == final_files(tmp_path / "straight")
+    assert _values(model) == _values(straight)
+    assert _values(model) != _values(WithState(layer, channels=1))
+
+
+def _values(model: nn.Module) -> dict[str, Any]:
+    values = {place.name: place.value for place in places_of(model)}
+    return {
+        name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in values.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [
+        ("Python number", {"odd.calls"}),
+        ("plain tensor", {"odd.calls"}),
+        ("made late", {"odd.mean"}),
+        ("buffer in place", None),
+        ("parameter", None),
+    ],
+)
+def test_only_what_a_pass_changes_is_stored_beside_the_weights(
+    tmp_path: Path, layer: str, names: set[str] | None
+) -> None:
+    _train_layer(tmp_path / "run", layer, 2)
+    path = tmp_path / "run" / "checkpoints" / "2" / "buffers.safetensors"
+    assert (set(load_file(path)) if path.exists() else None) == names
+
+
+def test_state_that_was_not_stored_begins_anew(tmp_path: Path) -> None:
+    """As with a checkpoint of an older version; and a check that the number matters."""
+    _train_layer(tmp_path / "straight", "Python number", 6)
+    _train_layer(tmp_path / "old", "Python number", 3)
+    _without_buffers(tmp_path / "old", 3)
+    _train_layer(tmp_path / "old", "Python number", 6)
+    assert final_files(tmp_path / "old") != final_files(tmp_path / "straight")
+
+
+def _without_buffers(run: Path, update: int) -> None:
+    """Writes a checkpoint again as an older version wrote it."""
+    checkpoint = load_checkpoint(run / "checkpoints" / str(update))
+    shutil.rmtree(run / "checkpoints" / str(update))
+    save_checkpoint(
+        run / "checkpoints",
+        update=update,
+        model=checkpoint.model,
+        optimiser=checkpoint.optimiser,
+        state=checkpoint.manifest["state"],
+    )
+
+
 def test_the_files_of_the_weights_stay_as_the_model_saves_them(tmp_path: Path) -> None:
     model, _ = _train(tmp_path / "run", 2)
     checkpoint = tmp_path / "run" / "checkpoints" / "2"
     assert load_file(checkpoint / "model.safetensors").keys() == model.state_dict().keys()
-    assert load_file(checkpoint / "buffers.safetensors").keys() == {"unsaved"}
+    assert load_file(checkpoint / "buffers.safetensors").keys() == {"plain", "unsaved"}
 
 
 def test_evaluate_measures_what_the_training_measured(tmp_path: Path) -> None:
@@ -77,15 +143,7 @@ def test_a_checkpoint_of_an_older_version_is_loaded_without(tmp_path: Path) -> N
     _train(tmp_path / "new", 2)
     old = tmp_path / "old"
     shutil.copytree(tmp_path / "new", old)
-    checkpoint = load_checkpoint(old / "checkpoints" / "2")
-    shutil.rmtree(old / "checkpoints" / "2")
-    save_checkpoint(
-        old / "checkpoints",
-        update=2,
-        model=checkpoint.model,
-        optimiser=checkpoint.optimiser,
-        state=checkpoint.manifest["state"],
-    )
+    _without_buffers(old, 2)
     assert not (old / "checkpoints" / "2" / "buffers.safetensors").exists()
     _, result = _train(old, 3)
     assert (result.status, result.updates) == ("finished", 3)

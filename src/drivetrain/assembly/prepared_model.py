@@ -18,6 +18,7 @@ from drivetrain.layers.draws.install import place_draws
 from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.half_weights import halve_weights, is_half
+from drivetrain.models.kept_values import give_own_memory
 from drivetrain.models.memory_format import in_memory_format
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Precision, choose_precision
@@ -83,6 +84,7 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
     """Runs the steps that change the model itself; their order matters (see `program.py`)."""
     precision = choose_precision(recipe, inputs.device)
     context = UpdateContext(inputs.device.torch_device)
+    give_own_memory(model)
     draws = place_draws(
         model, seed=recipe.seed, context=context, device=inputs.device, facts=inputs.draw_facts
     )

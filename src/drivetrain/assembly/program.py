@@ -21,6 +21,8 @@ from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.devices.compilation import Compilable, CompiledParts
 from drivetrain.devices.device import Device
 from drivetrain.layers.float_watch import FloatWatch
+from drivetrain.layers.moving_state import Homes
+from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.requirements import require_tensor
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import Optimiser, build_optimiser
@@ -98,6 +100,7 @@ def build_program(recipe: Recipe, *, model: nn.Module, inputs: ProgramInputs) ->
         ),
         records=_records(mover, task=task, plan=inputs.plan),
         device=inputs.device,
+        homes=Homes(prepared.model),
     )
     compile_parts(program, recipe, built.runners)
     watch_floats(program, recipe)
@@ -205,7 +208,8 @@ def probe_output(
     model.eval()
     images = torch.zeros(2, *shape, device=device.torch_device).contiguous(memory_format=torch.channels_last)
     try:
-        output = forward(images)
+        with keeping_values(model):
+            output = forward(images)
     except Exception as error:
         size = "x".join(str(length) for length in shape)
         raise BadInputError(f"--model cannot take images of {size}: {describe_failure(error)}") from error

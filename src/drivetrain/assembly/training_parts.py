@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from drivetrain.assembly.cut_check import CutReport, compare_cut
 from drivetrain.assembly.cut_trial import kept_generators
@@ -23,7 +24,13 @@ from drivetrain.layers.draws.facts import DRAWS_OBSTACLE, DrawFacts
 from drivetrain.layers.draws.rehearsal import rehearse_draws
 from drivetrain.models.from_recipe import is_own_model, prepare_model
 from drivetrain.models.memory_format import choose_memory_format
-from drivetrain.models.requirements import moving_buffers, require_plain_state, require_tensor_in_training
+from drivetrain.models.module_values import unstored_places
+from drivetrain.models.rehearsal import Rehearsal, rehearse
+from drivetrain.models.requirements import (
+    require_plain_state,
+    require_tensor,
+    require_tensor_in_training,
+)
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
 from drivetrain.pipeline.cutting.marks import marked_stages
@@ -82,9 +89,9 @@ def assemble(
         preprocess=build_preparation(recipe, data.spec),
     )
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
-    totals = _check_model(setting, built)
+    totals, rehearsal = _check_model(setting, built)
     warnings += choose_memory_format(recipe, built, image_shape=setting.image_shape)
-    warnings += _norm_warnings(recipe, built, plan=plan, image_shape=setting.image_shape)
+    warnings += _norm_warnings(recipe, built, plan=plan, rehearsal=rehearsal)
     stage_plan = _plan_stages(setting, built, measured_cut=measured_cut)
     outline = _outline(setting, built, stage_plan)
     inputs, feed_warnings = _program_inputs(setting, built, stage_plan)
@@ -122,14 +129,19 @@ class _Setting:
         return (self.preprocess.channels, self.preprocess.height, self.preprocess.width)
 
 
-def _check_model(setting: _Setting, model: nn.Module) -> ModelTotals:
-    """Refuses models that cannot be trained; counts parameters and FLOPs."""
+def _check_model(setting: _Setting, model: nn.Module) -> tuple[ModelTotals, Rehearsal | None]:
+    """Refuses models that cannot be trained; counts parameters and FLOPs, finds what a pass changes."""
     require_plain_state(model, ranks=rank_count(setting.recipe))
     channels, height, width = setting.image_shape
     totals = summarise_model(model, channels=channels, image_size=height, width=width)
-    if not is_own_model(setting.recipe):
+    if is_own_model(setting.recipe):
+        return totals, None
+    rehearsal = rehearse(model, image_shape=setting.image_shape, flops=totals.flops)
+    if rehearsal is None:
         require_tensor_in_training(model, image_shape=setting.image_shape)
-    return totals
+    else:
+        require_tensor(rehearsal.output, mode=" in training")
+    return totals, rehearsal
 
 
 def _plan_stages(
@@ -224,6 +236,7 @@ def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> 
         *_unused_marks(recipe, model),
         *_unowned_warnings(recipe, program),
         *_compile_warnings(recipe, program),
+        *_unstored_warnings(recipe, model),
         *_precision_warnings(recipe, program),
         *_offloading_warnings(recipe, setting.device),
         *_data_warnings(recipe, setting.data),
@@ -250,28 +263,43 @@ def _from_first(
 
 
 def _norm_warnings(
-    recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, image_shape: tuple[int, int, int]
+    recipe: Recipe, model: nn.Module, *, plan: TrainingPlan, rehearsal: Rehearsal | None
 ) -> list[str]:
-    """Warnings about norm options without effect, and about buffers that depend on the layout."""
+    """Warnings about norm options without effect, and about state that depends on the layout."""
     batch = plan.batch
     idle = idle_norm_options(recipe, model)
-    if batch.replicas == batch.accumulation == 1:
+    if rehearsal is None or batch.replicas == batch.accumulation == 1:
         return idle
-    moving = moving_buffers(model, image_shape=image_shape)
-    by_samples = [name for name, depends in moving.items() if depends]
-    by_calls = [name for name in moving if name not in by_samples] if batch.accumulation > 1 else []
+    by_samples = _own_values(model, [name for name, depends in rehearsal.moving.items() if depends])
+    by_calls = _own_values(model, [name for name, depends in rehearsal.moving.items() if not depends])
+    # A weight that every pass clamps alike is the same however often that happens.
+    by_calls = [words for words in by_calls if batch.accumulation > 1 and not words.startswith("parameter")]
     return [*idle, *_moving_warnings(by_samples, plan=plan), *_moving_warnings(by_calls, plan=plan)]
 
 
-def _moving_warnings(buffers: Sequence[str], *, plan: TrainingPlan) -> list[str]:
-    if not buffers:
+def _own_values(model: nn.Module, names: Sequence[str]) -> list[str]:
+    """Values that a user's modules change, as "buffer NAME"; without the statistics of torch's norms."""
+    found = []
+    for name in names:
+        path, _, key = name.rpartition(".")
+        module = model.get_submodule(path)
+        if isinstance(module, _NormBase):
+            continue
+        kind = "parameter" if key in module._parameters else "attribute"
+        kind = "buffer" if key in module._buffers else kind
+        found.append(f"{kind} {name}")
+    return found
+
+
+def _moving_warnings(values: Sequence[str], *, plan: TrainingPlan) -> list[str]:
+    if not values:
         return []
-    more = f" and {len(buffers) - 1} more" if len(buffers) > 1 else ""
+    more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     apart = " of the first replica" if plan.batch.replicas > 1 else ""
     counts = {"--replicas": plan.batch.replicas, "--gradient-accumulation-count": plan.batch.accumulation}
     cuts = " and ".join(f"{option} {count}" for option, count in counts.items() if count > 1)
     return [
-        f"--model updates its buffer {buffers[0]}{more} itself, at every micro-batch{apart}, so "
+        f"--model updates its {values[0]}{more} itself, at every micro-batch{apart}, so "
         f"{'they depend' if more else 'it depends'} on {cuts}; statistics of torch's batch norms do not."
     ]
 
@@ -298,6 +326,19 @@ def _compile_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
     return [
         f"the model runs uncompiled in spite of --compile on: {DRAWS_OBSTACLE}; dropout layers of torch.nn "
         "and --recomputation can be compiled."
+    ]
+
+
+def _unstored_warnings(recipe: Recipe, model: nn.Module) -> list[str]:
+    """A warning about state of a user's modules that no checkpoint holds."""
+    places = unstored_places(model) if recipe.checkpoints else []
+    if not places:
+        return []
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return [
+        f"--model changes its attribute {places[0].name}{more} in its forward pass, but a checkpoint stores "
+        "only tensors and numbers of modules, so a continued run would not be the same; use a buffer instead "
+        f"of a {type(places[0].value).__name__}."
     ]
 
 

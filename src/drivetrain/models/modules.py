@@ -1,4 +1,4 @@
-"""Helpers for any model: replace layers, match names, set the training mode, handle unsaved buffers."""
+"""Helpers for any model: replace layers, match names, set the training mode, handle unsaved values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["hooks_of", "in_mode", "is_inside", "replace_modules", "take_over_buffers", "unsaved_buffers"]
+from drivetrain.models.module_values import moving_attributes, take_over_attributes
+
+__all__ = [
+    "hooks_of",
+    "in_mode",
+    "is_inside",
+    "replace_modules",
+    "take_over_unsaved",
+    "unsaved_buffers",
+    "unsaved_values",
+]
 
 _CALL_HOOKS = (
     "_forward_pre_hooks",
@@ -88,9 +98,15 @@ def unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
     return {name: buffer for name, buffer in model.named_buffers() if name not in saved}
 
 
+def unsaved_values(model: nn.Module) -> dict[str, Tensor]:
+    """The unsaved buffers, and other attributes that a pass changes, if the model was rehearsed."""
+    return unsaved_buffers(model) | moving_attributes(model)
+
+
 @torch.no_grad()
-def take_over_buffers(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
-    """Copies stored values into unsaved buffers of the same name and shape; others stay unchanged."""
+def take_over_unsaved(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
+    """Puts stored values into attributes, and into unsaved buffers of the same shape."""
     for name, buffer in unsaved_buffers(model).items():
         if name in stored and stored[name].shape == buffer.shape:
             buffer.copy_(stored[name])
+    take_over_attributes(model, stored)

@@ -1,18 +1,15 @@
-"""Checks a user's model: it must return one tensor and save only tensors; finds buffers that it changes."""
+"""Checks a user's model: it must return one tensor and save only tensors."""
 
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.models.freeze import FrozenBatchNorm
 from drivetrain.models.summary import copy_to, devices_to_try
 
-__all__ = ["moving_buffers", "require_plain_state", "require_tensor", "require_tensor_in_training"]
+__all__ = ["require_plain_state", "require_tensor", "require_tensor_in_training"]
 
 # Batch norm in training refuses a single value per channel, which one sample may give.
 _SAMPLES = 2
@@ -84,42 +81,3 @@ def require_plain_state(model: nn.Module, *, ranks: int = 1) -> None:
                 f"--model: module {module} has a get_extra_state, which several ranks cannot share; keep the "
                 "state in a buffer, or train in one process (--replicas 1, without --stages)."
             )
-
-
-def moving_buffers(model: nn.Module, *, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """The user's buffers that a forward pass in training changes, and whether the change depends on samples.
-
-    Such buffers are not averaged over replicas. Buffers of torch's norm layers are not included. Two copies
-    of the model run forward on different images. If they fail, the result is empty: later checks report why.
-    """
-    before = dict(_own_buffers(model))
-    if not before:
-        return {}
-    try:
-        first, second = (_moved(model, image_shape, seed=seed) for seed in (1, 2))
-    except Exception:
-        return {}
-    return {
-        name: not _same(first[name], second[name])
-        for name, value in before.items()
-        if not _same(value, first[name]) or not _same(value, second[name])
-    }
-
-
-def _own_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    for prefix, module in model.named_modules():
-        if not isinstance(module, _NormBase | FrozenBatchNorm):
-            yield from module.named_buffers(prefix=prefix, recurse=False)
-
-
-@torch.no_grad()
-def _moved(model: nn.Module, image_shape: tuple[int, int, int], *, seed: int) -> dict[str, Tensor]:
-    copy = deepcopy(model).train()
-    with torch.random.fork_rng(devices=[]):
-        generator = torch.Generator().manual_seed(seed)
-        copy(torch.randn(_SAMPLES, *image_shape, generator=generator))
-    return dict(_own_buffers(copy))
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one, other)

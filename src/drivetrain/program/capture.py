@@ -20,6 +20,7 @@ from torch import nn
 from drivetrain.data.feeds.micro_batch import Parcel, ParcelFeed
 from drivetrain.devices.device import Device
 from drivetrain.passes.whole_model import PlainPasses
+from drivetrain.program.bound_objects import bound_objects, obstacle_of_objects
 from drivetrain.program.training_program import TrainingProgram
 
 __all__ = ["CapturedUpdates", "Drawn", "Recorder", "RunAhead", "changed", "counters_of", "draws_of"]
@@ -218,15 +219,18 @@ class CapturedUpdates:
         if self.failure is not None:
             compute()
             return
-        before = counters_of(self._program.model)
+        before, objects = counters_of(self._program.model), bound_objects(self._program.model)
         with draws_of(self._program.device) as drawn:
             self._recorder.warm_up(compute)
         self._warmed[kind] = self._warmed.get(kind, 0) + 1
         counting = changed(before, counters_of(self._program.model))
+        replaced = obstacle_of_objects(objects, bound_objects(self._program.model))
         if counting:
             self.failure = f"the Python attribute {counting} of the model changes from update to update"
         elif self._program.draws.facts.by_micro_batch:
             self.failure = f"the model draws from generators ({self._program.draws.facts.by_micro_batch[0]})"
+        elif replaced:
+            self.failure = replaced
         elif drawn.by_host:
             self.failure = f"the model draws random numbers on the CPU ({drawn.by_host})"
         elif drawn.by_device and len(kind.numbers) > 1:
@@ -242,6 +246,7 @@ class CapturedUpdates:
             # The failed pass never ran, so what it reported must not reach the batch-norm statistics. Earlier
             # recordings draw from a generator state that was replaced, so they are dropped too.
             self._program.batch_norms.forget()
+            self._program.homes.go_home()
             self.release()
             return
         self._recordings[kind] = _Recording(held, replay)

@@ -15,6 +15,7 @@ from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.places import DrawPlaces
 from drivetrain.layers.float_watch import FloatWatch
+from drivetrain.layers.moving_state import Homes
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Forward, Precision
 from drivetrain.passes.update_batches import NumberedBatch, UpdateBatches
@@ -71,6 +72,7 @@ class TrainingProgram:
     rank_sums: RankSums
     records: UpdateRecords
     device: Device
+    homes: Homes
     stages: PlacedStages | None = None
     float_watch: FloatWatch | None = None
     compiled: CompiledParts = field(default_factory=CompiledParts)
@@ -142,6 +144,7 @@ class TrainingProgram:
             self.context.update.fill_(update)
             self._begin_gradient()
             loss, score = self.passes.run(update)
+            self.homes.settle()
         if self.group.size > 1:
             with observed_part(self._observer, update, Part.GRADIENT_SUM):
                 loss, score = self.rank_sums.add_up(update, loss, score)
@@ -175,7 +178,9 @@ class TrainingProgram:
         """An update of given micro-batches on one rank with the whole model: the part that is captured."""
         assert isinstance(self.passes, PlainPasses), "only a model in one piece"
         self._begin_gradient()
-        self._move(*self.passes.run_batches(batches, share=share, seeded_for=seeded_for))
+        loss, score = self.passes.run_batches(batches, share=share, seeded_for=seeded_for)
+        self.homes.settle()
+        self._move(loss, score)
 
     def _begin_gradient(self) -> None:
         if self.passes.adds_to_zeros:

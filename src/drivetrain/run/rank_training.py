@@ -16,7 +16,9 @@ from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
-from drivetrain.models.modules import take_over_buffers, unsaved_buffers
+from drivetrain.models.kept_values import give_own_memory
+from drivetrain.models.module_values import note_moving
+from drivetrain.models.modules import take_over_unsaved, unsaved_buffers, unsaved_values
 from drivetrain.models.parameter_hooks import carry_hooks, copy_model
 from drivetrain.pipeline.cutting.stage_plan import check_cut
 from drivetrain.ranks.find_place import find_place
@@ -208,13 +210,16 @@ def _outcome_of(result: RunResult, *, spec: DataSpec, path: Path) -> _Outcome:
         values={name: getattr(result, name) for name in names},
         spec=spec,
         weights=write_tensors(_weights_path(path), result.model.state_dict()),
-        buffers=write_tensors(_buffers_path(path), unsaved_buffers(result.model)),
+        buffers=write_tensors(_buffers_path(path), unsaved_values(result.model)),
     )
 
 
 def _load_model(model: nn.Module, outcome: _Outcome, path: Path) -> None:
+    give_own_memory(model)
     model.load_state_dict(read_tensors(_weights_path(path), outcome.weights))
-    take_over_buffers(model, read_tensors(_buffers_path(path), outcome.buffers))
+    unsaved = read_tensors(_buffers_path(path), outcome.buffers)
+    take_over_unsaved(model, unsaved)
+    note_moving(model, unsaved.keys() - unsaved_buffers(model).keys())
 
 
 def _weights_path(outcome: Path) -> Path:

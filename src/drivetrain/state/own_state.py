@@ -10,6 +10,7 @@ from itertools import chain
 
 from torch import Tensor
 
+from drivetrain.models.module_values import moving_attributes
 from drivetrain.models.modules import unsaved_buffers
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.training_program import TrainingProgram
@@ -21,15 +22,18 @@ __all__ = ["OwnState", "own_state"]
 class OwnState:
     """The state of a program on this rank, as views: writing into a tensor changes the training.
 
-    `buffers` are the non-persistent ones, missing in `state_dict()`. `averaged` are the averages of the
-    trained weights in full precision, which 16-bit weights lack; the rest of an averaged model is read from
-    the model while its `average` is in place. `moving` is all that an update changes, as whole flat vectors.
+    `buffers` are the non-persistent ones, missing in `state_dict()`. `attributes` are other values of modules
+    that a pass changes; they are only read here, and numbers are 0-d tensors. `averaged` are the averages of
+    the trained weights in full precision, which 16-bit weights lack; the rest of an averaged model is read
+    from the model while its `average` is in place. `moving` is all that an update changes, as whole flat
+    vectors.
     """
 
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     averaged: dict[str, Tensor]
     buffers: dict[str, Tensor]
+    attributes: dict[str, Tensor]
     records: dict[str, Tensor]
     average: WeightAverage | None
     moving: tuple[Tensor, ...]
@@ -55,7 +59,8 @@ def own_state(program: TrainingProgram) -> OwnState:
         model=_model_values(program),
         optimiser=_by_parameter(program, states) | scale,
         averaged=dict(moved.parameters.named_views(averages[0])) if averages else {},
-        buffers=_unsaved_values(program),
+        buffers=_unsaved_buffers(program),
+        attributes=_attributes(program),
         records=records,
         average=moved.average,
         moving=(*vectors, *records.values()),
@@ -70,12 +75,20 @@ def _model_values(program: TrainingProgram) -> dict[str, Tensor]:
     return {name: value for name, value in values.items() if name in names}
 
 
-def _unsaved_values(program: TrainingProgram) -> dict[str, Tensor]:
+def _unsaved_buffers(program: TrainingProgram) -> dict[str, Tensor]:
     buffers = unsaved_buffers(program.model)
     if program.stages is None:
         return buffers
     names = program.stages.buffer_names
     return {name: buffer for name, buffer in buffers.items() if name in names}
+
+
+def _attributes(program: TrainingProgram) -> dict[str, Tensor]:
+    attributes = moving_attributes(program.model)
+    if program.stages is None:
+        return attributes
+    modules = program.stages.module_names
+    return {name: value for name, value in attributes.items() if name.rpartition(".")[0] in modules}
 
 
 def _by_parameter(program: TrainingProgram, states: dict[str, Tensor]) -> dict[str, Tensor]:

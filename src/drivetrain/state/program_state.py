@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from drivetrain.devices.device import choose_device
 from drivetrain.models.half_weights import widen_weights
-from drivetrain.models.modules import take_over_buffers, unsaved_buffers
+from drivetrain.models.module_values import take_over_attributes
+from drivetrain.models.modules import take_over_unsaved, unsaved_buffers, unsaved_values
 from drivetrain.passes.forward import Precision
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
-from drivetrain.state.own_state import own_state
+from drivetrain.state.own_state import OwnState, own_state
 from drivetrain.state.tensor_exchange import gather_tensors, hand_out_tensors
 
 __all__ = [
@@ -74,7 +75,8 @@ def _extent_bytes(weight: nn.Parameter) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramState:
     """The whole state as a checkpoint holds it: tensors by their names in the model, the optimiser's as
-    `state/parameter`; `buffers` are the non-persistent ones, missing in `state_dict()`."""
+    `state/parameter`; `buffers` are the non-persistent ones, missing in `state_dict()`, and other attributes
+    that a pass changes."""
 
     model: dict[str, Tensor] = field(default_factory=dict)
     optimiser: dict[str, Tensor] = field(default_factory=dict)
@@ -96,9 +98,17 @@ def collect_state(program: TrainingProgram, *, room: ProgramState | None = None)
         model=gather_tensors(own.model, devices=groups.devices, room=room.model),
         optimiser=gather_tensors(own.optimiser, devices=groups.devices, room=room.optimiser),
         averaged=_collect_average(program, room.averaged),
-        buffers=gather_tensors(own.buffers, devices=groups.devices, room=room.buffers),
+        buffers=_collect_unsaved(program, own, room.buffers),
     )
     return whole if groups.devices.is_first else None
+
+
+def _collect_unsaved(
+    program: TrainingProgram, own: OwnState, room: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    # Attributes may change their shape or type, and so take no room of an earlier copy.
+    lasting = {name: room[name] for name in unsaved_buffers(program.model).keys() & room.keys()}
+    return gather_tensors(own.buffers | own.attributes, devices=program.groups.devices, room=lasting)
 
 
 def _collect_average(program: TrainingProgram, room: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -125,6 +135,10 @@ class Taking(Protocol):
     def buffers(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
         """The buffers that the model does not save."""
 
+    def attributes(self, stored: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The stored attributes, on every rank."""
+        ...
+
 
 def take_over(program: TrainingProgram, stored: ProgramState, *, way: Taking) -> None:
     """Loads a stored state; if it has no average, the average starts from the stored weights."""
@@ -136,6 +150,9 @@ def take_over(program: TrainingProgram, stored: ProgramState, *, way: Taking) ->
     way.model(own.model, stored.model)
     way.optimiser(own.optimiser, stored.optimiser)
     way.buffers(own.buffers, stored.buffers)
+    buffers = unsaved_buffers(program.model)
+    attributes = {name: value for name, value in stored.buffers.items() if name not in buffers}
+    take_over_attributes(program.model, way.attributes(attributes))
 
 
 class _HandingOut:
@@ -153,6 +170,9 @@ class _HandingOut:
 
     optimiser = buffers = averaged
 
+    def attributes(self, stored: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return _from_first(stored, self._devices)
+
 
 def load_state(program: TrainingProgram, state: ProgramState) -> None:
     """Loads this rank's part of a whole state in place; keeps the optimiser state if none is stored."""
@@ -166,7 +186,7 @@ def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
     """
     if program.groups.replicas.rank == 0:
         if program.group.is_first and state is None:
-            state = ProgramState(model=program.model.state_dict(), buffers=unsaved_buffers(program.model))
+            state = ProgramState(model=program.model.state_dict(), buffers=unsaved_values(program.model))
         take_over(program, state or ProgramState(), way=_HandingOut(program.groups.devices))
     _broadcast(own_state(program).records.values(), program.group)
     share_program(program, program.groups.replicas)
@@ -177,7 +197,16 @@ def share_parts(program: TrainingProgram, state: ProgramState | None) -> None:
 def share_program(program: TrainingProgram, group: ReplicaGroup) -> None:
     """Broadcasts weights, statistics, optimiser state and records of the first replica to all others."""
     if group.size > 1:
-        _broadcast(own_state(program).tensors(), group)
+        own = own_state(program)
+        _broadcast(own.tensors(), group)
+        take_over_attributes(program.model, _from_first(own.attributes, group))
+
+
+def _from_first(attributes: Mapping[str, Tensor], group: ReplicaGroup) -> Mapping[str, Tensor]:
+    """The attributes of the first member. They are few, and other members may not know their shapes yet."""
+    own = {name: value.cpu() for name, value in attributes.items()} if group.is_first else None
+    found: Mapping[str, Tensor] = group.from_first(own)
+    return found
 
 
 def _broadcast(tensors: Iterable[Tensor], group: ReplicaGroup) -> None:
@@ -208,7 +237,9 @@ def in_one_piece(program: TrainingProgram) -> TrainingProgram:
         program.model.cpu()
         widen_weights(program.model)
         places = {**program.model.state_dict(), **unsaved_buffers(program.model)}
-    gather_tensors({**own.model, **own.averaged, **own.buffers}, devices=devices, room=places)
+    parts = {**own.model, **own.averaged, **own.buffers, **own.attributes}
+    whole = gather_tensors(parts, devices=devices, room=places)
+    take_over_attributes(program.model, {name: whole[name] for name in whole.keys() - places.keys()})
     return _whole(program) if devices.is_first else program
 
 
@@ -217,7 +248,7 @@ def with_whole_model(program: TrainingProgram, state: ProgramState) -> TrainingP
     model = program.model.cpu()
     widen_weights(model)
     model.load_state_dict(state.averaged or state.model)
-    take_over_buffers(model, state.buffers)
+    take_over_unsaved(model, state.buffers)
     return _whole(program)
 
 

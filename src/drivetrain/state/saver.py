@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from drivetrain.core.errors import BadInputError, RunFailedError
-from drivetrain.models.modules import take_over_buffers
+from drivetrain.models.kept_values import give_own_memory
+from drivetrain.models.modules import take_over_unsaved
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.state.program_state import ProgramState, collect_state, take_over
 from drivetrain.store.checkpoint import Checkpoint
@@ -68,7 +69,10 @@ class _FromCheckpoint:
         _copy(own, stored)
 
     def buffers(self, own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:  # noqa: ARG002
-        take_over_buffers(self._model, stored)
+        take_over_unsaved(self._model, stored)
+
+    def attributes(self, stored: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return stored
 
 
 @torch.no_grad()
@@ -80,10 +84,11 @@ def _copy(own: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
 def restore_model(model: torch.nn.Module, checkpoint: Checkpoint) -> None:
     """Loads the weights of a checkpoint, averaged ones if it has them, into a model."""
     _load_state(model, checkpoint.averaged or checkpoint.model, checkpoint.path)
-    take_over_buffers(model, checkpoint.buffers)
+    take_over_unsaved(model, checkpoint.buffers)
 
 
 def _load_state(model: torch.nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    give_own_memory(model)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

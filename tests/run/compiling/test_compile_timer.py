@@ -10,12 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.models.kept_values import give_own_memory, parts_in
+from drivetrain.models.module_values import places_of
+from drivetrain.models.rehearsal import rehearse
 from drivetrain.optim.rules import Adam
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.capture import CapturedUpdates
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.compiling.compile_timer import MeasuringStoppedError, ProgramTimer, leaving_no_trace
+from tests.pipeline.moving_models import LAYERS, WithState
 from tests.program.harness import GivenFeed, make_program
 from tests.run.shown_work import ShownWork
 
@@ -210,3 +214,29 @@ def test_it_is_put_back_after_an_error_too() -> None:
     with pytest.raises(KeyboardInterrupt):
         break_off()
     assert all(same(before[name], found) for name, found in everything(program).items())
+
+
+def program_with(layer: str) -> TrainingProgram:
+    model = WithState(layer, channels=1)
+    rehearse(model, image_shape=(1, 6, 6))
+    give_own_memory(model)
+    feed = GivenFeed(torch.rand(8, 1, 6, 6), torch.arange(8) % 2, micro=4)
+    return make_program(model, feed, rate=0.1)
+
+
+def values_of(program: TrainingProgram) -> list[object]:
+    """What is bound, and its contents."""
+    parts = [(place.name, part) for place in places_of(program.model) for part in parts_in(place.value)]
+    return [
+        (name, id(part), part.tolist() if isinstance(part, Tensor) else repr(part)) for name, part in parts
+    ]
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS.keys() - {"view"}))
+def test_layers_with_state_forget_what_was_measured(layer: str) -> None:
+    program = program_with(layer)
+    before = values_of(program)
+    with leaving_no_trace(program):
+        run(program)
+        assert values_of(program) != before
+    assert values_of(program) == before

@@ -13,6 +13,7 @@ from torch.fx import Interpreter, Node
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
+from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.summary import FlopCounter
 from drivetrain.pipeline.graph.stand_ins import (
     StandIns,
@@ -113,7 +114,7 @@ def find_shapes(
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
     """Puts a model into evaluation mode for a block and restores the attributes of all modules afterwards."""
-    with attributes_kept(model):
+    with keeping_values(model), attributes_kept(model):
         for module in model.modules():
             module.training = False
         yield

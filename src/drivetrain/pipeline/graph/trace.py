@@ -13,6 +13,8 @@ from torch.fx.proxy import TraceError
 from torch.nn.modules import module as torch_modules
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.kept_values import keeping_values
+from drivetrain.models.module_values import moving_places
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.known_sizes import SizedTracer
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
@@ -121,7 +123,13 @@ def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -
     images of `image_shape` (channels, height, width) alone.
     """
     _refuse_global_hooks()
-    whole: set[nn.Module] = set()
+    # Tracing runs the code of modules once: what that does to their attributes is taken back.
+    with keeping_values(model):
+        return _trace_model(model, image_shape)
+
+
+def _trace_model(model: nn.Module, image_shape: Sequence[int] | None) -> TracedModel:
+    whole = _modules_with_state(model)
     sizes: tuple[int, ...] | None = None
     # A failure names the innermost module at fault. A large one is tried once with known sizes; otherwise it
     # is kept whole in the next attempt. The loop ends, because `whole` grows.
@@ -148,6 +156,20 @@ def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -
     if not differing and _constants(*training) == _constants(*evaluation):
         return traced
     return replace(traced, evaluation=_traced(model, *evaluation, image_shape=sizes))
+
+
+def _modules_with_state(model: nn.Module) -> set[nn.Module]:
+    """The modules whose own code changes values that they keep, as far as a rehearsal has found them.
+
+    The trace runs such code once and drops it.
+    """
+    whole: set[nn.Module] = set()
+    for place in moving_places(model):
+        path, _, key = place.name.rpartition(".")
+        if not path:
+            raise _refusal(UntraceableError(f"changes self.{key}"))
+        whole.add(model.get_submodule(path))
+    return whole
 
 
 def _refuse_global_hooks() -> None:

@@ -11,6 +11,7 @@ from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.places import DrawPlaces
+from drivetrain.layers.moving_state import StageState
 from drivetrain.models.memory_format import memory_format_of
 from drivetrain.passes.forward import choose_precision
 from drivetrain.passes.gradient_sum import GradientSum
@@ -181,6 +182,7 @@ def build_runners(
     evaluation = stages.cut.evaluation
     for stage in stages.own:
         settings, module = stages.plan.settings[stage], stages.cut.stages[stage]
+        state = StageState(module, model=model)
         call: Callable[..., tuple[Tensor, ...]] = module
         if settings.compiles and not draws.facts.needs_places:
             call = Compilable(
@@ -194,6 +196,7 @@ def build_runners(
             context=context,
             draws=draws,
             batch_norms=batch_norms,
+            state=state,
             device=device,
             seed=recipe.seed,
             images=stages.cut.input,
@@ -203,7 +206,7 @@ def build_runners(
             evaluation=evaluation.stages[stage] if evaluation is not None else None,
             head=head if stage == stages.last else None,
             without_gradient=stages.cut.without_gradient,
-            recomputes=settings.recomputes,
+            recomputes=settings.recomputes or (stages.last > 0 and state.needs_recomputation),
             defers_weights=stages.plan.schedule_name == "zero-bubble",
         )
     return runners

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from drivetrain.core.randomness import stream_key
@@ -14,7 +14,7 @@ from drivetrain.devices.device import Device
 from drivetrain.layers.batch_norm import BatchNormOwner
 from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.places import DrawPlaces, use_keys
-from drivetrain.layers.reporting_batch_norm import ReportingBatchNorm
+from drivetrain.layers.moving_state import StageState
 from drivetrain.passes.forward import Precision
 from drivetrain.passes.model_step import LossHead
 from drivetrain.pipeline.cutting.cut import StageModule
@@ -72,6 +72,7 @@ class StageRunner:
     context: UpdateContext
     draws: DrawPlaces
     batch_norms: BatchNormOwner
+    state: StageState
     device: Device
     seed: int
     images: str
@@ -87,7 +88,6 @@ class StageRunner:
     _held: dict[int, _Held] = field(default_factory=dict)
     _queues: dict[int, WeightQueue] = field(default_factory=dict)
     _uses_before: dict[int, int] = field(init=False)
-    _foreign_buffers: list[tuple[nn.Module, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._uses_before = {
@@ -95,12 +95,6 @@ class StageRunner:
             for path, count in self.module.stage_facts.calls_before.items()
             for key in use_keys(self.module.get_submodule(path), name=path, seed=self.seed)
         }
-        self._foreign_buffers = [
-            (layer, name)
-            for layer in self.module.modules()
-            if not isinstance(layer, ReportingBatchNorm)
-            for name in layer._buffers
-        ]
 
     @property
     def live(self) -> int:
@@ -129,6 +123,8 @@ class StageRunner:
     def forward(self, micro_batch: int, work: Pass, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Runs the stage and returns its detached outputs; inputs are held until the backward pass."""
         leaves = {name: self._leaf(name, value) for name, value in inputs.items()}
+        if self._held and not self.recomputes:
+            self.state.branch()
         held = self._held[micro_batch] = _Held(work, leaves)
         with self._first_pass(micro_batch):
             outputs, loss_and_score = self._run(micro_batch, held)
@@ -142,9 +138,14 @@ class StageRunner:
         `gradients` has, per output, the gradients from all its readers, which are added in the order given.
         """
         held = self._held.pop(micro_batch)
-        if self.recomputes:
+        if not self.recomputes:
+            return self._backward(held, gradients)
+        with self.state.rewound(micro_batch):
             with self._second_pass(micro_batch):
                 self._run(micro_batch, held)
+            return self._backward(held, gradients)
+
+    def _backward(self, held: _Held, gradients: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
         roots: list[GradientEdge] = []
         ends: list[Tensor] = []
         for name, root in held.roots.items():
@@ -218,21 +219,12 @@ class StageRunner:
         if not self.recomputes:
             yield
             return
+        self.state.begin(micro_batch)
         with torch.no_grad(), self.batch_norms.to_be_recomputed((self.index, micro_batch)):
             yield
 
-    @contextmanager
-    def _second_pass(self, micro_batch: int) -> Iterator[None]:
-        """Restores buffers that custom layers change: they were updated in the first pass already."""
-        kept = [(layer, name, layer._buffers[name]) for layer, name in self._foreign_buffers]
-        values = [None if buffer is None else buffer.clone() for _, _, buffer in kept]
-        with self.batch_norms.recomputing((self.index, micro_batch)):
-            yield
-        for (layer, name, buffer), value in zip(kept, values, strict=True):
-            if buffer is not None and value is not None:
-                # Through .data, as a change that autograd saw would invalidate tensors saved for backward.
-                buffer.data.copy_(value)
-                layer._buffers[name] = buffer
+    def _second_pass(self, micro_batch: int) -> AbstractContextManager[None]:
+        return self.batch_norms.recomputing((self.index, micro_batch))
 
     def _deferring(self, micro_batch: int) -> AbstractContextManager[object]:
         if not self.defers_weights or not torch.is_grad_enabled():

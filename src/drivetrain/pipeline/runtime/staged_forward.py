@@ -47,7 +47,7 @@ def find_specs(
                 if edge.consumer == stage
             }
             # In eval mode, so that batch-norm statistics do not change.
-            with in_mode(runners[stage].module, training=False):
+            with in_mode(runners[stage].module, training=False), runners[stage].state.kept():
                 outputs = runners[stage].evaluate(prepared, inputs, as_trained=as_trained)
             found = {name: _spec_of(value) for name, value in outputs.items()}
         specs |= devices.gather(found)[home if devices.size > 1 else 0]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.models.kept_values import keeping_values
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.state.own_state import own_state
 
@@ -37,7 +38,8 @@ def leaving_no_trace(program: TrainingProgram) -> Iterator[None]:
     was_training = program.model.training
     drawn = torch.get_rng_state(), random.getstate(), np.random.get_state()
     try:
-        yield
+        with keeping_values(program.model):
+            yield
     finally:
         with torch.no_grad():
             for tensor, before in kept:
