@@ -1,4 +1,4 @@
-"""Prepares a model for training: dropout, device, batch norms and flat parameters, in this order."""
+"""Prepares a model for training: dropout, faulty convolutions, device, batch norms and flat parameters."""
 
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.dropout import install_counter_dropout
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.half_weights import halve_weights, is_half
+from drivetrain.models.narrow_convolutions import install_narrow_convolutions
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.passes.update_batches import UpdateBatches
@@ -79,6 +80,8 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
     precision = choose_precision(recipe, inputs.device)
     context = UpdateContext(inputs.device.torch_device)
     install_counter_dropout(model, seed=recipe.seed, context=context)
+    if inputs.device.is_cpu:
+        install_narrow_convolutions(model)
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)
     # Installing batch norms replaced layers of the model, so the stages must be cut from the new ones.

@@ -115,7 +115,7 @@ def _check_model(setting: _Setting, model: nn.Module) -> ModelTotals:
     channels, height, width = setting.image_shape
     totals = summarise_model(model, channels=channels, image_size=height, width=width)
     if not is_own_model(setting.recipe):
-        require_tensor_in_training(model, image_shape=setting.image_shape)
+        require_tensor_in_training(model, image_shape=setting.image_shape, is_cpu=setting.device.is_cpu)
     return totals
 
 
