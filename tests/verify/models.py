@@ -75,6 +75,19 @@ class Marked(Plain):
         assign_stages({"conv": 0, "norm": 1, "drop": 2, "line": 2}, self)
 
 
+class Counting(Plain):
+    """Counts its passes in a buffer of whole numbers, so the number of micro-batches changes it."""
+
+    def __init__(self, *, channels: int, num_classes: int) -> None:
+        super().__init__(channels=channels, num_classes=num_classes)
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training:
+            self.passes += 1
+        return super().forward(images)
+
+
 class Branched(nn.Module):
     """Blocks of parallel 3x3 and 1x1 convolutions with a stride, as in RepVGG and MobileOne."""
 

@@ -29,7 +29,7 @@ from drivetrain.recipe.schema import LrScheduleParams, Recipe
 from drivetrain.verify.samples import few_samples, open_samples
 from drivetrain.verify.small_batch import SmallBatch, choose_batch
 
-__all__ = ["Subject", "prepare_subject", "with_small_images"]
+__all__ = ["Subject", "draws_per_micro_batch", "prepare_subject", "with_small_images"]
 
 # Only the peak of the learning rate is needed. It is computed for a training so long that warm-up and decay
 # cannot keep the schedule from reaching it.
@@ -67,6 +67,7 @@ class Subject:
     model: nn.Module | None
     batch: SmallBatch
     has_batch_norm: bool
+    draws_per_micro_batch: bool
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -84,13 +85,17 @@ def prepare_subject(
     resolved: ResolvedRecipe,
     *,
     updates: int,
+    quick: bool = False,
     data: DataSplits | None = None,
     make_model: MakeModel | None = None,
 ) -> Subject:
-    """Prepares a recipe for measuring; `data` and `make_model` are given by callers of the Python API."""
+    """Prepares a recipe for measuring, in a smaller batch if `quick`.
+
+    `data` and `make_model` are given by callers of the Python API.
+    """
     given = Given(resolved.recipe, resolved.origins)
     _require_cpu(given)
-    batch = choose_batch(given)
+    batch = choose_batch(given, quick=quick)
     small, size_note = with_small_images(given)
     if data is None:
         splits, data_note = open_samples(replace(resolved, recipe=small), global_batch=batch.global_batch)
@@ -108,6 +113,7 @@ def prepare_subject(
         model=model,
         batch=batch,
         has_batch_norm=any(isinstance(module, _BatchNorm) for module in built.modules()),
+        draws_per_micro_batch=draws_per_micro_batch(built),
         notes=(
             f"samples: the first {len(splits.train)} of {data_note}{size_note}",
             f"learning rate: {rate_note}",
@@ -115,6 +121,14 @@ def prepare_subject(
         ),
         warnings=(*resolved.warnings, *splits.warnings, *_idle_warnings(given)),
     )
+
+
+def draws_per_micro_batch(_model: nn.Module) -> bool:
+    """Whether a model's random numbers depend on the size of the micro-batch, but not on the layout else.
+
+    None do so today: draws of known layers belong to samples, and all others depend on the whole layout.
+    """
+    return False
 
 
 def _require_cpu(given: Given) -> None:
