@@ -160,7 +160,9 @@ def measure_rank(
         program.feed.close()
     last = own[-1]
     digest = _digest(*last.weights.values(), *last.statistics.values(), *last.counts.values())
-    steps = tuple(_collected(program, step) for step in own)
+    # The negative control compares gradients only; the rest would be sent for nothing.
+    sent = own if spoilt is None else [_without_state(step) for step in own]
+    steps = tuple(_collected(program, step) for step in sent)
     device = program.groups.devices.rank
     if not group.is_first:
         return RankPart(measurement=None, device=device, digest=digest)
@@ -194,6 +196,10 @@ def _own_step(program: TrainingProgram) -> Step:
         weights=_copied(parameters.named_views(parameters.values)),
         optimiser=_copied(sorted(own_state(program).optimiser.items())),
     )
+
+
+def _without_state(step: Step) -> Step:
+    return Step(gradients=step.gradients, statistics={}, counts={}, weights={}, optimiser={})
 
 
 def _spoil(program: TrainingProgram, name: str) -> None:
