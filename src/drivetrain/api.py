@@ -43,13 +43,13 @@ from drivetrain.run.train import RunResult
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
+from drivetrain.verify.measure import DtypeChoice, dtypes_named
 
 if TYPE_CHECKING:
     from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.run.train import RunResult
 
 TableFormat = Literal["csv", "json", "both"]
-Dtype = Literal["float32", "float64", "both"]
 
 
 def train(
@@ -240,17 +240,21 @@ def certify(
     data: Any = None,
     config_path: str | Path | None = None,
     layouts: str = "",
-    updates: int = 10,
-    dtype: Dtype = "both",
+    updates: int | None = None,
+    dtype: DtypeChoice | None = None,
+    quick: bool = False,
     quiet: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
     """Verifies that a recipe's layouts compute the same; returns what `drivetrain verify --json` prints.
 
-    Other processes must be able to import the class of your own module.
+    Without `updates` and `dtype`, 10 updates are compared in float32 and float64. `quick` verifies one layout
+    per family, with 2 updates, in float32 (batch-norm groups in float64). Other processes must be able to
+    import the class of your own module.
     """
-    _require_one_of("dtype", dtype, get_args(Dtype))
-    if updates < 1:
+    if dtype is not None:
+        _require_one_of("dtype", dtype, get_args(DtypeChoice))
+    if updates is not None and updates < 1:
         raise BadInputError(f"updates={updates} must be at least 1; updates=10 works.")
     resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
@@ -259,7 +263,8 @@ def certify(
             reporter=reporter,
             cuts=parse_cuts(layouts),
             updates=updates,
-            dtypes=("float32", "float64") if dtype == "both" else (dtype,),
+            dtypes=dtypes_named(dtype),
+            quick=quick,
             data=None if data is None else split_user_data(resolved.recipe, train=data),
             make_model=_maker(model, resolved),
         )

@@ -132,3 +132,14 @@ def test_a_wrong_layout_is_refused_without_torch() -> None:
         "assert main(['verify', '--layouts', 'x']) == 2; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_quick_verification_compares_two_updates(capsys: Capture) -> None:
+    own = ["--dataset", "digits", "--model", "mnist_cnn", "--image-size", "12", "--quick"]
+    found = _json(capsys, *own, "--layouts", "accumulation=2")
+    assert found["ok"]
+    assert (found["reference"]["updates"], found["reference"]["global_batch"]) == (2, 4)
+    assert [one["dtype"] for one in found["layouts"]] == ["float32"]
+    typed = _json(capsys, *own, "--layouts", "accumulation=2", "--updates", "3", "--dtype", "both")
+    assert typed["reference"]["updates"] == 3
+    assert [one["dtype"] for one in typed["layouts"]] == ["float32", "float64"]

@@ -75,3 +75,14 @@ def test_names_of_several_works_are_aligned() -> None:
 
 def test_times() -> None:
     assert [clock_time(seconds) for seconds in (0.4, 65.9, 3600.0)] == ["0:00", "1:05", "1:00:00"]
+
+
+def test_an_expected_time_replaces_the_pace_and_runs_down() -> None:
+    clock = Clock()
+    work = training(clock)
+    work.expect(90.0)
+    assert plain_line(work).startswith("training 301/1200  1:30 left")
+    clock.now_s += 60.0
+    assert work.left_s == 30.0
+    clock.now_s += 60.0
+    assert work.left_s == 0.0

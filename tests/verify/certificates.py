@@ -27,7 +27,8 @@ def verified(
     *,
     pool: RankPool | None = None,
     dtypes: tuple[DtypeName, ...] = BOTH,
-    updates: int = 3,
+    updates: int | None = 3,
+    quick: bool = False,
     module: nn.Module | None = None,
     **options: Any,
 ) -> Certificate:
@@ -40,6 +41,7 @@ def verified(
             cuts=parse_cuts(layouts),
             updates=updates,
             dtypes=dtypes,
+            quick=quick,
             make_model=None if module is None else lambda _: module,
             pool=pool,
         )

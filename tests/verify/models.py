@@ -73,3 +73,38 @@ class Marked(Plain):
     def __init__(self, *, channels: int, num_classes: int) -> None:
         super().__init__(channels=channels, num_classes=num_classes)
         assign_stages({"conv": 0, "norm": 1, "drop": 2, "line": 2}, self)
+
+
+class Counting(Plain):
+    """Counts its passes in a buffer of whole numbers, so the number of micro-batches changes it."""
+
+    passes: Tensor
+
+    def __init__(self, *, channels: int, num_classes: int) -> None:
+        super().__init__(channels=channels, num_classes=num_classes)
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training:
+            self.passes += 1
+        return super().forward(images)
+
+
+class Branched(nn.Module):
+    """Blocks of parallel 3x3 and 1x1 convolutions with a stride, as in RepVGG and MobileOne."""
+
+    def __init__(self, *, channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.wide = nn.ModuleList([nn.Conv2d(channels, 8, 3, 2, 1), nn.Conv2d(8, 16, 3, 2, 1)])
+        self.narrow = nn.ModuleList([nn.Conv2d(channels, 8, 1, 2), nn.Conv2d(8, 16, 1, 2)])
+        self.norms = nn.ModuleList([nn.BatchNorm2d(8), nn.BatchNorm2d(16)])
+        self.line = nn.Linear(16, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = images
+        for wide, narrow, norm in zip(self.wide, self.narrow, self.norms, strict=True):
+            branch = narrow(features)
+            branch += wide(features)
+            features = torch.nn.functional.elu(norm(branch))
+        outputs: Tensor = self.line(features.mean((2, 3)))
+        return outputs

@@ -11,11 +11,12 @@ from rich.console import Console
 
 from drivetrain.api import certify
 from drivetrain.core.errors import BadInputError
+from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.verify import measurer
+from drivetrain.verify import measurer, subject
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.layouts import parse_cuts
@@ -110,6 +111,56 @@ def test_a_norm_of_a_kind_of_its_own_is_caught_by_its_statistics(rank_pool: Rank
     assert not certificate.ok
     assert "the running statistics norm.running" in closing_line(certificate)
     assert "the ranks ended with different weights or statistics" in closing_line(certificate)
+
+
+def test_a_count_of_micro_batches_is_caught(rank_pool: RankPool) -> None:
+    certificate = verified("replicas=2", model=f"{MODELS}:Counting", pool=rank_pool, dtypes=("float32",))
+    assert closing_line(certificate) == ("not certified: replicas=2 in float32: the buffer passes differs")
+    assert certificate.rows[0].points_tried == 1
+
+
+def test_a_quick_certificate_has_every_family_and_negative_controls(rank_pool: RankPool) -> None:
+    certificate = verified("", model=f"{MODELS}:Plain", pool=rank_pool, dtypes=(), updates=None, quick=True)
+    assert certificate.ok, closing_line(certificate)
+    assert certificate.updates == 2
+    assert [(row.layout.name, row.dtype) for row in certificate.rows] == [
+        ("replicas=2", "float32"),
+        ("accumulation=2,stages=2,schedule=1f1b,processes=1", "float32"),
+        ("accumulation=2,stages=2,schedule=1f1b,recomputation=true,processes=1", "float32"),
+        ("accumulation=2,stages=2,schedule=1f1b", "float32"),
+        ("replicas=2,group=2", "float64"),
+    ]
+    assert [(control.dtype, control.is_caught) for control in certificate.controls] == [
+        ("float32", True),
+        ("float64", True),
+    ]
+    assert closing_line(certificate).endswith("in float32 or float64")
+
+
+def test_typed_dtypes_hold_for_every_layout_of_a_quick_certificate(rank_pool: RankPool) -> None:
+    certificate = verified(
+        "replicas=2,group=2", model=f"{MODELS}:Plain", pool=rank_pool, dtypes=("float32",), quick=True
+    )
+    assert [row.dtype for row in certificate.rows] == ["float32"]
+    assert certificate.subject.batch.global_batch == 4
+
+
+def test_draws_per_micro_batch_are_named_where_nothing_is_comparable(
+    rank_pool: RankPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "find_draws", lambda *_, **__: DrawFacts(by_micro_batch=("rand",)))
+    certificate = verified(
+        "replicas=2;accumulation=4", model="mnist_cnn", image_size=12, pool=rank_pool, dtypes=("float32",)
+    )
+    assert certificate.ok, closing_line(certificate)
+    assert [row.layout.name for row in certificate.rows] == ["replicas=2"]
+    why = "not comparable: the model draws random numbers per micro-batch"
+    assert closing_line(certificate).endswith(f"; 1 {why}")
+    console = Console(record=True, width=300)
+    print_certificate(certificate, console=console)
+    (row,) = [line for line in console.export_text().splitlines() if line.startswith("accumulation=4")]
+    assert "nothing: micro-batches of 2 samples" in row
+    assert row.rstrip().endswith(why)
 
 
 def _go_wrong(monkeypatch: pytest.MonkeyPatch, *, below_seed: int) -> None:

@@ -134,3 +134,55 @@ def test_a_batch_that_cannot_be_cut_has_no_pipelines() -> None:
         ["stages: skipped, because a global batch of 3 has too few micro-batches"],
     )
     assert usual_pipelines(global_batch=8, fewest=2, marked_stages=1)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("has_batch_norm", "family"), [(True, "replicas=2,group=2"), (False, "accumulation=2")]
+)
+def test_a_quick_verification_has_one_layout_per_family(has_batch_norm: bool, family: str) -> None:
+    reference = reference_of(micro=2, group=1, global_batch=4, has_batch_norm=has_batch_norm)
+    choice = choose_layouts(
+        (), own=(), reference=reference, group=1, has_batch_norm=has_batch_norm, quick=True
+    )
+    assert [layout.name for layout in choice.usual] == [
+        "replicas=2",
+        family,
+        "accumulation=2,stages=2,schedule=1f1b,processes=1",
+        "accumulation=2,stages=2,schedule=1f1b,recomputation=true,processes=1",
+        "accumulation=2,stages=2,schedule=1f1b",
+    ]
+    assert {layout.global_batch for layout in choice.usual} == {4}
+    pairs = pair_with_references(choice.usual, reference=reference, has_batch_norm=has_batch_norm)
+    assert None not in [pair.reference for pair in pairs]
+
+
+@pytest.mark.parametrize("marked_stages", [3, 6])
+def test_a_quick_verification_follows_marks(marked_stages: int) -> None:
+    cuts, _ = usual_pipelines(global_batch=12, fewest=2, marked_stages=marked_stages, quick=True)
+    assert {cut.stages for cut in cuts} == {marked_stages}
+    assert [cut.ranks for cut in cuts] == ([1, 1, 3] if marked_stages == 3 else [1, 1])
+
+
+def test_draws_per_micro_batch_are_compared_where_micro_batches_have_one_size() -> None:
+    sizes = {"micro": 4, "group": 1, "global_batch": 8}
+    reference = reference_of(**sizes, has_batch_norm=False, draws_per_micro_batch=True)
+    assert reference == Layout(micro=4, accumulation=2)
+    layouts = [
+        Layout.of(cut, global_batch=8)
+        for cut in parse_cuts("replicas=2;accumulation=4;replicas=4;accumulation=4,stages=2;stages=2")
+    ]
+    pairs = pair_with_references(
+        layouts, reference=reference, has_batch_norm=False, draws_per_micro_batch=True
+    )
+    smaller = Layout(micro=2, accumulation=4)
+    assert [pair.reference for pair in pairs] == [reference, None, smaller, smaller, Layout(micro=8)]
+
+
+def test_a_group_has_no_reference_with_its_draws() -> None:
+    """One process that normalises the same set has larger micro-batches."""
+    grouped = Layout(replicas=4, group=2, micro=2)
+    for draws, expected in ((False, WITH_NORM), (True, None)):
+        (pair,) = pair_with_references(
+            [grouped], reference=WITH_NORM, has_batch_norm=True, draws_per_micro_batch=draws
+        )
+        assert pair.reference == expected

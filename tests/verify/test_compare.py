@@ -26,6 +26,7 @@ def _measurement(dtype: DtypeName = "float64", *, updates: int = 10) -> Measurem
     step = Step(
         gradients=tensors,
         statistics={"norm.running_mean": tensors["first.bias"]},
+        counts={"norm.num_batches": np.array(3), "is_warm": np.array([True, False])},
         weights=tensors,
         optimiser={"momentum/first.weight": tensors["first.weight"]},
     )
@@ -140,3 +141,18 @@ def test_rounding_explains_small_jumps_on_ranks_that_agree(
     )
     assert not difference.ok
     assert difference.may_be_rounding is explained
+
+
+@pytest.mark.parametrize("step", [0, 1], ids=["first", "last"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("norm.num_batches", np.array(4)), ("is_warm", np.array([True, True]))],
+    ids=["whole number", "truth value"],
+)
+def test_buffers_of_whole_numbers_and_truth_values_must_be_equal(
+    name: str, value: np.ndarray[Any, Any], step: int
+) -> None:
+    measured = _measurement()
+    difference = _compared(_with(measured, step=step, counts={**measured.steps[0].counts, name: value}))
+    assert difference.failures == [f"the buffer {name} differs"]
+    assert not difference.may_be_rounding

@@ -38,6 +38,7 @@ def _measurement(factor: float) -> Measurement:
     step = Step(
         gradients={"line.weight": np.full(4, factor)},
         statistics={},
+        counts={},
         weights={"line.weight": ONES},
         optimiser={},
     )

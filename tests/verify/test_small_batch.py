@@ -113,3 +113,10 @@ def test_stages_on_many_devices_are_played_by_one_process() -> None:
 def test_batches_that_cannot_be_cut_are_refused(options: dict[str, Any], works: str) -> None:
     with pytest.raises(BadInputError, match=works):
         _batch(**options)
+
+
+def test_it_is_half_as_large_for_a_quick_verification() -> None:
+    for options, micro, total in (({}, 2, 4), ({"stages": 4}, 2, 8), ({"global_batch_size": 8}, 2, 8)):
+        resolved = resolve_recipe(overrides={"dataset": "digits", **options})
+        batch = choose_batch(Given(resolved.recipe, resolved.origins), quick=True)
+        assert (batch.micro, batch.global_batch) == (micro, total)

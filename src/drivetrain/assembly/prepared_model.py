@@ -1,4 +1,4 @@
-"""Prepares a model for training: dropout, device, batch norms and flat parameters, in this order."""
+"""Prepares a model for training: dropout, faulty convolutions, device, batch norms and flat parameters."""
 
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.half_weights import halve_weights, is_half
 from drivetrain.models.kept_values import give_own_memory
 from drivetrain.models.memory_format import in_memory_format
+from drivetrain.models.narrow_convolutions import install_narrow_convolutions
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.forward import Precision, choose_precision
 from drivetrain.passes.update_batches import UpdateBatches
@@ -88,6 +89,8 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
     draws = place_draws(
         model, seed=recipe.seed, context=context, device=inputs.device, facts=inputs.draw_facts
     )
+    if inputs.device.is_cpu:
+        install_narrow_convolutions(model)
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)
     # Installing batch norms replaced layers of the model, so the stages must be cut from the new ones.

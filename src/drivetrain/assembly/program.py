@@ -1,8 +1,8 @@
 """Builds the training program of a rank from recipe, model and feed, by steps in a fixed order.
 
-`prepare_for_training` takes the first four: 1. `place_draws`; 2. `place_on_device`;
-3. `install_norms`; 4. `flatten_parameters`. `build_program` goes on: 5. `build_mover`;
-6. `build_update_passes`; 7. `compile_parts`; 8. `watch_floats`; 9. `capture_updates`.
+`prepare_for_training` takes the first five: 1. `place_draws`; 2. `install_narrow_convolutions`;
+3. `place_on_device`; 4. `install_norms`; 5. `flatten_parameters`. `build_program` goes on: 6. `build_mover`;
+7. `build_update_passes`; 8. `compile_parts`; 9. `watch_floats`; 10. `capture_updates`.
 """
 
 from collections.abc import Iterator, Mapping

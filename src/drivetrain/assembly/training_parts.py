@@ -20,15 +20,14 @@ from drivetrain.data.source import DataSplits
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
-from drivetrain.layers.draws.facts import DRAWS_OBSTACLE, DrawFacts
-from drivetrain.layers.draws.rehearsal import rehearse_draws
+from drivetrain.layers.draws.facts import DRAWS_OBSTACLE
+from drivetrain.layers.draws.rehearsal import find_draws
 from drivetrain.models.from_recipe import is_own_model, prepare_model
 from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.module_values import unstored_places
 from drivetrain.models.rehearsal import Rehearsal, rehearse
 from drivetrain.models.requirements import (
     require_plain_state,
-    require_tensor,
     require_tensor_in_training,
 )
 from drivetrain.models.summary import ModelTotals, summarise_model
@@ -136,12 +135,8 @@ def _check_model(setting: _Setting, model: nn.Module) -> tuple[ModelTotals, Rehe
     totals = summarise_model(model, channels=channels, image_size=height, width=width)
     if is_own_model(setting.recipe):
         return totals, None
-    rehearsal = rehearse(model, image_shape=setting.image_shape, flops=totals.flops)
-    if rehearsal is None:
-        require_tensor_in_training(model, image_shape=setting.image_shape)
-    else:
-        require_tensor(rehearsal.output, mode=" in training")
-    return totals, rehearsal
+    require_tensor_in_training(model, image_shape=setting.image_shape, is_cpu=setting.device.is_cpu)
+    return totals, rehearse(model, image_shape=setting.image_shape, flops=totals.flops)
 
 
 def _plan_stages(
@@ -194,7 +189,7 @@ def _program_inputs(
         groups=setting.groups,
         class_weights=training_class_weights(recipe, data),
         stage_plan=stage_plan,
-        draw_facts=_draw_facts(setting, model),
+        draw_facts=find_draws(recipe, model, image_shape=setting.image_shape),
     )
     return inputs, warnings
 
@@ -220,14 +215,6 @@ def _compare_cut(setting: _Setting, model: nn.Module, inputs: ProgramInputs) -> 
     if report.refusal is not None:
         raise BadInputError(report.refusal)
     return report
-
-
-def _draw_facts(setting: _Setting, model: nn.Module) -> DrawFacts:
-    """Where the model draws random numbers; the models of this project do so in known layers only."""
-    kinds = {type(module).__module__ for module in model.modules()}
-    if is_own_model(setting.recipe) and all(kind.startswith(("torch.nn.", "drivetrain.")) for kind in kinds):
-        return DrawFacts()
-    return rehearse_draws(model, image_shape=setting.image_shape, seed=setting.recipe.seed)
 
 
 def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> list[str]:

@@ -23,27 +23,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--updates",
         metavar="INT",
         type=int,
-        default=10,
-        help="number of weight updates whose losses are compared (default: 10)",
+        help="number of weight updates whose losses are compared (default: 10, with --quick: 2)",
     )
     parser.add_argument(
         "--dtype",
         choices=("float32", "float64", "both"),
-        default="both",
-        help="floating-point type to compute in (default: both)",
+        help="floating-point type to compute in (default: both, with --quick: float64 for "
+        "batch-norm groups and float32 for other layouts)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="verify one layout per family in a batch of 4 samples: replicas, batch-norm groups or "
+        "accumulation, stages, recomputation, stages on ranks",
     )
     parser.add_argument("--json", action="store_true", help="print the certificate as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     cuts = parse_cuts(args.layouts)
-    if args.updates < 1:
+    if args.updates is not None and args.updates < 1:
         raise BadInputError(f"--updates {args.updates} must be at least 1; --updates 10 works.")
     resolved = recipe_from_args(args)
     from rich.console import Console
 
     from drivetrain.console.reporter import Reporter
     from drivetrain.verify.certificate import verify_resolved
+    from drivetrain.verify.measure import dtypes_named
     from drivetrain.verify.table import print_certificate
 
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=args.json) as reporter:
@@ -52,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
             reporter=reporter,
             cuts=cuts,
             updates=args.updates,
-            dtypes=("float32", "float64") if args.dtype == "both" else (args.dtype,),
+            dtypes=dtypes_named(args.dtype),
+            quick=args.quick,
         )
     if args.json:
         sys.stdout.write(json.dumps(certificate.to_json(), indent=2) + "\n")

@@ -16,8 +16,8 @@ _GAP = "  "
 class Work:
     """A named task with its progress; `total` is None if the amount of work is unknown.
 
-    `clock` returns seconds. The remaining time is estimated from the pace since progress was first shown,
-    because what comes before, such as compiling, happens only once.
+    `clock` returns seconds. The remaining time is what `expect` was told. Without that it is estimated from
+    the pace since progress was first shown, because what comes before, such as compiling, happens only once.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Work:
     begin_s: float = field(init=False)
     _paced_from: tuple[int, float] | None = None
     _shown_at_s: float = 0.0
+    _expected_end_s: float | None = None
 
     def __post_init__(self) -> None:
         self.begin_s = self.clock()
@@ -38,6 +39,10 @@ class Work:
         if self._paced_from is None:
             self._paced_from = (done, self._shown_at_s)
 
+    def expect(self, left_s: float) -> None:
+        """Sets the remaining time, for work whose parts take different times."""
+        self._expected_end_s = self.clock() + left_s
+
     @property
     def lasted_s(self) -> float:
         """Seconds since the task began."""
@@ -46,6 +51,8 @@ class Work:
     @property
     def left_s(self) -> float | None:
         """Estimated remaining seconds; None while there is no estimate."""
+        if self._expected_end_s is not None:
+            return max(0.0, self._expected_end_s - self.clock())
         if self._paced_from is None or self.total is None or self.done <= self._paced_from[0]:
             return None
         before, since_s = self._paced_from

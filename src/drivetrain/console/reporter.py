@@ -172,6 +172,12 @@ class Reporter:
             else:
                 self._say_how_far(shown)
 
+    def expect(self, left_s: float) -> None:
+        """Sets the remaining time of the innermost work; it is shown with its next line."""
+        with self._lock:
+            if self._works:
+                self._works[-1].work.expect(left_s)
+
     def progress_if_due(self, done: int) -> None:
         """Shows the progress of the innermost work if it is due."""
         if self.progress_due():

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.models.from_recipe import is_own_model
+from drivetrain.models.narrow_convolutions import install_narrow_convolutions
 from drivetrain.models.summary import copy_to, devices_to_try
 from drivetrain.recipe.schema import Recipe
 
@@ -127,6 +128,7 @@ def _failure(
 
 def _try(model: nn.Module, shape: tuple[int, ...], memory_format: torch.memory_format) -> None:
     copy = copy_to(torch.device("cpu"), model).to(memory_format=memory_format)  # type: ignore[call-overload]
+    install_narrow_convolutions(copy)
     images = empty_images(shape, memory_format=memory_format, device="cpu").zero_()
     _run_backward(copy.train()(images))
     with torch.no_grad():

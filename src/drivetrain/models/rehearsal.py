@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from drivetrain.models.kept_values import parts_in
 from drivetrain.models.module_values import MISSING, forget_moving, note_moving, places_of
-from drivetrain.models.summary import copy_to
+from drivetrain.models.summary import copy_to, float_dtype_of
 
 __all__ = ["Rehearsal", "rehearse"]
 
@@ -28,12 +28,11 @@ _Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """The model's output, and the values that move, with whether the change depends on the samples.
+    """The values that move, with whether the change depends on the samples.
 
     `passing` are tensors that every pass sets and no later pass reads, such as kept activations.
     """
 
-    output: object
     moving: dict[str, bool]
     passing: frozenset[str] = frozenset()
 
@@ -87,7 +86,7 @@ class _Copy:
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed)
-        output: object = self._model(torch.randn(samples, *self._shape, dtype=_dtype_of(self._model)))
+        output: object = self._model(torch.randn(samples, *self._shape, dtype=float_dtype_of(self._model)))
         self.values = _values(self._model)
         for name in self._before.keys() | self.values.keys():
             if not _same(self._before.get(name, MISSING), self.values.get(name, MISSING)):
@@ -125,7 +124,7 @@ def _has_graph(value: object) -> bool:
 
 def _on_cpu(model: nn.Module, image_shape: _Shape) -> Rehearsal:
     first, second = _Copy(model, image_shape), _Copy(model, image_shape)
-    output = first.run(1)
+    first.run(1)
     second.run(2)
     moved = first.moved | second.moved
     by_samples = {name: not _same(first.values.get(name), second.values.get(name)) for name in moved}
@@ -138,7 +137,7 @@ def _on_cpu(model: nn.Module, image_shape: _Shape) -> Rehearsal:
         other.reset(passing)
         passing = passing if _same(last, other.run(3, samples=_OTHER_SAMPLES)) else frozenset()
     moving = {name: by_samples.get(name, True) for name in sorted((moved | first.moved) - passing)}
-    return Rehearsal(output=output, moving=moving, passing=passing)
+    return Rehearsal(moving=moving, passing=passing)
 
 
 def _on_meta(model: nn.Module, image_shape: _Shape) -> Rehearsal:
@@ -151,16 +150,14 @@ def _on_meta(model: nn.Module, image_shape: _Shape) -> Rehearsal:
     begun, moved, fleeting = _noted(copy), set[str](), set[str]()
     earlier: dict[str, list[torch.Size]] = {}
     for samples in (_SAMPLES, _OTHER_SAMPLES):
-        output: object = copy(torch.zeros(samples, *image_shape, dtype=_dtype_of(copy), device="meta"))
+        copy(torch.zeros(samples, *image_shape, dtype=float_dtype_of(copy), device="meta"))
         noted, values = _noted(copy), _values(copy)
         moved |= {name for name in begun.keys() | noted.keys() if begun.get(name) != noted.get(name)}
         looks = {name: _looks(values.get(name)) for name in moved}
         fleeting |= _fleeting(values, looks, earlier)
         earlier = looks
     moved |= {name for name, buffer in copy.named_buffers() if buffer.is_floating_point()} & values.keys()
-    return Rehearsal(
-        output=output, moving=dict.fromkeys(sorted(moved - fleeting), True), passing=frozenset(fleeting)
-    )
+    return Rehearsal(moving=dict.fromkeys(sorted(moved - fleeting), True), passing=frozenset(fleeting))
 
 
 def _noted(model: nn.Module) -> dict[str, list[object]]:
@@ -171,11 +168,6 @@ def _note(part: object) -> object:
     if isinstance(part, Tensor):
         return id(part), part._version
     return part if isinstance(part, int | float | str | complex | None) else type(part)
-
-
-def _dtype_of(model: nn.Module) -> torch.dtype:
-    floating = (parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
-    return next(floating, torch.float32)
 
 
 def _same(one: Any, other: Any) -> bool:

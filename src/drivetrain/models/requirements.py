@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.narrow_convolutions import NarrowCalls, install_narrow_convolutions
 from drivetrain.models.summary import copy_to, devices_to_try
 
 __all__ = ["require_plain_state", "require_tensor", "require_tensor_in_training"]
@@ -25,23 +26,31 @@ def require_tensor(output: object, *, mode: str = "") -> None:
         )
 
 
-def require_tensor_in_training(model: nn.Module, *, image_shape: tuple[int, int, int]) -> None:
+def require_tensor_in_training(
+    model: nn.Module, *, image_shape: tuple[int, int, int], is_cpu: bool = False
+) -> None:
     """Raises if a model does not return one tensor in training mode, for example due to auxiliary heads.
 
-    Runs a copy. If the copy fails, nothing is raised here: later checks give a better reason.
+    Runs a copy. If the copy fails, nothing is raised here: later checks give a better reason. On a CPU
+    (`is_cpu`), convolutions that would corrupt memory are refused too.
     """
     shape = (_SAMPLES, *image_shape)
+    calls = NarrowCalls()
     try:
-        output = _trained_output(model, shape)
+        output = _trained_output(model, shape, calls=calls)
     except Exception:
         return
     require_tensor(output, mode=" in training")
+    if is_cpu:
+        calls.check()
 
 
-def _trained_output(model: nn.Module, shape: tuple[int, int, int, int]) -> object:
+def _trained_output(model: nn.Module, shape: tuple[int, int, int, int], *, calls: NarrowCalls) -> object:
     device = devices_to_try(model, shape)[0]
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        return copy_to(device, model).train()(torch.zeros(shape, device=device))
+    copy = copy_to(device, model).train()
+    install_narrow_convolutions(copy)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), calls:
+        return copy(torch.zeros(shape, device=device))
 
 
 def _in_words(output: Any) -> str:

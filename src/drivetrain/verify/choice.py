@@ -25,20 +25,26 @@ _MOST_RANKS = 4
 _MOST_DEFAULT_REPLICAS = 8
 
 
-def usual_pipelines(*, global_batch: int, fewest: int, marked_stages: int = 0) -> tuple[list[Cut], list[str]]:
+def usual_pipelines(
+    *, global_batch: int, fewest: int, marked_stages: int = 0, quick: bool = False
+) -> tuple[list[Cut], list[str]]:
     """The default layouts with stages, and a note on each that is skipped.
 
     They are: two stages with every schedule, four stages on two devices, recomputation (all in one process),
-    and stages on real ranks. Micro-batches have at least `fewest` samples. A model with marked modules is
-    split at its marks.
+    and stages on real ranks. With `quick` they are: 1f1b, recomputation, and one replica on real ranks.
+    Micro-batches have at least `fewest` samples. A model with marked modules is split at its marks.
     """
     stages = marked_stages or _STAGES
     if stages == 1:
         return [], ["stages: skipped, because all marked modules belong to one stage"]
-    accumulation = _accumulation(global_batch, fewest=fewest, stages=stages)
+    wanted = [stages] if quick else [2 * stages, stages]
+    accumulation = _accumulation(global_batch, fewest=fewest, wanted=wanted)
     if accumulation is None:
         return [], [f"stages: skipped, because a global batch of {global_batch} has too few micro-batches"]
     plain = Cut(accumulation=accumulation, stages=stages)
+    if quick:
+        on_ranks = [plain] if plain.ranks <= _MOST_RANKS else []
+        return [plain.played(), replace(plain, recomputation=True).played(), *on_ranks], []
     # Most weights of a U-Net are around its bottleneck, so splitting by parameters cuts its skip connections.
     elsewhere = plain if marked_stages else replace(plain, split_by="parameters")
     suits_grouped = accumulation % (2 * stages) == 0
@@ -54,10 +60,9 @@ def usual_pipelines(*, global_batch: int, fewest: int, marked_stages: int = 0) -
     return [*(cut.played() for cut in cuts), *_on_ranks(plain, elsewhere)], [] if suits_grouped else [note]
 
 
-def _accumulation(global_batch: int, *, fewest: int, stages: int) -> int | None:
-    """A number of micro-batches that suits every schedule, or else the smallest possible; None if none is."""
-    counts: list[int] = [2 * stages, stages, *range(2, global_batch + 1)]
-    for count in counts:
+def _accumulation(global_batch: int, *, fewest: int, wanted: Sequence[int]) -> int | None:
+    """The first wanted number of micro-batches that is possible, or else the smallest; None if none is."""
+    for count in [*wanted, *range(2, global_batch + 1)]:
         if global_batch % count == 0 and global_batch // count >= fewest:
             return count
     return None
@@ -74,7 +79,7 @@ def _on_ranks(plain: Cut, elsewhere: Cut) -> list[Cut]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A layout and its reference; None if batch norm sees a different set of samples than any reference."""
+    """A layout and its reference; None if no process alone has the same sets of samples (see below)."""
 
     layout: Layout
     reference: Layout | None
@@ -111,10 +116,24 @@ _DEFAULT_CUTS = (
 )
 
 
-def reference_of(*, micro: int, group: int, global_batch: int, has_batch_norm: bool) -> Layout:
-    """The one-process reference: the whole batch at once, or, with batch norm, in the sets of the recipe."""
-    normalised = micro * group if has_batch_norm else global_batch
-    return Layout(micro=normalised, accumulation=global_batch // normalised)
+def reference_of(
+    *,
+    micro: int,
+    group: int,
+    global_batch: int,
+    has_batch_norm: bool,
+    draws_per_micro_batch: bool = False,
+) -> Layout:
+    """The one-process reference: the whole batch at once, or in the sets of the recipe if they matter.
+
+    They matter to batch norm, and to a model whose random numbers belong to the micro-batch.
+    """
+    together = global_batch
+    if has_batch_norm:
+        together = micro * group
+    elif draws_per_micro_batch:
+        together = micro
+    return Layout(micro=together, accumulation=global_batch // together)
 
 
 def choose_layouts(
@@ -125,8 +144,12 @@ def choose_layouts(
     group: int,
     has_batch_norm: bool,
     marked_stages: int = 0,
+    quick: bool = False,
 ) -> Choice:
-    """The layouts given by `--layouts`, or else those of the recipe (`own`) and the usual ones."""
+    """The layouts given by `--layouts`, or else those of the recipe (`own`) and the usual ones.
+
+    With `quick`, the usual ones are one of each family.
+    """
     total = reference.global_batch
     if asked:
         for cut in asked:
@@ -134,13 +157,16 @@ def choose_layouts(
         return Choice(asked=tuple(Layout.of(cut, global_batch=total) for cut in dict.fromkeys(asked)))
     # Batch norm needs two samples: torch refuses to normalise a layer that has one value per channel.
     fewest = 2 if has_batch_norm else 1
-    pipelines, notes = usual_pipelines(global_batch=total, fewest=fewest, marked_stages=marked_stages)
+    pipelines, notes = usual_pipelines(
+        global_batch=total, fewest=fewest, marked_stages=marked_stages, quick=quick
+    )
+    plain = (_quick_cuts if quick else _usual_cuts)(group=group, has_batch_norm=has_batch_norm)
 
     def fitting(cuts: Sequence[Cut]) -> tuple[Layout, ...]:
         layouts = [Layout.of(cut, global_batch=total) for cut in cuts if total % cut.parts == 0]
         return tuple(one for one in layouts if one != reference and one.normalised_set >= fewest)
 
-    usual = dict.fromkeys([*_usual_cuts(group=group, has_batch_norm=has_batch_norm), *pipelines])
+    usual = dict.fromkeys([*plain, *pipelines])
     return Choice(
         asked=fitting(own),
         usual=fitting([cut for cut in usual if cut not in own]),
@@ -149,25 +175,31 @@ def choose_layouts(
 
 
 def pair_with_references(
-    layouts: Sequence[Layout], *, reference: Layout, has_batch_norm: bool
+    layouts: Sequence[Layout],
+    *,
+    reference: Layout,
+    has_batch_norm: bool,
+    draws_per_micro_batch: bool = False,
 ) -> list[Comparison]:
     """Pairs each layout with the one-process layout that it must agree with.
 
-    Without batch norm that is `reference`. With batch norm, a layout that normalises different sets of
-    samples must agree with one process that normalises the same sets. If it is that process itself, there is
+    That is `reference`, unless the layout normalises different sets of samples with batch norm, or has
+    micro-batches of another size and the model draws random numbers per micro-batch. Then it is one process
+    with the same sets and micro-batches. If there is none, or if the layout is that process itself, there is
     nothing to compare it with.
     """
-    return [
-        Comparison(layout=layout, reference=_reference_for(layout, reference, has_batch_norm=has_batch_norm))
-        for layout in layouts
-    ]
 
+    def is_alike(layout: Layout, alone: Layout) -> bool:
+        has_same_sets = not has_batch_norm or layout.normalised_set == alone.normalised_set
+        return has_same_sets and (not draws_per_micro_batch or layout.micro == alone.micro)
 
-def _reference_for(layout: Layout, reference: Layout, *, has_batch_norm: bool) -> Layout | None:
-    if not has_batch_norm or layout.normalised_set == reference.normalised_set:
-        return reference
-    alone = layout.in_one_process()
-    return None if alone == layout else alone
+    def reference_for(layout: Layout) -> Layout | None:
+        if is_alike(layout, reference):
+            return reference
+        alone = layout.in_one_process()
+        return alone if alone != layout and is_alike(layout, alone) else None
+
+    return [Comparison(layout=layout, reference=reference_for(layout)) for layout in layouts]
 
 
 def _usual_cuts(*, group: int, has_batch_norm: bool) -> list[Cut]:
@@ -178,6 +210,13 @@ def _usual_cuts(*, group: int, has_batch_norm: bool) -> list[Cut]:
             Cut(replicas=2 * size, group=size),
         ]
     return [*_DEFAULT_CUTS, *(cut for cut in grouped if cut.replicas <= _MOST_DEFAULT_REPLICAS)]
+
+
+def _quick_cuts(*, group: int, has_batch_norm: bool) -> list[Cut]:
+    """One layout per family without stages; with batch norm the reference itself accumulates."""
+    size = max(2, group)
+    family = Cut(replicas=size, group=size) if has_batch_norm else Cut(accumulation=2)
+    return [Cut(replicas=2), *([family] if family.replicas <= _MOST_RANKS else [])]
 
 
 def _require_fit(cut: Cut, *, global_batch: int, has_batch_norm: bool) -> None:

@@ -5,14 +5,14 @@ tensors of the model together. The reported error of a tensor is ||g - g'|| / (|
 can be compared with the tolerance directly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.verify.measure import Arrays, DtypeName, Measurement
+from drivetrain.verify.measure import Arrays, DtypeName, Measurement, Step
 
 __all__ = [
     "TOLERANCES",
@@ -78,6 +78,8 @@ class Difference:
     loss: float
     ranks_agree: bool
     tolerance: Tolerance
+    unequal_count: str | None = None
+    """The first buffer of whole numbers or truth values that is not exactly equal."""
 
     @property
     def failures(self) -> list[str]:
@@ -94,6 +96,8 @@ class Difference:
             name, error = self.optimiser.name, self.optimiser.error
             judged.append((f"the optimizer state {name}", error, self.tolerance.weights))
         found = [_words(what, error, most) for what, error, most in judged if not error <= most]
+        if self.unequal_count is not None:
+            found.append(f"the buffer {self.unequal_count} differs")
         return found if self.ranks_agree else [*found, "the ranks ended with different weights or statistics"]
 
     @property
@@ -103,7 +107,8 @@ class Difference:
     @property
     def may_be_rounding(self) -> bool:
         """Whether rounding could explain the errors, by moving a value past a kink such as 0 for a ReLU."""
-        return self.ranks_agree and self.gradients.error <= _LARGEST_JUMP
+        is_exact = self.ranks_agree and self.unequal_count is None
+        return is_exact and self.gradients.error <= _LARGEST_JUMP
 
 
 def compare(
@@ -121,7 +126,13 @@ def compare(
         loss=_loss_error(expected.losses, found.losses),
         ranks_agree=ranks_agree,
         tolerance=tolerance,
+        unequal_count=next((name for one, other in pairs for name in _unequal(one, other)), None),
     )
+
+
+def _unequal(expected: Step, found: Step) -> Iterator[str]:
+    assert list(expected.counts) == list(found.counts), "the layouts have different buffers"
+    return (name for name, value in expected.counts.items() if not np.array_equal(value, found.counts[name]))
 
 
 def own_rounding(difference: Difference) -> Tolerance:

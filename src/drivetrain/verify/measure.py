@@ -28,14 +28,26 @@ from drivetrain.state.program_state import ProgramState, collect_state, load_sta
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.subject import Subject
 
-__all__ = ["CONTROL_FACTOR", "DtypeName", "Measurement", "RankPart", "Starts", "Step", "measure_rank"]
+__all__ = [
+    "CONTROL_FACTOR",
+    "DtypeChoice",
+    "DtypeName",
+    "Measurement",
+    "RankPart",
+    "Starts",
+    "Step",
+    "dtypes_named",
+    "measure_rank",
+]
 
 _PARTS = ("model", "optimiser", "averaged", "buffers")
 # The fault of the negative control: small enough to be a serious test, and ten times the largest tolerance
 # (see `_MOST_ROUNDING` in compare.py), so that it must be noticed.
 CONTROL_FACTOR = 1.001
 DtypeName = Literal["float32", "float64"]
+DtypeChoice = Literal["float32", "float64", "both"]
 Arrays = dict[str, NDArray[np.floating[Any]]]
+ExactArrays = dict[str, NDArray[Any]]
 
 
 # Rounding errors grow from update to update, at a rate that depends on the processor. Therefore single
@@ -82,10 +94,14 @@ def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One update: its gradients, and the batch-norm statistics, weights and optimiser state after it."""
+    """One update: its gradients, and the buffers, weights and optimiser state after it.
+
+    `statistics` are the floating-point buffers, `counts` those of whole numbers and truth values.
+    """
 
     gradients: Arrays
     statistics: Arrays
+    counts: ExactArrays
     weights: Arrays
     optimiser: Arrays
 
@@ -114,6 +130,13 @@ class RankPart:
     digest: str
 
 
+def dtypes_named(choice: DtypeChoice | None) -> tuple[DtypeName, ...]:
+    """The dtypes of `--dtype`; none for None."""
+    if choice is None:
+        return ()
+    return ("float32", "float64") if choice == "both" else (choice,)
+
+
 def measure_rank(
     group: ReplicaGroup,
     subject: Subject,
@@ -135,8 +158,11 @@ def measure_rank(
         own = _run_updates(program, recipe.max_updates, starts=starts)
     finally:
         program.feed.close()
-    digest = _digest(*own[-1].weights.values(), *own[-1].statistics.values())
-    steps = tuple(_collected(program, step) for step in own)
+    last = own[-1]
+    digest = _digest(*last.weights.values(), *last.statistics.values(), *last.counts.values())
+    # The negative control compares gradients only; the rest would be sent for nothing.
+    sent = own if spoilt is None else [_without_state(step) for step in own]
+    steps = tuple(_collected(program, step) for step in sent)
     device = program.groups.devices.rank
     if not group.is_first:
         return RankPart(measurement=None, device=device, digest=digest)
@@ -165,10 +191,15 @@ def _own_step(program: TrainingProgram) -> Step:
     parameters = program.parameters
     return Step(
         gradients=_copied(parameters.named_views(parameters.gradients)),
-        statistics=_copied(_own_statistics(program)),
+        statistics=_copied(_statistics(_own_buffers(program))),
+        counts=_copied(_counts(_own_buffers(program))),
         weights=_copied(parameters.named_views(parameters.values)),
         optimiser=_copied(sorted(own_state(program).optimiser.items())),
     )
+
+
+def _without_state(step: Step) -> Step:
+    return Step(gradients=step.gradients, statistics={}, counts={}, weights={}, optimiser={})
 
 
 def _spoil(program: TrainingProgram, name: str) -> None:
@@ -187,10 +218,12 @@ def _collected(program: TrainingProgram, own: Step) -> Step:
     parts: list[Step] = groups.devices.gather(own)
     parameters = [name for name, _ in program.model.named_parameters()]
     # Buffers that no stage uses are the same on every rank, so the local ones complete the gathered ones.
-    statistics = _copied(_statistics(program.model))
+    statistics = _copied(_statistics(program.model.named_buffers()))
+    counts = _copied(_counts(program.model.named_buffers()))
     return Step(
         gradients=_merged([part.gradients for part in parts], names=parameters),
         statistics=_merged([statistics, *(part.statistics for part in parts)], names=statistics),
+        counts=_merged([counts, *(part.counts for part in parts)], names=counts),
         weights=_merged([part.weights for part in parts], names=parameters),
         optimiser=_merged(
             [part.optimiser for part in parts],
@@ -234,18 +267,31 @@ def _widen_images(_model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]
     return tuple(value.double() if isinstance(value, Tensor) else value for value in inputs)
 
 
-def _own_statistics(program: TrainingProgram) -> Iterable[tuple[str, Tensor]]:
-    """The floating-point buffers of the stages on this rank."""
+def _own_buffers(program: TrainingProgram) -> Iterable[tuple[str, Tensor]]:
+    """The buffers of the stages on this rank."""
     stages = program.stages
     if stages is None or program.groups.devices.size == 1:
-        return _statistics(program.model)
+        return program.model.named_buffers()
     own = {name for stage in stages.own for name, _ in stages.cut.stages[stage].named_buffers()}
-    return ((name, buffer) for name, buffer in _statistics(program.model) if name in own)
+    return ((name, buffer) for name, buffer in program.model.named_buffers() if name in own)
 
 
-def _statistics(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+def _statistics(buffers: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:
     """All floating-point buffers, which includes the statistics of user-defined normalisation layers."""
-    return ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
+    for name, buffer in buffers:
+        if buffer.is_complex():
+            yield name, torch.view_as_real(buffer.detach().resolve_conj())
+        elif buffer.is_floating_point():
+            yield name, buffer
+
+
+def _counts(buffers: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:
+    """The buffers of whole numbers and truth values."""
+    return (
+        (name, buffer)
+        for name, buffer in buffers
+        if not buffer.is_floating_point() and not buffer.is_complex()
+    )
 
 
 def _copied(tensors: Iterable[tuple[str, Tensor]]) -> Arrays:

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from drivetrain.ranks.replica_group import ALONE
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.measure import DtypeName, Measurement, Starts, measure_rank
 from drivetrain.verify.subject import Subject
+from drivetrain.verify.time_left import TimeLeft
 
 __all__ = ["Measurer"]
 
@@ -24,8 +25,6 @@ __all__ = ["Measurer"]
 # process took. All ranks share the cores of one machine, so each is much slower than one process alone.
 _START_S = 600.0
 _MOST_PATIENCE = 50.0
-# For the announced duration: how many times as long as one process a layout usually takes.
-_USUAL_SLOWNESS = 3.0
 # Shorter verifications are not announced.
 _LONG_S = 120.0
 
@@ -33,15 +32,22 @@ _LONG_S = 120.0
 class Measurer:
     """Runs one-process layouts in this process, and others on a pool of ranks that lives until `close`.
 
-    `total` is the expected number of measurements, `ranks` the largest number of ranks of any layout. If
-    `pool` is given, its ranks are used and no others are started.
+    `planned` are the measurements that are sure to be made, each at its first point. If `pool` is given, its
+    ranks are used and no others are started.
     """
 
     def __init__(
-        self, subject: Subject, *, reporter: Reporter, total: int, ranks: int, pool: RankPool | None = None
+        self,
+        subject: Subject,
+        *,
+        reporter: Reporter,
+        planned: Sequence[tuple[Layout, DtypeName]],
+        pool: RankPool | None = None,
     ) -> None:
         self._subject, self._reporter = subject, reporter
-        self._total, self._ranks = total, ranks
+        self._total = len(planned)
+        self._ranks = max((layout.ranks for layout, _ in planned), default=1)
+        self._time_left = TimeLeft(planned)
         # The same thread count everywhere: it determines how sums are rounded, and thus on which side of 0 a
         # value falls.
         self._threads = subject.recipe.num_threads or 1
@@ -52,7 +58,7 @@ class Measurer:
         self._folder = tempfile.TemporaryDirectory(prefix="drivetrain-verify-")
         self._done = 0
         self._longest_s = 0.0
-        reporter.start_progress("verifying", done=0, total=total)
+        reporter.start_progress("verifying", done=0, total=self._total)
 
     def close(self) -> None:
         """Stops the ranks and the progress bar, and deletes the saved states."""
@@ -65,11 +71,9 @@ class Measurer:
         """The result of one process, measured on first use; each `point` has a seed of its own."""
         key = (layout, dtype, point)
         if key not in self._alone:
-            started_s = time.perf_counter()
             with self._shown(layout, dtype, point):
                 starts = self._starts(layout, dtype, point, leads=True)
                 self._alone[key] = self._measured_here(layout, dtype, point, starts)
-            self._longest_s = max(self._longest_s, time.perf_counter() - started_s)
             if self._done == 1:
                 self._announce_length()
         return self._alone[key]
@@ -124,7 +128,7 @@ class Measurer:
             return None
         starts = replace(self._starts(layout, "float32", point, leads=False), first=0)
         try:
-            with self._shown(layout, "float64", point):
+            with self._shown(layout, "float64", point, is_planned=False):
                 return self._measured_here(layout, "float64", point, starts)
         except BadInputError:
             return None
@@ -149,20 +153,29 @@ class Measurer:
         return part.measurement
 
     @contextmanager
-    def _shown(self, layout: Layout, dtype: DtypeName, point: int) -> Iterator[None]:
+    def _shown(
+        self, layout: Layout, dtype: DtypeName, point: int, *, is_planned: bool = True
+    ) -> Iterator[None]:
         if self._reporter.progress_due():
             again = f", point {point + 1}" if point else ""
             self._reporter.progress(min(self._done, self._total), f"{layout.name} in {dtype}{again}")
+        started_s = time.perf_counter()
         yield
-        # `total` counts one seed per layout; repetitions with further seeds must not exceed it.
-        self._done += 1 if point == 0 else 0
+        seconds = time.perf_counter() - started_s
+        if layout.ranks == 1:
+            self._longest_s = max(self._longest_s, seconds)
+        # Nobody planned further points; they must not count.
+        is_counted = is_planned and point == 0
+        self._done += is_counted
+        self._time_left.add(layout, dtype, seconds=seconds, was_planned=is_counted)
+        self._reporter.expect(self._time_left.seconds)
 
     def _announce_length(self) -> None:
-        left_s = (self._total - 1) * self._longest_s * _USUAL_SLOWNESS
+        left_s = self._time_left.seconds
         if left_s > _LONG_S:
             self._reporter.say(
-                f"verifying will take about {left_s / 60:.0f} minutes; --updates 1 or a smaller --image-size "
-                "or --model-width makes it faster."
+                f"verifying will take about {left_s / 60:.0f} minutes; --quick, or a smaller --image-size or "
+                "--model-width, makes it faster."
             )
 
 

@@ -16,11 +16,21 @@ from drivetrain.verify.cuts import Cut, StageChoice
 
 __all__ = ["SmallBatch", "choose_batch"]
 
-# 8 samples are the smallest batch that can be split into 4 micro-batches of 2, the fewest for batch norm.
-_MICRO = 4
-_GLOBAL = 8
 # All processes share the cores of one machine; more of them would slow each other down too much.
 _MOST_RANKS_OF_STAGES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The largest micro-batch, and the global batch that it should fit."""
+
+    micro: int
+    total: int
+
+
+# 8 samples are the smallest batch that can be split into 4 micro-batches of 2, the fewest for batch norm; 4
+# samples can be split into 2 of them.
+_USUAL, _QUICK = _Sizes(4, 8), _Sizes(2, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +44,11 @@ class SmallBatch:
     notes: tuple[str, ...] = ()
 
 
-def choose_batch(given: Given) -> SmallBatch:
+def choose_batch(given: Given, *, quick: bool = False) -> SmallBatch:
     """Micro-batches of at most 4 in a global batch of 8, unless the command line sets other sizes.
 
-    If the recipe has stages, each replica gets as many micro-batches as the schedule needs.
+    With `quick`, they are half as large. If the recipe has stages, each replica gets as many micro-batches as
+    the schedule needs.
     """
     recipe = given.recipe
     group = recipe.dbn_replica_group_size
@@ -46,14 +57,18 @@ def choose_batch(given: Given) -> SmallBatch:
     is_accumulated = given.is_typed("gradient_accumulation_count")
     accumulation = recipe.gradient_accumulation_count if is_accumulated else None
     turns = _turns(recipe)
+    sizes = _QUICK if quick else _USUAL
     if given.is_typed("global_batch_size"):
         assert recipe.global_batch_size is not None
         total = recipe.global_batch_size
-        micro = _micro_within(given, total=total, sharers=replicas if is_laid_out else group, turns=turns)
+        sharers = replicas if is_laid_out else group
+        micro = _micro_within(given, sizes=sizes, total=total, sharers=sharers, turns=turns)
     else:
-        most = recipe.micro_batch_size if given.is_typed("micro_batch_size") else _most(turns)
+        most = recipe.micro_batch_size if given.is_typed("micro_batch_size") else _most(turns, sizes=sizes)
         micro = min(recipe.micro_batch_size, most)
-        total = _total(micro=micro, group=group, replicas=replicas, accumulation=accumulation, turns=turns)
+        total = _total(
+            sizes=sizes, micro=micro, group=group, replicas=replicas, accumulation=accumulation, turns=turns
+        )
     own = Cut(replicas=replicas, accumulation=total // (micro * replicas), group=group if is_laid_out else 1)
     own = _with_stages(own, recipe)
     is_own = replicas > 1 or accumulation is not None or replace(own, accumulation=1) != Cut()
@@ -67,21 +82,23 @@ def _turns(recipe: Recipe) -> int:
     return 2 * stages if stages > 1 and recipe.pipeline_schedule == "grouped" else stages
 
 
-def _most(turns: int) -> int:
+def _most(turns: int, *, sizes: _Sizes) -> int:
     """The largest micro-batch with which all turns fit a small global batch; at least 2 for batch norm."""
-    return max(2, min(_MICRO, _GLOBAL // turns))
+    return max(2, min(sizes.micro, sizes.total // turns))
 
 
-def _total(*, micro: int, group: int, replicas: int, accumulation: int | None, turns: int) -> int:
+def _total(
+    *, sizes: _Sizes, micro: int, group: int, replicas: int, accumulation: int | None, turns: int
+) -> int:
     if accumulation is not None:
         return lcm(micro * replicas * accumulation, micro * group)
     if replicas > 1 or turns > 1:
-        return lcm(micro * replicas * turns, micro * group, _GLOBAL)
+        return lcm(micro * replicas * turns, micro * group, sizes.total)
     # At least two normalised sets, so that the batch can be split between them.
-    return lcm(2 * micro * group, _GLOBAL)
+    return lcm(2 * micro * group, sizes.total)
 
 
-def _micro_within(given: Given, *, total: int, sharers: int, turns: int) -> int:
+def _micro_within(given: Given, *, sizes: _Sizes, total: int, sharers: int, turns: int) -> int:
     """The micro-batch size for a given global batch that is divided among `sharers` replicas."""
     micro = given.recipe.micro_batch_size
     if given.is_typed("micro_batch_size"):
@@ -92,7 +109,7 @@ def _micro_within(given: Given, *, total: int, sharers: int, turns: int) -> int:
                 f"{f' x {sharers} replicas' if sharers > 1 else ''}; --global-batch-size {works} works."
             )
         return micro
-    fitting = [size for size in range(1, min(micro, _MICRO) + 1) if total % (size * sharers) == 0]
+    fitting = [size for size in range(1, min(micro, sizes.micro) + 1) if total % (size * sharers) == 0]
     if not fitting:
         raise BadInputError(
             f"--global-batch-size {total} cannot be divided among {sharers} replicas; --global-batch-size "

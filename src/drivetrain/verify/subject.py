@@ -15,6 +15,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.warp import largest_shift
 from drivetrain.data.preprocess import build_preparation
 from drivetrain.data.source import DataSplits
+from drivetrain.layers.draws.rehearsal import find_draws
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.own_model import MakeModel
@@ -70,6 +71,7 @@ class Subject:
     model: nn.Module | None
     batch: SmallBatch
     has_batch_norm: bool
+    draws_per_micro_batch: bool
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -87,13 +89,17 @@ def prepare_subject(
     resolved: ResolvedRecipe,
     *,
     updates: int,
+    quick: bool = False,
     data: DataSplits | None = None,
     make_model: MakeModel | None = None,
 ) -> Subject:
-    """Prepares a recipe for measuring; `data` and `make_model` are given by callers of the Python API."""
+    """Prepares a recipe for measuring, in a smaller batch if `quick`.
+
+    `data` and `make_model` are given by callers of the Python API.
+    """
     given = Given(resolved.recipe, resolved.origins)
     _require_cpu(given)
-    batch = choose_batch(given)
+    batch = choose_batch(given, quick=quick)
     small, size_note = with_small_images(given)
     if data is None:
         splits, data_note = open_samples(replace(resolved, recipe=small), global_batch=batch.global_batch)
@@ -115,6 +121,7 @@ def prepare_subject(
         model=model,
         batch=batch,
         has_batch_norm=any(isinstance(module, _BatchNorm) for module in built.modules()),
+        draws_per_micro_batch=bool(find_draws(recipe, built, image_shape=image_shape).by_micro_batch),
         notes=(
             f"samples: the first {len(splits.train)} of {data_note}{size_note}",
             f"learning rate: {rate_note}",

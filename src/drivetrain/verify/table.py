@@ -17,7 +17,7 @@ _NOTHING = "-"
 _CONTROL = "negative control"
 _DIFFERENT, _MISSED, _NOT_POSSIBLE = "DIFFERENT", "MISSED", "not possible"
 _OTHER_SETS = "batch norm sees a different set of samples"
-_NOT_COMPARABLE = f"not comparable: {_OTHER_SETS}"
+_OTHER_DRAWS = "the model draws random numbers per micro-batch"
 
 
 def print_certificate(certificate: Certificate, *, console: Console) -> None:
@@ -43,17 +43,25 @@ def closing_line(certificate: Certificate) -> str:
             "(are all gradients 0?)"
         )
     if not certificate.rows:
-        return f"nothing to certify: no layout is comparable, {_OTHER_SETS} in each"
+        return f"nothing to certify: no layout is comparable, {_why_not(certificate)} in each"
     names = {row.layout.name for row in certificate.rows}
     verb = "layout computes" if len(names) == 1 else "layouts compute"
     different = len(certificate.different_by_definition)
-    other = f"; {different} {_NOT_COMPARABLE}" if different else ""
+    other = f"; {different} not comparable: {_why_not(certificate)}" if different else ""
     if certificate.not_possible:
         other += f"; {len(certificate.not_possible)} {_NOT_POSSIBLE}"
     return (
         f"certified: {len(names)} {verb} the same as one process for {certificate.subject.recipe.model}, "
-        f"in {' and '.join(certificate.dtypes)}{_exceptions(certificate)}{other}"
+        f"in {_dtypes(certificate)}{_exceptions(certificate)}{other}"
     )
+
+
+def _dtypes(certificate: Certificate) -> str:
+    """The dtypes of the certificate; `--quick` computes each layout in one of them."""
+    measured = {(row.layout.name, row.dtype) for row in certificate.rows}
+    names = {name for name, _ in measured}
+    is_each_in_all = len(measured) == len(names) * len(certificate.dtypes)
+    return (" and " if is_each_in_all else " or ").join(certificate.dtypes)
 
 
 def _exceptions(certificate: Certificate) -> str:
@@ -72,14 +80,25 @@ def _exceptions(certificate: Certificate) -> str:
 def _rows(certificate: Certificate) -> list[tuple[str, ...]]:
     rows = [_row_of(row) for row in certificate.rows]
     for layout in certificate.different_by_definition:
-        normalises = f"nothing: batch norm over {layout.normalised_set} samples"
-        rows.append((layout.name, "", normalises, *[_NOTHING] * 4, _NOT_COMPARABLE))
+        why = f"not comparable: {_why_not(certificate)}"
+        rows.append((layout.name, "", _sets(certificate, layout), *[_NOTHING] * 4, why))
     for one in certificate.not_possible:
         rows.append((one.layout.name, *[_NOTHING] * 6, _NOT_POSSIBLE))
     controls = {control.dtype: control for control in certificate.controls}
     if certificate.rows:
         rows += [_control_row(dtype, controls.get(dtype)) for dtype in certificate.dtypes]
     return rows
+
+
+def _why_not(certificate: Certificate) -> str:
+    """Why a layout has no reference; a model that draws per micro-batch is compared by their size first."""
+    return _OTHER_DRAWS if certificate.subject.draws_per_micro_batch else _OTHER_SETS
+
+
+def _sets(certificate: Certificate, layout: Layout) -> str:
+    if certificate.subject.draws_per_micro_batch:
+        return f"nothing: micro-batches of {layout.micro} samples"
+    return f"nothing: batch norm over {layout.normalised_set} samples"
 
 
 def _row_of(row: Row) -> tuple[str, ...]:
