@@ -24,7 +24,7 @@ class Case:
     `draws`: it draws random numbers in training, so that torch alone computes something else. `refused`: a
     part of the sentence by which a layout, or every layout ("all"), is refused. `may_be_refused`: a refusal
     is as good as an equal result. `twin`: makes a module of the same weights that must give the same bits.
-    `dtype`: what it is compared in.
+    `dtype`: what it is compared in. `split`: the layer with which a stage begins, if not the first child.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Case:
     may_be_refused: bool = False
     twin: Callable[[], nn.Module] | None = None
     dtype: Literal["float32", "float64"] = "float64"
+    split: str | None = None
 
     def refusal(self, layout: str) -> str | None:
         """A part of the sentence by which a layout is refused; None if it is not."""
@@ -54,6 +55,7 @@ def idea(
     may_be_refused: bool = False,
     twin: Callable[[], nn.Module] | None = None,
     dtype: Literal["float32", "float64"] = "float64",
+    split: str | None = None,
 ) -> Callable[[Module], Module]:
     """Registers a module class under its name."""
 
@@ -69,6 +71,7 @@ def idea(
             may_be_refused=may_be_refused,
             twin=twin,
             dtype=dtype,
+            split=split,
         )
         return module
 

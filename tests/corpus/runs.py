@@ -1,8 +1,7 @@
 """Trains a module of the corpus for a few updates in a layout, and compares two such trainings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from drivetrain.assembly.training_parts import Assembly, assemble
+from drivetrain.core.randomness import stream_key
 from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
+from drivetrain.models.lazy_layers import complete_lazy_layers
 from drivetrain.models.own_model import OwnModel
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training_program import TrainingProgram
@@ -29,8 +30,9 @@ from tests.corpus.registry import CASES, Case
 __all__ = [
     "Trained",
     "different",
+    "differing_arrays",
     "differing_bits",
-    "first_gradients_of_torch",
+    "gradients_of_torch",
     "train_case",
     "train_on_rank",
     "warnings_of",
@@ -102,29 +104,38 @@ def train_on_rank(
 
 def warnings_of(case: Case, layout: Layout) -> list[str]:
     """What a training in a layout says about the module, without ranks."""
-    assembly = _assembled(case, REFERENCE, layout_to_plan=layout)
+    assembly = _assembled(case, layout)
     assembly.program.feed.close()
     return assembly.warnings
 
 
-def first_gradients_of_torch(case: Case) -> tuple[Arrays, float]:
+def gradients_of_torch(case: Case) -> tuple[Arrays, float]:
     """The gradient of the first update and its loss, by torch alone, from the samples that a program took."""
     program = _assembled(case, REFERENCE).program
     try:
         batches = [numbered.batch for numbered in program.batches.of(0)]
     finally:
         program.feed.close()
-    model = _built(case, _recipe(case, REFERENCE), make=None, given=False).train()
+    model = _made_by_torch(case).train()
     total, samples = 0.0, sum(len(batch.labels) for batch in batches)
     for batch in batches:
         loss = functional.cross_entropy(model(batch.images), batch.labels, reduction="sum") / samples
         loss.backward()
-        total += float(loss)
+        total += float(loss.detach())
     return {
         name: np.zeros(parameter.shape) if parameter.grad is None else _array(parameter.grad)
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }, total
+
+
+def _made_by_torch(case: Case) -> nn.Module:
+    """The module as its own code makes it, with the weights of seed 0."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_key(0, "init"))
+        model = case.make()
+    complete_lazy_layers(model, image_shape=(3, 8, 8), seed=0)
+    return model.double() if case.dtype == "float64" else model
 
 
 def different(case: Case, expected: Trained, found: Trained) -> str:
@@ -240,7 +251,8 @@ def _arrays(tensors: Mapping[str, Tensor]) -> Arrays:
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    plain = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+    plain = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    plain = torch.view_as_real(plain) if plain.is_complex() else plain
     return plain.double().cpu().numpy().copy()
 
 
@@ -256,9 +268,7 @@ def _data() -> DataSplits:
         class_names=("a", "b", "c", "d", "e"),
         image_dtype="uint8",
     )
-    return DataSplits(
-        train=ArraySource(images=images, labels=labels), validation=None, test=None, spec=spec
-    )
+    return DataSplits(train=ArraySource(images=images, labels=labels), validation=None, test=None, spec=spec)
 
 
 _DATA = _data()
