@@ -98,7 +98,7 @@ def _captured(case: Case) -> str:
     """Recorded and replayed by the stand-in for CUDA graphs."""
     expected = reference(case.name, updates=_CAPTURED_UPDATES)
     with (
-        mock.patch.object(capture_choice, "_obstacle", lambda _program, _recipe: ""),
+        mock.patch.object(capture_choice, "_obstacle", return_value=""),
         mock.patch.object(capture_choice, "CudaRecorder", Tape),
     ):
         found = train_case(case, updates=_CAPTURED_UPDATES)

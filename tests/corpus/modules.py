@@ -414,21 +414,6 @@ class CheckpointSequential(_Checkpointed):
         return checkpoint_sequential(self.layers, 2, features, use_reentrant=False)
 
 
-@idea(scope="call", twin=lambda: CheckpointCounter(checkpoints=False))
-class CheckpointCounter(Net):
-    """A checkpoint around a block that counts its passes and computes with the count."""
-
-    def __init__(self, *, checkpoints: bool = True) -> None:
-        super().__init__()
-        self.block = _CountingInPlace()
-        self.checkpoints = checkpoints
-
-    def middle(self, features: Tensor) -> Any:
-        if not self.checkpoints:
-            return self.block(features)
-        return checkpoint(self.block, features, use_reentrant=False)
-
-
 # Hooks
 
 
@@ -646,7 +631,7 @@ class PostAccumulateHook(WithBlock):
         self.tail.weight.register_post_accumulate_grad_hook(_clear_first_row)
 
 
-@idea()
+@idea(may_be_refused=True)
 class TensorHook(WithBlock):
     """A hook on an activation, set in forward, that scales its gradient."""
 
@@ -735,7 +720,7 @@ class _CountingInPlace(Block):
         return super().forward(features) / self.passes
 
 
-@idea(scope="call")
+@idea(scope="call", may_be_refused=True)
 class CounterInPlace(WithBlock):
     """A buffer that counts passes in place, and what is computed depends on it."""
 
@@ -763,7 +748,7 @@ class CounterAnew(WithBlock):
         super().__init__(_CountingAnew())
 
 
-@idea(scope="call")
+@idea(scope="call", may_be_refused=True)
 class CounterAtTheRoot(WithBlock):
     """A count that the root itself keeps in a buffer."""
 
@@ -878,7 +863,7 @@ class _Unsaved(Block):
         return super().forward(features) / self.passes
 
 
-@idea(scope="call")
+@idea(scope="call", may_be_refused=True)
 class CounterThatIsNotSaved(WithBlock):
     """A count in a buffer that state_dict leaves out."""
 
@@ -893,7 +878,7 @@ class _Clamping(Block):
         return super().forward(features)
 
 
-@idea()
+@idea(may_be_refused=True)
 class ClampedParameter(WithBlock):
     """A pass limits the weights of its layer in place."""
 
@@ -959,7 +944,7 @@ class _Drawing(Net):
         return block(features)
 
 
-@idea(scope="micro-batch", draws=True)
+@idea(scope="micro-batch", draws=True, may_be_refused=True)
 class PythonLayerDrop(_Drawing):
     """Leaves a block out by Python's random."""
 
@@ -1001,7 +986,7 @@ class NumpyNoise(_Drawing):
         super().__init__(_NumpyNoise(), _NumpyNoise())
 
 
-@idea(scope="micro-batch", draws=True)
+@idea(scope="micro-batch", draws=True, may_be_refused=True)
 class NumpyMixingAtTheRoot(_Drawing):
     """One number from numpy's global generator weighs two branches of the root."""
 
@@ -1154,7 +1139,7 @@ class RandomPermutation(_Drawing):
         return block(features[:, order])
 
 
-@idea(scope="micro-batch", draws=True)
+@idea(scope="micro-batch", draws=True, may_be_refused=True)
 class ShakeShake(WithBlock):
     """Two branches weighed by a draw per sample, with another draw in the backward pass."""
 
@@ -1763,7 +1748,7 @@ class InPlaceOperations(WithBlock):
         return outputs.relu_()
 
 
-@idea()
+@idea(may_be_refused=True)
 class InPlaceViews(WithBlock):
     """A part of a tensor is written through a view."""
 
@@ -1938,7 +1923,7 @@ class ModuleDictLoop(Net):
         return sum(torch.tanh(branch(features)) for _, branch in self.branches.items())
 
 
-@idea()
+@idea(may_be_refused=True)
 class PlainListOfModules(WithBlock):
     """Layers in a Python list, which torch does not know."""
 
@@ -2107,7 +2092,7 @@ class _Reverse(torch.autograd.Function):
         return -0.5 * gradients[0]
 
 
-@idea()
+@idea(may_be_refused=True)
 class CustomFunction(WithBlock):
     """A function with a backward pass of its own in the code of the root."""
 
@@ -2495,7 +2480,7 @@ class ScriptedBlock(WithBlock):
         super().__init__(torch.jit.script(nn.Sequential(conv(), nn.Tanh())))
 
 
-@idea()
+@idea(may_be_refused=True)
 class ModuleMadeInForward(WithBlock):
     """A layer without weights that forward makes anew."""
 
