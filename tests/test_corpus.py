@@ -2,14 +2,14 @@
 
 import pytest
 
-import tests.corpus.modules  # noqa: F401
 from drivetrain.core.errors import BadInputError
 from drivetrain.ranks.pool import RankPool
-from tests.corpus.checks import difference, reference, tried
+from tests.corpus.checks import difference, reference, train_captured, tried
 from tests.corpus.controls import DrawsByNobody, KnowsItsMicroBatch
 from tests.corpus.known import KNOWN
 from tests.corpus.layouts import layout_of
-from tests.corpus.registry import CASES, Case
+from tests.corpus.modules import CASES
+from tests.corpus.registry import Case
 from tests.corpus.runs import different, differing_bits, train_case, train_on_rank
 
 pytestmark = [
@@ -100,3 +100,9 @@ def test_weights_that_a_wrong_state_begins_with_are_noticed() -> None:
     expected = reference("Plain")
     fresh = train_case(_PLAIN, starts=[expected.states[1]])
     assert different(_PLAIN, expected, fresh).startswith("update 1, ")
+
+
+def test_the_stand_in_captures_ordinary_modules() -> None:
+    names = ("Plain", "NoGradBlock", "BatchNormPlain", "DropoutLayers", "AttentionPlain", "SpectralNorm")
+    found = {name: train_captured(CASES[name]).capture for name in names}
+    assert set(found.values()) == {"captured"}, found

@@ -7,7 +7,8 @@ from unittest import mock
 from drivetrain.program import capture_choice
 from drivetrain.ranks.pool import RankPool
 from tests.corpus.layouts import comparable, layout_of, not_comparable
-from tests.corpus.registry import CASES, Case
+from tests.corpus.modules import CASES
+from tests.corpus.registry import Case
 from tests.corpus.runs import (
     Trained,
     different,
@@ -20,11 +21,12 @@ from tests.corpus.runs import (
 )
 from tests.program.tape import Tape
 
-__all__ = ["difference", "reference", "tried"]
+__all__ = ["difference", "reference", "train_captured", "tried"]
 
 # Two updates before the recording, then two that are replayed.
 _CAPTURED_UPDATES = 4
 _LOSS_ROUNDING = 1e-6
+_HALF = "16 bits, "
 
 
 def tried(case: Case) -> Iterator[str]:
@@ -35,6 +37,8 @@ def tried(case: Case) -> Iterator[str]:
     yield from (name for name in _CHECKS if name != "torch" or not case.draws)
     if case.twin is not None:
         yield "twin"
+    if case.dtype == "float32":
+        yield from (f"{_HALF}{layout}" for layout in ("2 stages", "4 stages", "recomputation"))
 
 
 def difference(case: Case, what: str, *, pool: RankPool | None = None) -> str:
@@ -43,6 +47,8 @@ def difference(case: Case, what: str, *, pool: RankPool | None = None) -> str:
         return _CHECKS[what](case)
     if what == "twin":
         return different(case, train_case(case, make=case.twin), reference(case.name))
+    if what.startswith(_HALF):
+        return _in_half(case, what.removeprefix(_HALF))
     if what in not_comparable(case):
         return _unannounced(case, what)
     expected, layout = reference(case.name), layout_of(case, what)
@@ -78,6 +84,14 @@ def _against_torch(case: Case) -> str:
     return differing_arrays(gradients, found.gradients[0], most=most)
 
 
+def _in_half(case: Case, layout: str) -> str:
+    """A layout of the same micro-batches rounds alike, operation by operation."""
+    options = {"precision": "16.32", "half_type": "bfloat16"}
+    expected = train_case(case, **options)
+    found = train_case(case, layout_of(case, layout), starts=expected.states, **options)
+    return differing_bits(expected, found)
+
+
 def _again(case: Case) -> str:
     return differing_bits(reference(case.name), train_case(case))
 
@@ -94,14 +108,17 @@ def _continued(case: Case) -> str:
     return differing_bits(rest, train_case(case, starts=whole.states, first=1))
 
 
-def _captured(case: Case) -> str:
-    """Recorded and replayed by the stand-in for CUDA graphs."""
-    expected = reference(case.name, updates=_CAPTURED_UPDATES)
+def train_captured(case: Case) -> Trained:
+    """Trains a module whose updates the stand-in for CUDA graphs records and replays."""
     with (
         mock.patch.object(capture_choice, "_obstacle", return_value=""),
         mock.patch.object(capture_choice, "CudaRecorder", Tape),
     ):
-        found = train_case(case, updates=_CAPTURED_UPDATES)
+        return train_case(case, updates=_CAPTURED_UPDATES)
+
+
+def _captured(case: Case) -> str:
+    expected, found = reference(case.name, updates=_CAPTURED_UPDATES), train_captured(case)
     if found.capture != "captured" and ": " not in found.capture:
         return f"the status {found.capture!r} gives no reason"
     return differing_bits(expected, found)

@@ -179,6 +179,11 @@ _ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("an error of the trace ends in a traceback", (*_SPLIT,), ("TiedTransposed")),
     ("an error of the trace ends in a traceback", ("2 stages", "recomputation"), ("UnpoolIndices")),
     ("a model with the older weight norm cannot be copied", (*_EVERYTHING, "torch"), ("WeightNormHook")),
+    (
+        "the trace forgets autocast",
+        ("16 bits, 2 stages", "16 bits, 4 stages", "16 bits, recomputation"),
+        "AutocastOff",
+    ),
 )
 
 KNOWN: dict[str, dict[str, str]] = {}

@@ -7,7 +7,8 @@ from functools import cache
 import torch
 
 from drivetrain.verify.cuts import Layout
-from tests.corpus.registry import CASES, Case
+from tests.corpus.modules import CASES
+from tests.corpus.registry import Case
 
 __all__ = ["OTHER_MICRO", "REFERENCE", "comparable", "layout_of", "not_comparable"]
 

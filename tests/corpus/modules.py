@@ -13,7 +13,9 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from tests.corpus.registry import idea
+from tests.corpus.registry import CASES, idea
+
+__all__ = ["CASES"]
 
 WIDTH = 4
 CLASSES = 5
@@ -249,7 +251,7 @@ class AutocastOn(WithBlock):
 
 
 class _AutocastDecorated(Block):
-    @torch.autocast("cpu", dtype=torch.bfloat16)
+    @torch.autocast("cpu", dtype=torch.bfloat16)  # type: ignore[misc]
     def forward(self, features: Tensor) -> Any:
         return super().forward(features)
 
@@ -411,7 +413,7 @@ class CheckpointSequential(_Checkpointed):
     def middle(self, features: Tensor) -> Any:
         if not self.checkpoints:
             return self.layers(features)
-        return checkpoint_sequential(self.layers, 2, features, use_reentrant=False)
+        return checkpoint_sequential(self.layers, 2, features, use_reentrant=False)  # type: ignore[no-untyped-call]
 
 
 # Hooks
@@ -619,7 +621,7 @@ class ParameterHook(WithBlock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tail.weight.register_hook(_halve)
+        self.tail.weight.register_hook(_halve)  # type: ignore[no-untyped-call]
 
 
 @idea()
@@ -628,7 +630,7 @@ class PostAccumulateHook(WithBlock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tail.weight.register_post_accumulate_grad_hook(_clear_first_row)
+        self.tail.weight.register_post_accumulate_grad_hook(_clear_first_row)  # type: ignore[no-untyped-call]
 
 
 @idea(may_be_refused=True)
@@ -1671,7 +1673,7 @@ class DimensionAssert(WithBlock):
 
     def middle(self, features: Tensor) -> Any:
         assert features.dim() == 4
-        torch._assert(features.shape[1] == WIDTH, "channels")
+        torch._assert(features.shape[1] == WIDTH, "channels")  # type: ignore[no-untyped-call]
         return self.block(features)
 
 
@@ -1833,7 +1835,7 @@ class NestedTuples(Net):
 
 
 class _OfDict(Block):
-    def forward(self, values: dict[str, Tensor]) -> Any:
+    def forward(self, values: Any) -> Any:
         return {"features": super().forward(values["features"]), "skip": values["skip"]}
 
 
@@ -2001,7 +2003,7 @@ class PartialActivation(Net):
         super().__init__()
         self.soften = partial(functional.leaky_relu, negative_slope=0.2)
         slope = 0.3
-        self.bend = lambda values: functional.elu(values, alpha=slope)
+        self.bend: Callable[[Tensor], Tensor] = lambda values: functional.elu(values, alpha=slope)
         self.layer = conv()
 
     def middle(self, features: Tensor) -> Any:
@@ -2218,7 +2220,7 @@ class UnpoolIndices(WithBlock):
 
     def middle(self, features: Tensor) -> Any:
         pooled, indices = functional.max_pool2d(features, 2, return_indices=True)
-        return functional.max_unpool2d(self.block(pooled), indices, 2)
+        return functional.max_unpool2d(self.block(pooled), indices, [2])
 
 
 @idea()

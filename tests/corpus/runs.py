@@ -25,7 +25,8 @@ from drivetrain.state.program_state import ProgramState, collect_state, load_sta
 from drivetrain.verify.compare import worst_tensor
 from drivetrain.verify.cuts import Layout
 from tests.corpus.layouts import REFERENCE
-from tests.corpus.registry import CASES, Case
+from tests.corpus.modules import CASES
+from tests.corpus.registry import Case
 
 __all__ = [
     "Trained",
@@ -120,7 +121,7 @@ def gradients_of_torch(case: Case) -> tuple[Arrays, float]:
     total, samples = 0.0, sum(len(batch.labels) for batch in batches)
     for batch in batches:
         loss = functional.cross_entropy(model(batch.images), batch.labels, reduction="sum") / samples
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return {
         name: np.zeros(parameter.shape) if parameter.grad is None else _array(parameter.grad)
@@ -152,9 +153,9 @@ def _first_difference(expected: Trained, found: Trained, *, most: float) -> str:
     for update, (one, other) in enumerate(zip(expected.gradients, found.gradients, strict=True)):
         if difference := differing_arrays(one, other, most=most):
             return f"update {update}, gradient of {difference}"
-    for update, (one, other) in enumerate(zip(expected.states, found.states, strict=True)):
+    for update, states in enumerate(zip(expected.states, found.states, strict=True)):
         for part in ("model", "buffers", "optimiser"):
-            arrays = (_arrays(getattr(state, part)) for state in (one, other))
+            arrays = (_arrays(getattr(state, part)) for state in states)
             if difference := differing_arrays(*arrays, most=most):
                 return f"update {update}, {part} {difference}"
     error = np.abs(expected.losses - found.losses).max()
