@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 from unittest import mock
 
 from drivetrain.program import capture_choice
@@ -86,7 +87,7 @@ def _against_torch(case: Case) -> str:
 
 def _in_half(case: Case, layout: str) -> str:
     """A layout of the same micro-batches rounds alike, operation by operation."""
-    options = {"precision": "16.32", "half_type": "bfloat16"}
+    options: dict[str, Any] = {"precision": "16.32", "half_type": "bfloat16"}
     expected = train_case(case, **options)
     found = train_case(case, layout_of(case, layout), starts=expected.states, **options)
     return differing_bits(expected, found)
