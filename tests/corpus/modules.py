@@ -2220,7 +2220,7 @@ class UnpoolIndices(WithBlock):
 
     def middle(self, features: Tensor) -> Any:
         pooled, indices = functional.max_pool2d(features, 2, return_indices=True)
-        return functional.max_unpool2d(self.block(pooled), indices, [2])
+        return functional.max_unpool2d(self.block(pooled), indices, [2, 2])
 
 
 @idea()
