@@ -74,6 +74,7 @@ SLOW_FILES = frozenset(
         "store/test_lock.py",
         "test_api.py",
         "test_api_commands.py",
+        "test_corpus.py",
     ]
 )
 

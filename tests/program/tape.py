@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["Tape"]
 
 # Operations whose result, or its size, the host has to know.
 _OF_HOST = ("_local_scalar_dense", "nonzero", "lift_fresh", "masked_select", "unique")
+# Arguments that batch norms of torch write to without saying so in their schema.
+_WRITTEN = ("running_mean", "running_var")
 
 _Entry = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 
@@ -55,8 +57,10 @@ class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _OF_HOST:
             raise RuntimeError(f"{name} is not permitted while recording\nmore lines")
         self._keep(func, args, kwargs or {})
+        # As they are now: `unsqueeze_` and the like change the shape of a tensor later.
+        arguments = _aliases((args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        self._entries.append((func, args, kwargs or {}, result))
+        self._entries.append((func, *arguments, _aliases(result)))
         given = _places((args, kwargs))
         # A view of something older is not the recording's own.
         self._own.update(place for place in _places(result) if place not in given or place in self._own)
@@ -65,10 +69,10 @@ class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _keep(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Copies what is about to be written to and was there before the recording."""
         for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+            if _is_written(argument):
                 self._keep_all(value)
         for argument in func._schema.arguments:
-            if argument.name in kwargs and argument.alias_info is not None and argument.alias_info.is_write:
+            if argument.name in kwargs and _is_written(argument):
                 self._keep_all(kwargs[argument.name])
 
     def _keep_all(self, value: Any) -> None:
@@ -84,12 +88,22 @@ class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 whole.copy_(copy)
 
     def replay(self) -> None:
-        with torch.no_grad():
+        # Inference mode may write to every tensor, also to those of the model's own inference mode.
+        with torch.inference_mode():
             for func, args, kwargs, recorded in self._entries:
                 repeated = func(*args, **kwargs)
                 for place, value in zip(_tensors(recorded), _tensors(repeated), strict=True):
                     if place.data_ptr() != value.data_ptr():
                         place.copy_(value)
+
+
+def _is_written(argument: Any) -> bool:
+    is_marked = argument.alias_info is not None and argument.alias_info.is_write
+    return is_marked or argument.name in _WRITTEN
+
+
+def _aliases(values: Any) -> Any:
+    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, values)
 
 
 def _places(values: Any) -> set[int]:

@@ -1,0 +1,1 @@
+"""Small modules of users' kinds, one idea each, and how each fares in every layout."""

@@ -1,0 +1,32 @@
+"""Modules that no layout may get away with: the comparison of the corpus has to notice them."""
+
+import torch
+from torch import Tensor
+
+from tests.corpus.modules import Block, WithBlock
+
+__all__ = ["DrawsByNobody", "KnowsItsMicroBatch"]
+
+_UNSEEDED = torch.Generator()
+
+
+class KnowsItsMicroBatch(WithBlock):
+    """Computes with the number of samples that came together."""
+
+    def middle(self, features: Tensor) -> Tensor:
+        outputs: Tensor = self.block(features) * (1 + 0.01 * len(features))
+        return outputs
+
+
+class _Unseeded(Block):
+    def forward(self, features: Tensor) -> Tensor:
+        noise = torch.rand(features.shape[1], generator=_UNSEEDED).to(features)
+        outputs: Tensor = super().forward(features + 0.1 * noise.view(1, -1, 1, 1))
+        return outputs
+
+
+class DrawsByNobody(WithBlock):
+    """Draws from a generator of the process, whose state depends on all that was computed before."""
+
+    def __init__(self) -> None:
+        super().__init__(_Unseeded())
