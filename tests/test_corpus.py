@@ -6,7 +6,6 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.ranks.pool import RankPool
 from tests.corpus.checks import difference, reference, train_captured, tried
 from tests.corpus.controls import DrawsByNobody, KnowsItsMicroBatch
-from tests.corpus.known import KNOWN
 from tests.corpus.layouts import layout_of
 from tests.corpus.modules import CASES
 from tests.corpus.registry import Case
@@ -30,19 +29,6 @@ def _params(*, on_ranks: bool) -> list[object]:
 
 
 def _expect(case: Case, what: str, *, pool: RankPool | None = None) -> None:
-    """Strict about what is known to fail; a mark would have pytest print hundreds of long tracebacks."""
-    reason = KNOWN.get(case.name, {}).get(what)
-    if reason is None:
-        _expect_equal_or_refused(case, what, pool=pool)
-        return
-    try:
-        _expect_equal_or_refused(case, what, pool=pool)
-    except Exception:
-        pytest.xfail(reason)
-    pytest.fail(f"{case.name}, {what}, is as it should be: take it out of tests/corpus/known.py ({reason})")
-
-
-def _expect_equal_or_refused(case: Case, what: str, *, pool: RankPool | None) -> None:
     fragment = case.refusal(what)
     if fragment is not None:
         with pytest.raises(BadInputError, match=fragment):
@@ -67,10 +53,6 @@ def test_a_module_keeps_its_meaning_on_ranks(case: Case, what: str, rank_pool: R
 
 def test_the_corpus_is_large() -> None:
     assert len(CASES) >= 180
-
-
-def test_what_is_known_to_fail_is_tried() -> None:
-    assert not [f"{name}, {what}" for name in KNOWN for what in KNOWN[name] if what not in tried(CASES[name])]
 
 
 _PLAIN = CASES["Plain"]

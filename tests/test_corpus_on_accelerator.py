@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from tests.corpus.known import KNOWN
 from tests.corpus.modules import CASES
 from tests.corpus.registry import Case
 from tests.corpus.runs import different, train_case
@@ -22,15 +21,7 @@ def deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
 
 
-def _marks(case: Case) -> list[pytest.MarkDecorator]:
-    reason = KNOWN.get(case.name, {}).get("captured")
-    # Not strict: the table is about a CPU, where draws keep a module from being captured.
-    return [] if reason is None else [pytest.mark.xfail(reason=reason, strict=False)]
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name, marks=_marks(case)) for case in _TRAINABLE]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in _TRAINABLE])
 def test_captured_updates_keep_the_meaning_of_a_module(case: Case) -> None:
     """Within rounding, and each from the same state: some of torch's kernels add in any order."""
     expected = train_case(case, updates=_UPDATES, device="cuda", capture="off")

@@ -181,7 +181,7 @@ class SetGradEnabledContext(WithBlock):
         return features + branch
 
 
-@idea()
+@idea(may_be_refused=True)
 class SetGradEnabledCalls(WithBlock):
     """set_grad_enabled called before and after, as a function."""
 
@@ -294,7 +294,7 @@ class _Checkpointed(Net):
         return checkpoint(self.layers, features, use_reentrant=self.reentrant)
 
 
-@idea(twin=lambda: CheckpointPlain(checkpoints=False))
+@idea(twin=lambda: CheckpointPlain(checkpoints=False), may_be_refused=True)
 class CheckpointPlain(_Checkpointed):
     """A checkpoint around plain layers."""
 
@@ -302,7 +302,7 @@ class CheckpointPlain(_Checkpointed):
         super().__init__(conv(), nn.Tanh(), checkpoints=checkpoints)
 
 
-@idea(twin=lambda: CheckpointReentrant(checkpoints=False))
+@idea(twin=lambda: CheckpointReentrant(checkpoints=False), may_be_refused=True)
 class CheckpointReentrant(_Checkpointed):
     """The reentrant kind of checkpoint around plain layers."""
 
@@ -312,7 +312,7 @@ class CheckpointReentrant(_Checkpointed):
         super().__init__(conv(), nn.Tanh(), checkpoints=checkpoints)
 
 
-@idea(draws=True, twin=lambda: CheckpointDropout(checkpoints=False))
+@idea(draws=True, twin=lambda: CheckpointDropout(checkpoints=False), may_be_refused=True)
 class CheckpointDropout(_Checkpointed):
     """A checkpoint around dropout."""
 
@@ -320,7 +320,7 @@ class CheckpointDropout(_Checkpointed):
         super().__init__(conv(), nn.Dropout(0.4), nn.Tanh(), checkpoints=checkpoints)
 
 
-@idea(draws=True, twin=lambda: CheckpointReentrantDropout(checkpoints=False))
+@idea(draws=True, twin=lambda: CheckpointReentrantDropout(checkpoints=False), may_be_refused=True)
 class CheckpointReentrantDropout(_Checkpointed):
     """The reentrant kind of checkpoint around dropout."""
 
@@ -330,7 +330,7 @@ class CheckpointReentrantDropout(_Checkpointed):
         super().__init__(conv(), nn.Dropout(0.4), nn.Tanh(), checkpoints=checkpoints)
 
 
-@idea(scope="micro-batch", twin=lambda: CheckpointBatchNorm(checkpoints=False))
+@idea(scope="micro-batch", twin=lambda: CheckpointBatchNorm(checkpoints=False), may_be_refused=True)
 class CheckpointBatchNorm(_Checkpointed):
     """A checkpoint around batch norm, whose statistics count once."""
 
@@ -338,7 +338,7 @@ class CheckpointBatchNorm(_Checkpointed):
         super().__init__(conv(), nn.BatchNorm2d(WIDTH), nn.Tanh(), checkpoints=checkpoints)
 
 
-@idea(draws=True, twin=lambda: CheckpointSharedDropout(checkpoints=False))
+@idea(draws=True, twin=lambda: CheckpointSharedDropout(checkpoints=False), may_be_refused=True)
 class CheckpointSharedDropout(Net):
     """Two checkpoints that share one dropout layer, which is also used outside."""
 
@@ -358,7 +358,12 @@ class CheckpointSharedDropout(Net):
         return self.drop(self._with_drop(self.second, features))
 
 
-@idea(scope="micro-batch", draws=True, twin=lambda: CheckpointFunctionalDropout(checkpoints=False))
+@idea(
+    scope="micro-batch",
+    draws=True,
+    twin=lambda: CheckpointFunctionalDropout(checkpoints=False),
+    may_be_refused=True,
+)
 class CheckpointFunctionalDropout(WithBlock):
     """A checkpoint around a draw from torch's generator."""
 
@@ -402,7 +407,7 @@ class CheckpointInABlock(WithBlock):
         )
 
 
-@idea(draws=True, twin=lambda: CheckpointSequential(checkpoints=False))
+@idea(draws=True, twin=lambda: CheckpointSequential(checkpoints=False), may_be_refused=True)
 class CheckpointSequential(_Checkpointed):
     """checkpoint_sequential over layers with dropout."""
 
@@ -498,7 +503,7 @@ class RootBackwardHook(WithBlock):
         self.register_full_backward_pre_hook(_double_output_gradients)
 
 
-@idea(split="layers.2")
+@idea(split="layers.2", may_be_refused=True)
 class ContainerHook(Net):
     """A forward hook on a Sequential."""
 
@@ -511,7 +516,7 @@ class ContainerHook(Net):
         return self.layers(features)
 
 
-@idea(split="layers.2")
+@idea(split="layers.2", may_be_refused=True)
 class ContainerPreHook(Net):
     """A forward pre-hook on a Sequential."""
 
@@ -544,7 +549,7 @@ class LeafHook(WithBlock):
         self.tail.register_forward_hook(_scale_output)
 
 
-@idea()
+@idea(may_be_refused=True)
 class HookThatCollects(WithBlock):
     """A hook that keeps the features of one layer, which another layer reads."""
 
@@ -562,7 +567,7 @@ class HookThatCollects(WithBlock):
         return self.head(features.mean((2, 3)))
 
 
-@idea()
+@idea(may_be_refused=True)
 class HookThatCounts(WithBlock):
     """A hook that counts passes in Python; nothing depends on the count."""
 
@@ -602,7 +607,7 @@ class LeafBackwardHook(WithBlock):
         self.tail.register_full_backward_hook(_double_gradients)
 
 
-@idea(split="layers.2")
+@idea(split="layers.2", may_be_refused=True)
 class ContainerBackwardHook(Net):
     """A full backward hook on a Sequential."""
 
@@ -1168,7 +1173,7 @@ class _OwnGenerator(Block):
         return super().forward(features + 0.1 * noise.view(1, -1, 1, 1))
 
 
-@idea(scope="call", draws=True, may_be_refused=True)
+@idea(scope="micro-batch", draws=True, may_be_refused=True)
 class OwnGenerator(_Drawing):
     """A block with a torch.Generator of its own."""
 

@@ -120,7 +120,10 @@ def gradients_of_torch(case: Case) -> tuple[Arrays, float]:
     model = _made_by_torch(case).train()
     total, samples = 0.0, sum(len(batch.labels) for batch in batches)
     for batch in batches:
-        loss = functional.cross_entropy(model(batch.images), batch.labels, reduction="sum") / samples
+        loss = (
+            functional.cross_entropy(model(batch.images.contiguous()), batch.labels, reduction="sum")
+            / samples
+        )
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return {

@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from drivetrain.catalogue.models import check_image_size, check_model_name, is_external_model, model_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure, import_factory
 from drivetrain.core.randomness import stream_key
 from drivetrain.core.wording import did_you_mean
+from drivetrain.models.modules import detach_kept_tensors
 from drivetrain.models.zoo.initialise import InitialisedModel, initialise_parameters
 
 __all__ = ["build_by", "build_model", "create_model", "in_working_form", "takes_parameter"]
@@ -64,7 +65,21 @@ def build_model(
 
 def in_working_form(model: nn.Module) -> nn.Module:
     """The model in float32 on the CPU, as the rest of the code expects it."""
-    return model.to(device="cpu", dtype=torch.float32)
+    for name, parameter in model.named_parameters():
+        if parameter.is_complex():
+            raise BadInputError(
+                f"--model has a complex weight {name}, which optimisers here cannot train; keep a real "
+                "weight with a last dimension of 2, and use torch.view_as_complex in forward."
+            )
+    detach_kept_tensors(model)
+    # Not `to(dtype)`, which would drop the imaginary part of complex buffers.
+    model._apply(_in_working_type)  # type: ignore[no-untyped-call]
+    return model
+
+
+def _in_working_type(tensor: Tensor) -> Tensor:
+    kind = torch.float32 if tensor.is_floating_point() else tensor.dtype
+    return tensor.to(device="cpu", dtype=torch.complex64 if tensor.is_complex() else kind)
 
 
 def takes_parameter(name: str, word: str) -> bool:

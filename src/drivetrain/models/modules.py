@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from drivetrain.models.module_values import moving_attributes, take_over_attributes
 
 __all__ = [
+    "detach_kept_tensors",
     "hooks_of",
     "in_mode",
     "is_inside",
@@ -77,6 +78,17 @@ def hooks_of(module: nn.Module) -> list[Callable[..., Any]]:
 
 def _children(parent: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, child) for name, child in parent._modules.items() if child is not None]
+
+
+def detach_kept_tensors(model: nn.Module) -> None:
+    """Cuts plain tensors that modules keep out of their graphs, as torch cannot copy others.
+
+    torch.nn.utils.weight_norm and spectral_norm keep such a tensor, which every pass computes anew.
+    """
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and value.grad_fn is not None:
+                vars(module)[name] = value.detach()
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from drivetrain.models.modules import detach_kept_tensors
+
 __all__ = ["carry_hooks", "copy_model"]
 
 # The attribute of a model under which its hooks travel.
@@ -27,6 +29,7 @@ def copy_model(model: Model) -> Model:
 
     Hooks that are methods of the model become methods of the copy, as hooks of modules do.
     """
+    detach_kept_tensors(model)
     with _carrying(model):
         copied = deepcopy(model)
     _put_back(copied)

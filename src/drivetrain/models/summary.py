@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
+from drivetrain.models.modules import detach_kept_tensors
 
 __all__ = [
     "FlopCounter",
@@ -228,6 +229,7 @@ def copy_to(device: torch.device, model: nn.Module) -> nn.Module:
     for parameter in model.parameters():
         data = parameter.detach().to(device, copy=True)
         moved[id(parameter)] = nn.Parameter(data, requires_grad=parameter.requires_grad)
+    detach_kept_tensors(model)
     return deepcopy(model, moved)
 
 

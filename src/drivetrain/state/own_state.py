@@ -69,7 +69,7 @@ def own_state(program: TrainingProgram) -> OwnState:
 
 def _model_values(program: TrainingProgram) -> dict[str, Tensor]:
     values: dict[str, Tensor] = program.model.state_dict()
-    if program.stages is None:
+    if program.stages is None or program.groups.devices.size == 1:
         return values
     names = program.stages.state_names
     return {name: value for name, value in values.items() if name in names}

@@ -22,6 +22,6 @@ def place_draws(
     """Installs the places of all draws, which a rehearsal has found."""
     context.sample_dims = dict(facts.sample_dims)
     install_counter_dropout(model, seed=seed, context=context)
-    draws = DrawPlaces(seed=seed, context=context, device=device, facts=facts)
+    draws = DrawPlaces(model=model, seed=seed, context=context, device=device, facts=facts)
     install_places(model, draws)
     return draws

@@ -4,6 +4,7 @@ A layer keeps its object, attributes and hooks; only its class becomes a subclas
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ __all__ = ["alpha_drop", "drop_paths", "install_counter_dropout", "random_slope"
 
 # SELU's negative limit, -scale * alpha, as torch writes it.
 _ALPHA = 1.7580993408473766
-_PROBED_ROWS = 64
+_PROBED_ROWS, _PROBED_RUNS = 64, 64
 
 
 def alpha_drop(inputs: Tensor, *, rate: float, site: Site, whole_channels: bool) -> Tensor:
@@ -97,10 +98,17 @@ def _class_for(module: nn.Module) -> type[nn.Module] | None:
     known = dropout_class(kind) or _CLASS_OF.get(kind)
     if known is not None:
         return known
-    if _is_stochastic_depth(module):
-        return _subclass(kind, _stochastic_depth_forward)
-    is_scaled = _drops_paths(module)
-    return None if is_scaled is None else _subclass(kind, _path_forward(is_scaled=is_scaled))
+    # timm, torchvision, transformers and many projects have a copy of these classes. They are recognised by
+    # name, attributes and what they do to rows of ones.
+    if kind.__name__.endswith("DropPath"):
+        scale = _scale_of_kept(module, getattr(module, "drop_prob", None), of_batch=False)
+        return None if scale is None else _subclass(kind, _path_forward("drop_prob", is_scaled=scale != 1))
+    if kind.__name__.endswith("StochasticDepth"):
+        of_batch = getattr(module, "mode", None) == "batch"
+        scale = _scale_of_kept(module, getattr(module, "p", None), of_batch=of_batch)
+        forward = _path_forward("p", is_scaled=scale != 1, of_batch=of_batch)
+        return None if scale is None else _subclass(kind, forward)
+    return None
 
 
 def _subclass(kind: type[nn.Module], forward: Callable[..., Tensor]) -> type[nn.Module]:
@@ -109,56 +117,39 @@ def _subclass(kind: type[nn.Module], forward: Callable[..., Tensor]) -> type[nn.
     return type(kind.__name__, (kind,), members)
 
 
-def _path_forward(*, is_scaled: bool) -> Callable[..., Tensor]:
-    def forward(self: nn.Module, inputs: Tensor) -> Tensor:
-        rate, site = self.drop_prob, self.site
+def _path_forward(rate_name: str, *, is_scaled: bool, of_batch: bool = False) -> Callable[..., Tensor]:
+    def forward(self: nn.Module, input: Tensor) -> Tensor:
+        rate: Any = getattr(self, rate_name)
         if not self.training or not rate:
-            return inputs
-        return drop_paths(inputs, rate=float(rate), site=site, is_scaled=is_scaled)  # type: ignore[arg-type]
+            return input
+        site: Any = self.site
+        return drop_paths(input, rate=float(rate), site=site, is_scaled=is_scaled, of_batch=of_batch)
 
     return forward
 
 
-def _stochastic_depth_forward(self: nn.Module, input: Tensor) -> Tensor:
-    if not self.training:
-        return input
-    of_batch = self.mode == "batch"
-    return drop_paths(input, rate=float(self.p), site=self.site, is_scaled=True, of_batch=of_batch)  # type: ignore[arg-type]
-
-
-def _is_stochastic_depth(module: nn.Module) -> bool:
-    """Whether a module is torchvision's StochasticDepth."""
-    kind = type(module)
-    return kind.__name__ == "StochasticDepth" and kind.__module__.startswith("torchvision.")
-
-
 @torch.no_grad()
-def _drops_paths(module: nn.Module) -> bool | None:
-    """Whether a DropPath module scales what it keeps; None if it is no such module.
-
-    timm, transformers and many projects have a copy of this class. It is recognised by name, attribute and
-    what it does to rows of ones.
-    """
-    rate = getattr(module, "drop_prob", None)
-    is_named = type(module).__name__.endswith("DropPath") and isinstance(rate, int | float)
-    if not is_named or module._forward_hooks:
+def _scale_of_kept(module: nn.Module, rate: object, *, of_batch: bool) -> float | None:
+    """By what a module multiplies the rows that it keeps, if it drops whole rows of ones; else None."""
+    if not isinstance(rate, int | float) or not 0 < rate < 1 or module._forward_hooks:
         return None
-    if next(module.children(), None) is not None or module._parameters or module._buffers or not rate:
+    if next(module.children(), None) is not None or module._parameters or module._buffers:
         return None
     was_training = module.training
     module.training = True
     try:
         with torch.random.fork_rng(devices=[]):
-            rows = module(torch.ones(_PROBED_ROWS, 2, 3))
+            runs = [module(torch.ones(_PROBED_ROWS, 2, 3)) for _ in range(_PROBED_RUNS if of_batch else 1)]
     except Exception:
         return None
     finally:
         module.training = was_training
-    kept = {1.0 / (1.0 - rate) if rate < 1 else 0.0: True, 1.0: False}
-    for value, is_scaled in kept.items():
-        is_row = (rows == 0).all(dim=(1, 2)) | torch.isclose(rows, torch.tensor(value)).all(dim=(1, 2))
-        if bool(is_row.all()):
-            return is_scaled
+    # Of a batch that is dropped as a whole, only several runs show both outcomes.
+    rows = torch.stack([run.flatten() for run in runs]) if of_batch else runs[0].flatten(1)
+    for scale in (1 / (1 - rate), 1.0):
+        is_dropped, is_kept = (rows == 0).all(1), torch.isclose(rows, torch.tensor(scale)).all(1)
+        if bool((is_dropped | is_kept).all()) and bool(is_kept.any()):
+            return scale
     return None
 
 

@@ -56,11 +56,13 @@ class DrawPlaces:
     `recomputing` surrounds what torch.utils.checkpoint runs again during a backward pass.
     """
 
+    model: nn.Module
     seed: int
     context: UpdateContext
     device: Device
     facts: DrawFacts
     _frames: list[_Frame] = field(default_factory=list)
+    _is_placed: bool = False
 
     @contextmanager
     def running(self, recomputing: Callable[[], Any] | None = None) -> Iterator[None]:
@@ -72,6 +74,9 @@ class DrawPlaces:
             if self.facts.uses_checkpoint:
                 stack.enter_context(rewound_checkpoints(lambda: self._rerun(recomputing)))
             stack.enter_context(self._intercepting([_Frame("", 0)]))
+            if self.facts.places.get(""):
+                key = self._generator_key(stream_key(self.seed, _WORD, ""), what="the model")
+                stack.enter_context(seeded(key, device=self.device, owner=self.model))
             yield
 
     @contextmanager
@@ -121,6 +126,11 @@ class DrawPlaces:
     def is_running(self) -> bool:
         return bool(self._frames)
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether a call with a place is running."""
+        return self._is_placed
+
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Calls a function that draws, at the next place in the code that is running."""
         frame = self._frames[-1]
@@ -129,7 +139,14 @@ class DrawPlaces:
         return self.call_at(key, function, args, kwargs)
 
     def call_at(self, key: int, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Calls a function that draws, with the numbers of the place `key`."""
+        """Calls a function that draws, with the numbers of the place `key`; calls inside it have no place."""
+        before, self._is_placed = self._is_placed, True
+        try:
+            return self._call_at(key, function, args, kwargs)
+        finally:
+            self._is_placed = before
+
+    def _call_at(self, key: int, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         drawn_per_sample = per_sample(function)
         if drawn_per_sample is not None:
             return drawn_per_sample(Site(key, self.context), *args, **kwargs)
@@ -152,7 +169,7 @@ class _Intercept(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if is_drawing_function(func):
+        if is_drawing_function(func) and not self._places.is_placed:
             return self._places.call(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 

@@ -63,6 +63,12 @@ class StageModule(fx.GraphModule):
 
     stage_facts: StageFacts
 
+    @property
+    def code(self) -> Any:
+        """A layer of this name, or else what torch.fx has under it: the text of the forward pass."""
+        own = self._modules.get("code", self._parameters.get("code"))
+        return super().code if own is None else own
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
@@ -92,6 +98,7 @@ def cut_model(
     traced: TracedModel, *, stage_of: Mapping[str, int] | Sequence[int], shapes: ModelShapes | None = None
 ) -> Cut:
     """Splits a model; `stage_of` has one stage per layer, or one per name of a layer's node."""
+    _check_names(traced)
     stages = node_stages(traced, stage_of)
     _check_order(traced, stages)
     _check_shared_weights(traced, stages)
@@ -128,6 +135,17 @@ def _cut_evaluation(traced: TracedModel, stages: Mapping[Node, int], modules: Se
         output=evaluation.output,
         stage_of=tuple(places[layer.node] for layer in evaluation.layers),
     )
+
+
+def _check_names(traced: TracedModel) -> None:
+    """Refuses layers with names that stages, which hold them under their own names, use for themselves."""
+    own = [*traced.model._modules, *traced.model._parameters, *traced.model._buffers]
+    clash = next((name for name in own if hasattr(StageModule, name) and name != "code"), None)
+    if clash is not None:
+        raise BadInputError(
+            f"A layer of --model is named {clash}, a name that its stages need for themselves; rename it, "
+            f"for example to {clash}_layer."
+        )
 
 
 def _check_order(traced: TracedModel, stages: Mapping[Node, int]) -> None:

@@ -54,7 +54,12 @@ _VIEW_MODULES = (
 )
 # Modules of drivetrain whose results never share memory with their inputs.
 _FRESH_MODULES = (Add, CentralCrop, Concatenate, GlobalMean, Shortcut)
-_SEVERAL = words("chunk split tensor_split unbind hsplit vsplit topk sort min_max meshgrid var_mean std_mean")
+_SEVERAL = words(
+    "chunk split tensor_split unbind hsplit vsplit topk sort min_max meshgrid var_mean std_mean "
+    "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
+    "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices "
+    "fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices multi_head_attention_forward"
+)
 _SEVERAL_MODULES = (nn.RNNBase, nn.MultiheadAttention, nn.LSTMCell, nn.AdaptiveLogSoftmaxWithLoss)
 IN_PLACE_OPERATORS = words("iadd isub imul itruediv ifloordiv imod ipow iand ior ixor")
 _IN_PLACE_FUNCTIONS = frozenset(getattr(operator, name) for name in IN_PLACE_OPERATORS)
