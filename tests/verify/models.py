@@ -78,6 +78,8 @@ class Marked(Plain):
 class Counting(Plain):
     """Counts its passes in a buffer of whole numbers, so the number of micro-batches changes it."""
 
+    passes: Tensor
+
     def __init__(self, *, channels: int, num_classes: int) -> None:
         super().__init__(channels=channels, num_classes=num_classes)
         self.register_buffer("passes", torch.zeros((), dtype=torch.int64))

@@ -14,7 +14,6 @@ A convolution of the kept pixels with stride 1 computes the same, without the wo
 
 import os
 from collections.abc import Callable, Mapping
-from functools import cache
 from traceback import extract_stack
 from typing import Any
 
@@ -71,7 +70,6 @@ def _numbers(value: Any) -> set[Any]:
     return set(value) if isinstance(value, tuple | list) else {value}
 
 
-@cache
 def _narrow(kind: type[nn.Conv2d]) -> type[nn.Conv2d]:
     if kind is nn.Conv2d:
         return NarrowConv2d

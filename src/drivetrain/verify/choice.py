@@ -62,7 +62,8 @@ def usual_pipelines(
 
 def _accumulation(global_batch: int, *, fewest: int, wanted: Sequence[int]) -> int | None:
     """The first wanted number of micro-batches that is possible, or else the smallest; None if none is."""
-    for count in [*wanted, *range(2, global_batch + 1)]:
+    counts: list[int] = [*wanted, *range(2, global_batch + 1)]
+    for count in counts:
         if global_batch % count == 0 and global_batch // count >= fewest:
             return count
     return None

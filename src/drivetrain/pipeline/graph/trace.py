@@ -14,6 +14,7 @@ from torch.fx.proxy import TraceError
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
+from drivetrain.pipeline.graph.same_fault import modules_with_same_fault
 from drivetrain.pipeline.graph.tracer import CallRecord, LayerTracer, UntraceableError, user_line
 
 __all__ = ["Layer", "TracedModel", "trace_model"]
@@ -94,7 +95,8 @@ def trace_model(model: nn.Module) -> TracedModel:
             path = getattr(error, "module_path", "")
             if not path:
                 raise _refusal(error) from error
-            whole.add(model.get_submodule(path))
+            failed = model.get_submodule(path)
+            whole |= {failed, *modules_with_same_fault(model, failed, error, whole=whole)}
             continue
         return _traced(model, graph, constants)
 
