@@ -55,6 +55,8 @@ def test_one_of_the_kind_that_can_be_traced_is_not_kept_whole() -> None:
 class _Tied(nn.Module):
     """Reads a weight under two names and a buffer, in its own code."""
 
+    shift: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Parameter(torch.ones(4))
