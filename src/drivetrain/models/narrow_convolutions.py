@@ -14,6 +14,7 @@ A convolution of the kept pixels with stride 1 computes the same, without the wo
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from traceback import extract_stack
 from typing import Any
 
@@ -48,7 +49,7 @@ def install_narrow_convolutions(model: nn.Module) -> int:
     """
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d) and _is_faulty_layer(layer)]
     for layer in layers:
-        layer.__class__ = _narrow(type(layer))
+        layer.__class__ = _narrow(type(layer))  # type: ignore[arg-type]
     return len(layers)
 
 
@@ -70,7 +71,8 @@ def _numbers(value: Any) -> set[Any]:
     return set(value) if isinstance(value, tuple | list) else {value}
 
 
-def _narrow(kind: type[nn.Conv2d]) -> type[nn.Conv2d]:
+@cache
+def _narrow(kind: Any) -> type[nn.Conv2d]:
     if kind is nn.Conv2d:
         return NarrowConv2d
     return type(kind.__name__, (kind,), {"forward": NarrowConv2d.forward, "__module__": kind.__module__})
