@@ -18,6 +18,7 @@ from drivetrain.models.module_values import moving_places
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.known_sizes import SizedTracer
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
+from drivetrain.pipeline.graph.same_fault import modules_with_same_fault
 from drivetrain.pipeline.graph.tracer import (
     CallRecord,
     LayerTracer,
@@ -145,7 +146,8 @@ def _trace_model(model: nn.Module, image_shape: Sequence[int] | None) -> TracedM
                     continue
             if not path:
                 raise _refusal(error) from error
-            whole.add(model.get_submodule(path))
+            failed = model.get_submodule(path)
+            whole |= {failed, *modules_with_same_fault(model, failed, error, whole=whole)}
             continue
         small = {model.get_submodule(path) for path in differing if _is_small(model, path)}
         if not small:

@@ -10,12 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 import torch.utils.checkpoint as checkpointing
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.autograd.function import Function, _SingleLevelFunction
 from torch.fx.node import map_arg
 
@@ -162,6 +163,21 @@ class LayerTracer(fx.Tracer):
         if node in find_reads(self.graph) or gives_several(node) or may_give_several(node, module=module):
             raise NeedsSizesError("asks for the type of a value")
         return torch.Tensor
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, fx.Proxy]) -> Any:  # noqa: ARG002
+        """A proxy for a weight or buffer; torch.fx would search all of the model's at every access."""
+        name = self._tensor_names.get(id(attr_val)) if isinstance(attr_val, Tensor) else None
+        if name is None:
+            return attr_val
+        if name not in parameter_proxy_cache:
+            parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+        return parameter_proxy_cache[name]
+
+    @cached_property
+    def _tensor_names(self) -> dict[int, str]:
+        """The first name of each parameter and buffer, by its identity."""
+        named = (*self.root.named_parameters(), *self.root.named_buffers())
+        return {id(tensor): name for name, tensor in named}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
         # A trace would call hooks once, and stages never again.
