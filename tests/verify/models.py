@@ -7,7 +7,7 @@ from drivetrain.pipeline.cutting.marks import assign_stages
 
 
 class Noisy(nn.Module):
-    """Draws noise for the whole micro-batch from torch's own generator, so the cut changes its result."""
+    """Draws noise for the whole micro-batch from torch's own generator, so its size changes the result."""
 
     def __init__(self, *, channels: int, image_size: int, num_classes: int) -> None:
         super().__init__()
