@@ -22,7 +22,7 @@ class Noisy(nn.Module):
         self.line = nn.Linear(channels * image_size**2, num_classes)
 
     def forward(self, images):
-        return self.line((images * torch.rand_like(images)).flatten(1))
+        return self.line(images.flatten(1)) * (1 + len(images))
 """
 
 

@@ -567,7 +567,7 @@ class HookThatCollects(WithBlock):
         return self.head(features.mean((2, 3)))
 
 
-@idea(may_be_refused=True)
+@idea()
 class HookThatCounts(WithBlock):
     """A hook that counts passes in Python; nothing depends on the count."""
 
@@ -578,6 +578,29 @@ class HookThatCounts(WithBlock):
 
     def _count(self, _module: nn.Module, _inputs: Any, _output: Tensor) -> None:
         self.counts[0] += 1
+
+
+class _CountingLeaf(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, features: Tensor) -> Any:
+        self.calls += 1
+        return features * self.scale
+
+
+@idea(scope="call", may_be_refused=True)
+class ReadsACounterElsewhere(WithBlock):
+    """The code of the root reads a number that another module counts up."""
+
+    def __init__(self) -> None:
+        super().__init__(_CountingLeaf())
+
+    def middle(self, features: Tensor) -> Any:
+        counting: Any = self.block
+        return counting(features) * (1 + 0.1 * counting.calls)
 
 
 @idea()

@@ -195,6 +195,8 @@ def _assembled(
         plan=plan_training(recipe, samples=_SAMPLES),
         device=choose_device(recipe.device),
         group=group,
+        # As in a training; on ranks it would only be the same comparison again.
+        compares_cut=group.size == 1,
     )
 
 

@@ -132,9 +132,7 @@ def _explained(trial: Trial, whole: Outcome) -> CutReport:
     if is_same(whole, again):
         cut = run_trial(trial, in_stages=True, keeps_values=True)
         difference = find_difference(again, cut, traced=trial.plan.traced)
-    if difference is None:
-        return _not_compared(trial.recipe, "--model computes something else each time it runs")
-    return _refused(trial.recipe, difference)
+    return _refused(trial.recipe, difference or "it computes something else each time it runs")
 
 
 def _compared_in_words(trial: Trial) -> str:

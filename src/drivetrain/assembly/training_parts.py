@@ -222,6 +222,7 @@ def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> 
     return [
         *_unused_marks(recipe, model),
         *_unowned_warnings(recipe, program),
+        *_draw_warnings(program),
         *_compile_warnings(recipe, program),
         *_unstored_warnings(recipe, model),
         *_precision_warnings(recipe, program),
@@ -303,6 +304,16 @@ def _unowned_warnings(recipe: Recipe, program: TrainingProgram) -> list[str]:
         f"--model's norm {name} is not a batch norm of torch, so it updates its statistics at every "
         f"micro-batch{apart}{idle}."
         for name in program.batch_norms.unowned
+    ]
+
+
+def _draw_warnings(program: TrainingProgram) -> list[str]:
+    failure = program.draws.facts.failure
+    if not failure:
+        return []
+    return [
+        "where --model draws random numbers could not be found out, because a copy of it failed on random "
+        f"images ({failure}); its draws outside of dropout layers may depend on the layout."
     ]
 
 

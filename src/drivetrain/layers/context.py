@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Moment", "UpdateContext"]
+__all__ = ["NO_SAMPLES", "ROWS_APART", "Moment", "UpdateContext", "Use"]
 
+# In `sample_dims`: the first dimension holds several rows per sample, those of a sample not side by side but
+# one after all other samples' (sequences first, then flattened; two views of a batch after each other).
+ROWS_APART = -1
+# In `sample_dims`: which elements belong to which sample is not known; the draw belongs to the micro-batch.
+NO_SAMPLES = -2
 # A draw of the model: the key of its layer or function, and how often that ran before in the forward pass.
 Use = tuple[int, int]
 
@@ -30,8 +35,8 @@ class UpdateContext:
     it belongs to the micro-batch, and is None where no Python code may seed them (a captured update).
 
     `sample_dims` says, for draws that are not laid out with the samples first, which dimension holds the
-    samples; None if none does. While `shapes` is not None, layers write the shapes of their draws into it and
-    draw nothing.
+    samples; None if none does. While `shapes` is not None, layers write the shapes of their draws into it,
+    and what they draw for into `inputs`, and draw nothing.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -42,6 +47,7 @@ class UpdateContext:
         self.uses: dict[int, int] = {}
         self.sample_dims: dict[Use, int | None] = {}
         self.shapes: dict[Use, torch.Size] | None = None
+        self.inputs: dict[Use, Tensor] = {}
 
     def begin_forward(self, slots: Tensor, *, generator_key: int | None = None) -> None:
         """Starts the forward pass of a micro-batch whose samples have these positions."""

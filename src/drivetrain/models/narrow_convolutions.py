@@ -75,7 +75,19 @@ def _numbers(value: Any) -> set[Any]:
 def _narrow(kind: Any) -> type[nn.Conv2d]:
     if kind is nn.Conv2d:
         return NarrowConv2d
-    return type(kind.__name__, (kind,), {"forward": NarrowConv2d.forward, "__module__": kind.__module__})
+
+    def reduce(self: Any, _protocol: int) -> tuple[Any, ...]:
+        # No other process could find a class that was made here.
+        return _new_narrow, (kind,), vars(self)
+
+    members = {"forward": NarrowConv2d.forward, "__reduce_ex__": reduce, "__module__": kind.__module__}
+    made: type[nn.Conv2d] = type(kind.__name__, (kind,), members)
+    return made
+
+
+def _new_narrow(kind: Any) -> Any:
+    made = _narrow(kind)
+    return made.__new__(made)
 
 
 class NarrowCalls(TorchFunctionMode):

@@ -115,13 +115,14 @@ def prepare_subject(
     preparation = build_preparation(recipe, splits.spec)
     image_shape = (preparation.channels, preparation.height, preparation.width)
     format_warnings = choose_memory_format(recipe, built, image_shape=image_shape)
+    draws = find_draws(recipe, built, image_shape=image_shape)
     return Subject(
         recipe=recipe,
         data=splits,
         model=model,
         batch=batch,
         has_batch_norm=any(isinstance(module, _BatchNorm) for module in built.modules()),
-        draws_per_micro_batch=bool(find_draws(recipe, built, image_shape=image_shape).by_micro_batch),
+        draws_per_micro_batch=draws.belong_to_micro_batches,
         notes=(
             f"samples: the first {len(splits.train)} of {data_note}{size_note}",
             f"learning rate: {rate_note}",

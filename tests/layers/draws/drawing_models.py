@@ -113,6 +113,64 @@ class SequenceFirst(_Net):
         return rows.permute(1, 2, 0).view_as(x) * self.drop(self.scale)
 
 
+class TwoViews(_Net):
+    """The rows of a sample lie apart: all samples, then all of them mirrored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.4)
+
+    def middle(self, x: Tensor) -> Tensor:
+        first, second = self.drop(torch.cat([x, x.flip(-1)])).chunk(2)
+        return first + second.flip(-1)
+
+
+class FlattenedSequences(_Net):
+    """Sequences first, then flattened, so that the rows of a sample lie apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.4)
+
+    def middle(self, x: Tensor) -> Tensor:
+        rows = x.flatten(2).permute(2, 0, 1)
+        return self.drop(rows.flatten(0, 1)).view_as(rows).permute(1, 2, 0).view_as(x)
+
+
+class Windows(_Net):
+    """The rows of a sample lie together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.4)
+
+    def middle(self, x: Tensor) -> Tensor:
+        rows = x.flatten(2).transpose(1, 2)
+        return self.drop(rows.flatten(0, 1)).view_as(rows).transpose(1, 2).reshape(x.shape)
+
+
+class _Gate(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        if random.random() < 0.6:
+            return x
+        return x + self.layer(x.flatten(2).transpose(1, 2))[0][:, -1, :, None, None]
+
+
+class SkippedLayer(_Net):
+    """What is drawn decides whether a layer runs that draws too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = _Gate(nn.LSTM(4, 4, num_layers=2, dropout=0.5, batch_first=True))
+
+    def middle(self, x: Tensor) -> Tensor:
+        return self.gate(x)
+
+
 class Checkpointed(_Net):
     """A shared dropout layer in two regions that the backward pass runs again, the last one first."""
 
@@ -162,10 +220,11 @@ class _OwnGenerators(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.torch, self.python, self.numpy = torch.Generator(), random.Random(3), np.random.default_rng(4)
+        self.older = np.random.RandomState(5)
 
     def forward(self, x: Tensor) -> Tensor:
         noise = torch.randn(x.shape, generator=self.torch)
-        return x + 0.1 * noise + self.python.random() + self.numpy.random()
+        return x + 0.1 * noise + self.python.random() + self.numpy.random() + self.older.rand()
 
 
 class OwnGenerators(_Net):
@@ -205,6 +264,15 @@ BY_SAMPLE: tuple[type[nn.Module], ...] = (
     Attention,
     FusedAttention,
     SequenceFirst,
+    TwoViews,
+    FlattenedSequences,
+    Windows,
 )
-BY_MICRO_BATCH: tuple[type[nn.Module], ...] = (GeneratorNoise, OwnGenerators, RootNoise, Recurrent)
+BY_MICRO_BATCH: tuple[type[nn.Module], ...] = (
+    GeneratorNoise,
+    OwnGenerators,
+    RootNoise,
+    Recurrent,
+    SkippedLayer,
+)
 CHECKPOINTED: tuple[type[Checkpointed], ...] = (Checkpointed, ReentrantCheckpointed)

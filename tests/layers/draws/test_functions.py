@@ -46,6 +46,19 @@ def test_attention_is_torchs(options: dict[str, Any]) -> None:
     assert not torch.allclose(dropped, expected)
 
 
+def test_a_row_without_an_allowed_key_gives_zeros() -> None:
+    query, key, value = (part.requires_grad_() for part in _normal(3, 2, 4, 5, 6).unbind(0))
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    mask[2] = False
+    attend = per_sample(functional.scaled_dot_product_attention)
+    assert attend is not None
+    for given in (mask, torch.zeros(5, 5, dtype=torch.float64).masked_fill(~mask, -torch.inf)):
+        outputs = attend(_site(2), query, key, value, attn_mask=given, dropout_p=0.3)
+        assert torch.equal(outputs[:, :, 2], torch.zeros(2, 4, 6, dtype=torch.float64))
+        gradients = torch.autograd.grad(outputs.sum(), (query, key, value))
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+
+
 def test_grouped_queries() -> None:
     query, key, value = _normal(2, 4, 5, 6), _normal(2, 2, 5, 6), _normal(2, 2, 5, 6)
     attend = per_sample(functional.scaled_dot_product_attention)

@@ -1,5 +1,8 @@
 """Known random layers draw by their place, with the distribution of torch's layers, and stay themselves."""
 
+import pickle
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -62,6 +65,25 @@ def test_drop_path_is_known_by_what_it_does(scale_by_keep: bool) -> None:
     assert rows.amax().item() == pytest.approx(4 / 3 if scale_by_keep else 1.0)
     assert abs((rows[:, 0] == 0).float().mean().item() - 0.25) < 0.06
     assert torch.equal(model.eval()(torch.ones(4, 3)), torch.ones(4, 3))
+
+
+def test_a_layer_of_a_users_class_can_be_pickled_and_copied() -> None:
+    model = _placed(DropPath(0.25))
+    expected = _placed(DropPath(0.25))(torch.ones(SAMPLES, 3))
+    for copied in (pickle.loads(pickle.dumps(model)), deepcopy(model)):
+        (layer,) = copied.children()
+        assert isinstance(layer, DropPath)
+        assert torch.equal(copied(torch.ones(SAMPLES, 3)), expected)
+
+
+class DropPathWithScale(DropPath):
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return super().forward(x) * scale
+
+
+def test_a_layer_with_more_arguments_is_left_alone() -> None:
+    (layer,) = _placed(DropPathWithScale(0.25)).children()
+    assert type(layer) is DropPathWithScale
 
 
 class OtherDropPath(nn.Module):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from drivetrain.core.element_hash import signed
 from drivetrain.core.randomness import stream_key
+from drivetrain.layers.context import NO_SAMPLES, ROWS_APART
 from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.rehearsal import rehearse_draws
 from tests.layers.draws import drawing_models
@@ -76,4 +77,36 @@ def test_no_trace_is_left() -> None:
 
 
 def test_nothing_is_known_of_a_model_that_does_not_run() -> None:
-    assert not _facts(nn.Linear(7, 7)).needs_places
+    facts = _facts(nn.Linear(7, 7))
+    assert not facts.needs_places
+    assert facts.failure.startswith("RuntimeError: ")
+
+
+def test_rows_of_a_sample_that_lie_apart_are_found() -> None:
+    key = signed(stream_key(3, "dropout", "drop"))
+    assert _facts(drawing_models.TwoViews()).sample_dims == {(key, 0): ROWS_APART}
+    assert _facts(drawing_models.FlattenedSequences()).sample_dims == {(key, 0): ROWS_APART}
+    assert _facts(drawing_models.Windows()).sample_dims == {}
+
+
+class Mixing(nn.Module):
+    """Rows that belong to no single sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = (x.flatten(1) - x.flatten(1).mean(0)).repeat_interleave(2, 0)
+        outputs: Tensor = self.drop(rows)[::2]
+        return outputs
+
+
+def test_rows_that_cannot_be_told_apart_belong_to_the_micro_batch() -> None:
+    facts = _facts(Mixing())
+    assert list(facts.sample_dims.values()) == [NO_SAMPLES]
+    assert facts.belong_to_micro_batches
+
+
+def test_draws_in_code_that_chance_skips_are_found() -> None:
+    assert _facts(drawing_models.SkippedLayer()).places == {"gate": True, "gate.layer": True}

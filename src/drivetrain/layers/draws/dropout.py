@@ -72,7 +72,7 @@ def drop(inputs: Tensor, *, rate: float, site: Site, whole_channels: bool = Fals
         return inputs
     if threshold == NUM_LEVELS:
         return torch.zeros_like(inputs)
-    draw = site.next_draw(inputs.shape)
+    draw = site.next_draw(inputs.shape, inputs)
     if draw is None:
         return inputs.clone()
     if torch.compiler.is_compiling():

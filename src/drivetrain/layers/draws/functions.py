@@ -107,7 +107,10 @@ def _attention(
     if attn_mask is not None:
         is_bool = attn_mask.dtype == torch.bool
         scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
-    return drop(torch.softmax(scores, dim=-1), rate=dropout_p, site=site) @ value
+    # A row without an allowed key gives zeros, as in torch, not the 0 / 0 of a softmax.
+    is_empty = (scores == -math.inf).all(dim=-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(is_empty, 0.0), dim=-1).masked_fill(is_empty, 0.0)
+    return drop(weights, rate=dropout_p, site=site) @ value
 
 
 def _multi_head_attention(site: Site, *args: Any, **kwargs: Any) -> Any:

@@ -92,13 +92,20 @@ def seeded_own(kept: Any, key: int) -> Iterator[None]:
             yield
         finally:
             bits.state = state
+    elif isinstance(kept, np.random.RandomState):
+        words = kept.get_state(legacy=False)
+        kept.seed(key % _NUMPY_SEEDS)
+        try:
+            yield
+        finally:
+            kept.set_state(words)
     else:
         yield
 
 
 def has_own_generators(module: nn.Module) -> bool:
     """Whether a module keeps generators among its attributes."""
-    kinds = (random.Random, torch.Generator, np.random.Generator)
+    kinds = (random.Random, torch.Generator, np.random.Generator, np.random.RandomState)
     return any(isinstance(kept, kinds) for kept in vars(module).values())
 
 

@@ -3,7 +3,8 @@
 A layer keeps its object, attributes and hooks; only its class becomes a subclass with another forward pass.
 """
 
-from collections.abc import Callable
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ __all__ = ["alpha_drop", "drop_paths", "install_counter_dropout", "random_slope"
 
 # SELU's negative limit, -scale * alpha, as torch writes it.
 _ALPHA = 1.7580993408473766
-_PROBED_ROWS, _PROBED_RUNS = 64, 64
+_PROBED_ROWS, _PROBED_RUNS = 1024, 64
 
 
 def alpha_drop(inputs: Tensor, *, rate: float, site: Site, whole_channels: bool) -> Tensor:
@@ -29,7 +30,7 @@ def alpha_drop(inputs: Tensor, *, rate: float, site: Site, whole_channels: bool)
         return inputs
     if rate == 1:
         return inputs * 0
-    draw = site.next_draw(inputs.shape)
+    draw = site.next_draw(inputs.shape, inputs)
     if draw is None:
         return inputs.clone()
     shape = channel_shape(inputs.shape) if whole_channels else inputs.shape
@@ -41,7 +42,7 @@ def alpha_drop(inputs: Tensor, *, rate: float, site: Site, whole_channels: bool)
 
 def random_slope(inputs: Tensor, *, lower: float, upper: float, site: Site) -> Tensor:
     """RReLU in training: negative values are multiplied by a slope between the limits."""
-    draw = site.next_draw(inputs.shape)
+    draw = site.next_draw(inputs.shape, inputs)
     if draw is None:
         return inputs.clone()
     slopes = uniform_in(inputs.shape, draw, dtype=inputs.dtype) * (upper - lower) + lower
@@ -53,7 +54,7 @@ def drop_paths(inputs: Tensor, *, rate: float, site: Site, is_scaled: bool, of_b
     if rate == 0:
         return inputs
     shape = torch.Size([1 if of_batch else len(inputs), *(1 for _ in inputs.shape[1:])])
-    draw = site.next_draw(shape)
+    draw = site.next_draw(shape, inputs)
     if draw is None:
         return inputs.clone()
     is_kept = levels_in(shape, draw) >= round(rate * NUM_LEVELS) - NUM_LEVELS // 2
@@ -102,30 +103,35 @@ def _class_for(module: nn.Module) -> type[nn.Module] | None:
     # name, attributes and what they do to rows of ones.
     if kind.__name__.endswith("DropPath"):
         scale = _scale_of_kept(module, getattr(module, "drop_prob", None), of_batch=False)
-        return None if scale is None else _subclass(kind, _path_forward("drop_prob", is_scaled=scale != 1))
+        return None if scale is None else _path_class(kind, "drop_prob", scale != 1, False)  # type: ignore[arg-type]
     if kind.__name__.endswith("StochasticDepth"):
         of_batch = getattr(module, "mode", None) == "batch"
         scale = _scale_of_kept(module, getattr(module, "p", None), of_batch=of_batch)
-        forward = _path_forward("p", is_scaled=scale != 1, of_batch=of_batch)
-        return None if scale is None else _subclass(kind, forward)
+        return None if scale is None else _path_class(kind, "p", scale != 1, of_batch)  # type: ignore[arg-type]
     return None
 
 
-def _subclass(kind: type[nn.Module], forward: Callable[..., Tensor]) -> type[nn.Module]:
-    # The module's own name, so that class names in messages and `repr` stay what the user knows.
-    members = {"forward": forward, "__module__": __name__, "__qualname__": kind.__name__}
+@cache
+def _path_class(kind: Any, rate_name: str, is_scaled: bool, of_batch: bool) -> Any:
+    """A subclass of a user's class that draws by its place; it has the name that the user knows."""
+
+    def forward(self: Any, input: Tensor) -> Tensor:
+        rate = getattr(self, rate_name)
+        if not self.training or not rate:
+            return input
+        return drop_paths(input, rate=float(rate), site=self.site, is_scaled=is_scaled, of_batch=of_batch)
+
+    def reduce(self: Any, _protocol: int) -> tuple[Any, ...]:
+        return _new_path_layer, (kind, rate_name, is_scaled, of_batch), vars(self)
+
+    # Without `__reduce_ex__`, no other process could find a class that was made here.
+    members = {"forward": forward, "__reduce_ex__": reduce, "__module__": __name__}
     return type(kind.__name__, (kind,), members)
 
 
-def _path_forward(rate_name: str, *, is_scaled: bool, of_batch: bool = False) -> Callable[..., Tensor]:
-    def forward(self: nn.Module, input: Tensor) -> Tensor:
-        rate: Any = getattr(self, rate_name)
-        if not self.training or not rate:
-            return input
-        site: Any = self.site
-        return drop_paths(input, rate=float(rate), site=site, is_scaled=is_scaled, of_batch=of_batch)
-
-    return forward
+def _new_path_layer(kind: Any, rate_name: str, is_scaled: bool, of_batch: bool) -> Any:
+    made = _path_class(kind, rate_name, is_scaled, of_batch)
+    return made.__new__(made)
 
 
 @torch.no_grad()
@@ -135,10 +141,14 @@ def _scale_of_kept(module: nn.Module, rate: object, *, of_batch: bool) -> float 
         return None
     if next(module.children(), None) is not None or module._parameters or module._buffers:
         return None
+    if len(signature(type(module).forward).parameters) != len(("self", "input")):
+        return None
     was_training = module.training
     module.training = True
     try:
         with torch.random.fork_rng(devices=[]):
+            # The same answer in every process.
+            torch.default_generator.manual_seed(0)
             runs = [module(torch.ones(_PROBED_ROWS, 2, 3)) for _ in range(_PROBED_RUNS if of_batch else 1)]
     except Exception:
         return None

@@ -1,16 +1,20 @@
 """Runs a copy of a model on two batches, to find out where it draws random numbers and for which samples."""
 
+import random
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drivetrain.layers.context import UpdateContext, Use
+from drivetrain.core.factories import describe_failure
+from drivetrain.layers.context import NO_SAMPLES, ROWS_APART, UpdateContext, Use
 from drivetrain.layers.draws.checkpoints import rewound_checkpoints
 from drivetrain.layers.draws.facts import DrawFacts
 from drivetrain.layers.draws.functions import is_drawing_function, per_sample
@@ -30,6 +34,7 @@ __all__ = ["find_draws", "rehearse_draws"]
 
 # Two sizes, to tell the dimension of the samples from others; batch norm refuses a single value per channel.
 _BATCHES = (2, 3)
+_MORE_PASSES = 6
 
 
 def find_draws(recipe: Recipe, model: nn.Module, *, image_shape: tuple[int, int, int]) -> DrawFacts:
@@ -42,18 +47,28 @@ def find_draws(recipe: Recipe, model: nn.Module, *, image_shape: tuple[int, int,
 
 def rehearse_draws(model: nn.Module, *, image_shape: tuple[int, int, int], seed: int) -> DrawFacts:
     """Where a model draws in training; nothing is known of a model that does not run."""
+    failure = ""
     for device in devices_to_try(model, (_BATCHES[-1], *image_shape)):
         try:
-            found = [_run(model, device, (batch, *image_shape), seed=seed) for batch in _BATCHES]
-        except Exception:
-            continue
-        return _facts(*found)
-    return DrawFacts()
+            return _rehearsed(_Rehearsal(model, device, image_shape, seed))
+        except Exception as error:
+            failure = describe_failure(error)
+    return DrawFacts(failure=failure)
+
+
+def _rehearsed(rehearsal: "_Rehearsal") -> DrawFacts:
+    first, second = (rehearsal.run(batch, number=number) for number, batch in enumerate(_BATCHES))
+    others = []
+    if first.by_micro_batch or second.by_micro_batch:
+        # What is drawn may decide which code runs, and so what else is drawn.
+        others = [rehearsal.run(_BATCHES[0], number=number) for number in range(2, 2 + _MORE_PASSES)]
+    return _facts(first, second, others=others, minor=rehearsal.rows_by_sample(first))
 
 
 @dataclass(slots=True)
 class _Found:
     shapes: dict[Use, torch.Size] = field(default_factory=dict)
+    inputs: dict[Use, Tensor] = field(default_factory=dict)
     places: dict[str, bool] = field(default_factory=dict)
     by_micro_batch: dict[str, None] = field(default_factory=dict)
     uses_checkpoint: bool = False
@@ -65,23 +80,73 @@ class _Found:
         self.by_micro_batch[f"{what} in {f'module {name}' if name else 'the model'}"] = None
 
 
-def _run(model: nn.Module, device: torch.device, shape: tuple[int, ...], *, seed: int) -> _Found:
-    copy = copy_to(device, model).train()
-    context = UpdateContext(device)
-    found = _Found()
-    context.shapes = found.shapes
-    install_counter_dropout(copy, seed=seed, context=context)
-    scopes = _Scopes(copy, found, context)
-    with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=[]))
-        stack.enter_context(kept_host_generators())
-        stack.enter_context(rewound_checkpoints(_nothing_again, seen=found.note_checkpoint))
-        stack.enter_context(_Functions(scopes, seed=seed))
-        stack.enter_context(_Operations(scopes))
-        scopes.begin()
-        copy(torch.zeros(shape, device=device, dtype=float_dtype_of(model)))
-        scopes.end()
-    return found
+@dataclass(frozen=True, slots=True)
+class _Rehearsal:
+    """Passes of copies of a model, each from a seed of its own, so that every process finds the same."""
+
+    model: nn.Module
+    device: torch.device
+    image_shape: tuple[int, int, int]
+    seed: int
+
+    def run(self, batch: int, *, number: int, changed: int | None = None, is_calm: bool = False) -> _Found:
+        """One pass in training mode.
+
+        `changed` is a sample that is replaced; a `calm` pass has norms in eval mode, which mix no samples.
+        """
+        copy = copy_to(self.device, self.model).train()
+        if is_calm:
+            for norm in (module for module in copy.modules() if isinstance(module, _NormBase)):
+                norm.eval()
+        context, found = UpdateContext(self.device), _Found()
+        context.shapes, context.inputs = found.shapes, found.inputs
+        install_counter_dropout(copy, seed=self.seed, context=context)
+        scopes = _Scopes(copy, found, context)
+        with ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            stack.enter_context(kept_host_generators())
+            images = self._images(batch, number=number, changed=changed)
+            stack.enter_context(rewound_checkpoints(_nothing_again, seen=found.note_checkpoint))
+            stack.enter_context(_Functions(scopes, seed=self.seed))
+            stack.enter_context(_Operations(scopes))
+            scopes.begin()
+            copy(images)
+            scopes.end()
+        return found
+
+    def _images(self, batch: int, *, number: int, changed: int | None) -> Tensor:
+        torch.default_generator.manual_seed(number)
+        random.seed(number)
+        np.random.seed(number)
+        shape, kind = (batch, *self.image_shape), float_dtype_of(self.model)
+        images = torch.randn(shape, dtype=kind, device=self.device)
+        if changed is not None:
+            images[changed] = torch.randn(self.image_shape, dtype=kind, device=self.device)
+        torch.default_generator.manual_seed(number)
+        return images
+
+    def rows_by_sample(self, found: _Found) -> dict[Use, bool]:
+        """For draws with several rows per sample: whether the rows of a sample lie together.
+
+        A draw is missing where rows cannot be told apart; without values that is everywhere.
+        """
+        batch = _BATCHES[0]
+        several = {use: shape for use, shape in found.shapes.items() if shape and shape[0] > batch}
+        if not several or self.device.type == "meta":
+            return dict.fromkeys(several, True)
+        plain = self.run(batch, number=0, is_calm=True).inputs
+        other = self.run(batch, number=0, changed=0, is_calm=True).inputs
+        order: dict[Use, bool] = {}
+        for use, shape in several.items():
+            if use not in plain or use not in other or plain[use].shape != other[use].shape:
+                continue
+            is_changed = (plain[use] != other[use]).flatten(1).any(1).tolist()
+            rows = shape[0] // batch
+            if is_changed == [row < rows for row in range(shape[0])]:
+                order[use] = True
+            elif is_changed == [row % batch == 0 for row in range(shape[0])]:
+                order[use] = False
+        return order
 
 
 def _nothing_again() -> Any:
@@ -192,21 +257,33 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def _facts(first: _Found, second: _Found) -> DrawFacts:
-    names = dict.fromkeys([*first.places, *second.places])
-    dims = {use: _sample_dim(first.shapes.get(use), shape) for use, shape in second.shapes.items()}
+def _facts(first: _Found, second: _Found, *, others: list[_Found], minor: dict[Use, bool]) -> DrawFacts:
+    everyone = [first, second, *others]
+    places: dict[str, bool] = {}
+    for found in everyone:
+        for name, is_seeded in found.places.items():
+            places[name] = places.get(name, False) or is_seeded
+    several = {use for use, shape in first.shapes.items() if shape and shape[0] > _BATCHES[0]}
+    dims: dict[Use, int | None] = {}
+    for use, shape in second.shapes.items():
+        dim = _sample_dim(first.shapes.get(use), shape)
+        if dim == 0 and use in several:
+            dim = NO_SAMPLES if use not in minor else 0 if minor[use] else ROWS_APART
+        dims[use] = dim
     return DrawFacts(
-        places={name: first.places.get(name, False) or second.places.get(name, False) for name in names},
-        by_micro_batch=tuple(dict.fromkeys([*first.by_micro_batch, *second.by_micro_batch])),
+        places=places,
+        by_micro_batch=tuple(dict.fromkeys(what for found in everyone for what in found.by_micro_batch)),
         # Samples first is what the context assumes.
         sample_dims={use: dim for use, dim in dims.items() if dim != 0},
-        uses_checkpoint=first.uses_checkpoint or second.uses_checkpoint,
+        uses_checkpoint=any(found.uses_checkpoint for found in everyone),
     )
 
 
 def _sample_dim(first: torch.Size | None, second: torch.Size) -> int | None:
-    """The dimension that grows with the batch; None if none does, or several do."""
+    """The dimension that grows with the batch; None if none does."""
     if first is None or len(first) != len(second):
         return 0
     grown = [dim for dim, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
-    return grown[0] if len(grown) == 1 else (None if not grown else 0)
+    if not grown:
+        return None
+    return grown[0] if len(grown) == 1 else NO_SAMPLES

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from drivetrain.core.element_hash import GOLDEN_SIGNED, NUM_LEVELS, draw_levels, mix_words, signed
 from drivetrain.core.randomness import MULTIPLIER_1
-from drivetrain.layers.context import UpdateContext
+from drivetrain.layers.context import NO_SAMPLES, ROWS_APART, UpdateContext
 
 __all__ = ["Draw", "Site", "levels_in", "uniform_in"]
 
@@ -30,12 +30,14 @@ class Site:
     key: int
     context: UpdateContext
 
-    def next_draw(self, shape: torch.Size) -> Draw | None:
-        """The address of the next draw of `shape`; None in a rehearsal, which only notes the shape."""
+    def next_draw(self, shape: torch.Size, inputs: Tensor | None = None) -> Draw | None:
+        """The address of the next draw of `shape` for `inputs`; None in a rehearsal, which notes them."""
         context = self.context
         use = context.count_use(self.key)
         if context.shapes is not None:
             context.shapes[self.key, use] = shape
+            if inputs is not None:
+                context.inputs[self.key, use] = inputs.detach()
             return None
         update_key = mix_words(context.update * GOLDEN_SIGNED + self._key_of(use))
         dim = context.sample_dims.get((self.key, use), 0)
@@ -43,10 +45,12 @@ class Site:
             # Not a sample's own: the same numbers in all micro-batches of an update, however many there are.
             return Draw(update_key.unsqueeze(0), None)
         sample_keys = mix_words(update_key + context.slots * GOLDEN_SIGNED)
-        if dim >= len(shape) or shape[dim] % len(context.slots):
+        rows_apart = dim == ROWS_APART
+        dim = 0 if rows_apart else dim
+        if dim == NO_SAMPLES or dim >= len(shape) or shape[dim] % len(context.slots):
             # No dimension fits the samples: the draw belongs to the micro-batch, named by its first sample.
             return Draw(sample_keys[:1], None)
-        return Draw(sample_keys, dim)
+        return Draw(sample_keys, ROWS_APART if rows_apart else dim)
 
     def _key_of(self, use: int) -> int:
         """A layer that runs several times in one pass has other draws each time."""
@@ -62,6 +66,8 @@ def levels_in(shape: torch.Size, draw: Draw) -> Tensor:
     rows = draw_levels(draw.keys, shape.numel() // samples)
     if dim is None:
         return rows.view(shape)
+    if dim == ROWS_APART:
+        return rows.view(samples, -1, *shape[1:]).movedim(0, 1).reshape(shape)
     if dim == 0 and len(shape) > 2 and shape[0] == samples:
         return rows.view(shape[0], *shape[2:], shape[1]).movedim(-1, 1)
     others = [length for place, length in enumerate(shape) if place != dim]

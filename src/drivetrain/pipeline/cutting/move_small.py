@@ -54,7 +54,8 @@ def move_small(
 
 def _bytes(traced: TracedModel, stages: _Stages, shapes: ModelShapes) -> int:
     """The bytes that all stages together send forward for one batch."""
-    return sum(shapes.values[edge.value].num_bytes for edge in find_edges(traced, stages))
+    sent = (edge.value for edge in find_edges(traced, stages))
+    return sum(shapes.values[value].num_bytes for value in sent if value in shapes.values)
 
 
 def _better(

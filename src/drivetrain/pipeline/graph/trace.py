@@ -1,8 +1,10 @@
 """Turns an unmodified model into a graph of named layers, without running any data through it."""
 
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -14,7 +16,7 @@ from torch.nn.modules import module as torch_modules
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.kept_values import keeping_values
-from drivetrain.models.module_values import moving_places
+from drivetrain.models.module_values import MISSING, Place, moving_places
 from drivetrain.models.modules import in_mode
 from drivetrain.pipeline.graph.known_sizes import SizedTracer
 from drivetrain.pipeline.graph.node_kinds import find_reads, mutated_input
@@ -125,8 +127,49 @@ def trace_model(model: nn.Module, *, image_shape: Sequence[int] | None = None) -
     """
     _refuse_global_hooks()
     # Tracing runs the code of modules once: what that does to their attributes is taken back.
-    with keeping_values(model):
-        return _trace_model(model, image_shape)
+    with keeping_values(model), _hiding_moving_numbers(model):
+        collections = [place for place in _own_moving(model) if _is_collection(place.value)]
+        before = [copy(place.value) for place in collections]
+        traced = _trace_model(model, image_shape)
+        for place, content in zip(collections, before, strict=True):
+            if not _is_same(place.value, content):
+                raise _refusal(UntraceableError(f"changes self.{place.key}"))
+        return traced
+
+
+def _own_moving(model: nn.Module) -> list[Place]:
+    """The values of the model itself, not of modules inside it, that a pass changes."""
+    return [place for place in moving_places(model) if "." not in place.name]
+
+
+def _is_collection(value: object) -> bool:
+    return isinstance(value, list | dict | set | deque)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    parts = [list(value.items()) if isinstance(value, dict) else list(value) for value in (one, other)]
+    return len(parts[0]) == len(parts[1]) and all(map(_is_same_part, *parts))
+
+
+def _is_same_part(one: Any, other: Any) -> bool:
+    is_plain = isinstance(one, int | float | str) and isinstance(other, int | float | str)
+    return bool(one == other) if is_plain else one is other or isinstance(one, tuple)
+
+
+@contextmanager
+def _hiding_moving_numbers(model: nn.Module) -> Iterator[None]:
+    """Takes away numbers that a pass changes: the graph would keep what traced code reads of them.
+
+    Modules that change them are not traced. Other code that reads one fails and is kept whole or refused.
+    """
+    hidden = [(place, place.value) for place in moving_places(model) if isinstance(place.value, int | float)]
+    for place, _ in hidden:
+        place.bind(MISSING)
+    try:
+        yield
+    finally:
+        for place, value in hidden:
+            place.bind(value)
 
 
 def _trace_model(model: nn.Module, image_shape: Sequence[int] | None) -> TracedModel:
@@ -168,9 +211,11 @@ def _modules_with_state(model: nn.Module) -> set[nn.Module]:
     whole: set[nn.Module] = set()
     for place in moving_places(model):
         path, _, key = place.name.rpartition(".")
-        if not path:
+        if path:
+            whole.add(model.get_submodule(path))
+        elif not _is_collection(place.value):
+            # A collection may be filled by hooks of layers, which are not traced; `trace_model` looks at it.
             raise _refusal(UntraceableError(f"changes self.{key}"))
-        whole.add(model.get_submodule(path))
     return whole
 
 
@@ -270,6 +315,8 @@ def _reason(error: Exception) -> str:
     words = " ".join(str(error).split())
     if isinstance(error, UntraceableError):
         return words
+    if isinstance(error, AttributeError) and error.name is not None:
+        return f"reads {error.name}, which does not exist or changes from pass to pass"
     if isinstance(error, TraceError) and "iterated" in words:
         return "loops over a tensor or its sizes"
     if isinstance(error, TraceError) and "control flow" in words:
