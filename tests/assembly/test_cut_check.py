@@ -259,14 +259,15 @@ def test_the_cpu_stands_in_for_an_accelerator_without_room(
     assert report.compared == "output, gradients and buffers of 2 samples agree with the whole model"
 
 
-def test_a_model_that_never_computes_the_same_is_not_refused(
+def test_a_model_that_never_computes_the_same_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     passes = count(1)
     model = Small()
     model.second.register_forward_hook(lambda _module, _args, output: output * next(passes))
-    (warning,) = caught(monkeypatch, tmp_path / "run", model)().warnings
-    assert warning.endswith("because --model computes something else each time it runs.")
+    refusal = caught(monkeypatch, tmp_path / "run", model)().refusal
+    assert refusal is not None
+    assert "it computes something else each time it runs" in refusal
 
 
 def test_a_failure_is_told_by_where_it_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

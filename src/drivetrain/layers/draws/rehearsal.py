@@ -140,12 +140,12 @@ class _Rehearsal:
         for use, shape in several.items():
             if use not in plain or use not in other or plain[use].shape != other[use].shape:
                 continue
-            is_changed = (plain[use] != other[use]).flatten(1).any(1).tolist()
-            rows = shape[0] // batch
-            if is_changed == [row < rows for row in range(shape[0])]:
-                order[use] = True
-            elif is_changed == [row % batch == 0 for row in range(shape[0])]:
-                order[use] = False
+            # Some rows of the changed sample may stay the same, such as the zeros behind a ReLU.
+            changed = (plain[use] != other[use]).flatten(1).any(1).nonzero().flatten().tolist()
+            lie_together = all(row < shape[0] // batch for row in changed)
+            lie_apart = all(row % batch == 0 for row in changed)
+            if lie_together != lie_apart:
+                order[use] = lie_together
         return order
 
 
