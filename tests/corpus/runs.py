@@ -15,6 +15,7 @@ from drivetrain.data.source import ArraySource, DataSpec, DataSplits
 from drivetrain.devices.device import choose_device
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.lazy_layers import complete_lazy_layers
+from drivetrain.models.memory_format import memory_format_of
 from drivetrain.models.own_model import OwnModel
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training_program import TrainingProgram
@@ -120,10 +121,9 @@ def gradients_of_torch(case: Case) -> tuple[Arrays, float]:
     model = _made_by_torch(case).train()
     total, samples = 0.0, sum(len(batch.labels) for batch in batches)
     for batch in batches:
-        loss = (
-            functional.cross_entropy(model(batch.images.contiguous()), batch.labels, reduction="sum")
-            / samples
-        )
+        # In the layout that the program chose: in 16 bits another one rounds otherwise.
+        logits = model(batch.images.contiguous(memory_format=memory_format_of(program.model)))
+        loss = functional.cross_entropy(logits, batch.labels, reduction="sum") / samples
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return {
