@@ -12,7 +12,6 @@ from torch import nn
 from drivetrain.devices.device import Device
 
 __all__ = [
-    "HostStates",
     "has_own_generators",
     "host_states",
     "kept_host_generators",
@@ -45,7 +44,7 @@ def seeded(key: int, *, device: Device, owner: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(seeded_torch(key, device=device))
         stack.enter_context(_seeded_python(random, key))
-        stack.enter_context(_seeded_numpy(key))
+        stack.enter_context(_seeded_numpy(np.random, key))
         for kept in vars(owner).values():
             stack.enter_context(seeded_own(kept, key))
         yield
@@ -62,13 +61,13 @@ def _seeded_python(source: Any, key: int) -> Iterator[None]:
 
 
 @contextmanager
-def _seeded_numpy(key: int) -> Iterator[None]:
-    before = np.random.get_state(legacy=False)
-    np.random.seed(key % _NUMPY_SEEDS)
+def _seeded_numpy(source: Any, key: int) -> Iterator[None]:
+    before = source.get_state(legacy=False)
+    source.seed(key % _NUMPY_SEEDS)
     try:
         yield
     finally:
-        np.random.set_state(before)
+        source.set_state(before)
 
 
 @contextmanager
@@ -93,12 +92,8 @@ def seeded_own(kept: Any, key: int) -> Iterator[None]:
         finally:
             bits.state = state
     elif isinstance(kept, np.random.RandomState):
-        words = kept.get_state(legacy=False)
-        kept.seed(key % _NUMPY_SEEDS)
-        try:
+        with _seeded_numpy(kept, key):
             yield
-        finally:
-            kept.set_state(words)
     else:
         yield
 
@@ -120,10 +115,7 @@ def kept_host_generators() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-HostStates = tuple[object, ...]
-
-
-def host_states() -> HostStates:
+def host_states() -> tuple[object, ...]:
     """The states of Python's and numpy's generators, in a form that can be compared."""
     kind, words, *rest = np.random.get_state()
     return random.getstate(), kind, np.asarray(words).tobytes(), *rest
