@@ -93,7 +93,8 @@ def prepare_for_training(recipe: Recipe, model: nn.Module, inputs: ProgramInputs
         install_narrow_convolutions(model)
     model, stages = place_on_device(model, precision, inputs)
     batch_norms = install_norms(recipe, model, stages, inputs)
-    # Installing batch norms replaced layers of the model, so the stages must be cut from the new ones.
+    # The owner of batch norms gave their statistics other tensors, which a stage may hold by themselves where
+    # the model's own code reads them: the stages are cut again to hold the new ones.
     stages = None if stages is None else stages.cut_again()
     return PreparedModel(
         model=model,
