@@ -17,6 +17,7 @@ from hypothesis import settings
 from drivetrain.devices.code_folder import CACHE_VARIABLE, TRITON_VARIABLE
 from drivetrain.devices.cpu_half import make_half_safe, usable_half_names
 from drivetrain.devices.processor import read_processor
+from drivetrain.models.from_keras.package import BACKEND_VARIABLE
 from tests.deadlines import HANG_S
 from tests.tiers import marks_of
 
@@ -50,6 +51,8 @@ os.environ["XDG_CACHE_HOME"] = _CACHE
 # Tests with a cache of their own share compiled code all the same: compiling takes most of their time.
 os.environ[CACHE_VARIABLE] = os.path.join(_CACHE, "compiled")
 os.environ.pop(TRITON_VARIABLE, None)
+# Keras reads it when it is first imported.
+os.environ.setdefault(BACKEND_VARIABLE, "torch")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +71,14 @@ def pytest_unconfigure() -> None:
 # Before the first test computes anything, where the processor may forbid what it advertises.
 if "amx_bf16" in read_processor().features and "bfloat16" in usable_half_names():
     make_half_safe("bfloat16")
+
+
+@pytest.fixture
+def stand_in_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small packages in the place of timm, torchvision, transformers and segmentation_models_pytorch."""
+    from tests.models.libraries.stand_ins import use_stand_ins
+
+    use_stand_ins(monkeypatch)
 
 
 @pytest.fixture

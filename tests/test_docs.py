@@ -116,6 +116,14 @@ def _run(words: list[str], *, place: str) -> None:
         )
 
 
+def _write_files(page: Path, *, folder: Path) -> None:
+    """Writes the Python examples that begin with the name of a file, such as `# my_models.py`."""
+    for block in blocks_of(page):
+        named = re.match(r"# (\w+\.py)\n", block.text)
+        if block.language == "python" and named:
+            (folder / named.group(1)).write_text(block.text)
+
+
 def _run_target(target: str, *, place: str) -> None:
     """Runs what a target of the Makefile gives to `drivetrain`; other lines set up an environment."""
     makefile = (ROOT / "Makefile").read_text()
@@ -145,6 +153,7 @@ def _parse_only(words: list[str], *, place: str) -> None:
 @pytest.mark.usefixtures("no_pictures", "one_thread")
 @pytest.mark.parametrize("page", [page for page in pages() if _unmarked(page)], ids=_ids)
 def test_the_commands_of_a_page_work_from_top_to_bottom(page: Path, desk: Path) -> None:
+    _write_files(page, folder=desk)
     for block in _unmarked(page):
         for words in block.commands():
             _run(words, place=block.place)

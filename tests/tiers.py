@@ -8,6 +8,8 @@ RANK_FILES = frozenset(
     [
         "cli/test_verify.py",
         "doctor/test_ranks.py",
+        "fitting/test_layouts.py",
+        "keras_fit/test_layouts.py",
         "ranks/test_collective_timeout.py",
         "ranks/test_join.py",
         "ranks/test_launch.py",
@@ -39,6 +41,7 @@ SLOW_FILES = frozenset(
         "devices/test_compilation.py",
         "devices/test_cpu_half.py",
         "devices/test_half_products.py",
+        "fitting/test_compiled.py",
         "inference/evaluate/test_evaluate.py",
         "inference/evaluate/test_evaluation_overlays.py",
         "inference/evaluate/test_given_data.py",

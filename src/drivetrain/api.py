@@ -16,11 +16,15 @@ from drivetrain.core.stopped import raise_if_signalled
 from drivetrain.crossvalidation.job import CrossvalResult, crossval_resolved
 from drivetrain.crossvalidation.reporter import CrossvalReporter
 from drivetrain.data.splits import split_user_data
+from drivetrain.fitting.compiled import compiled_options, sets_optimisation
 from drivetrain.inference.evaluate.evaluate import SPLITS, evaluate_run
 from drivetrain.inference.predict.inputs import InputNotes
 from drivetrain.inference.predict.mask_settings import MaskFormat, MaskSettings
 from drivetrain.inference.predict.predict import predict_run
+from drivetrain.models.from_keras.model import give_weights_back
+from drivetrain.models.from_keras.package import is_keras_model
 from drivetrain.models.kept_values import give_own_memory
+from drivetrain.models.libraries.taken_over import take_over
 from drivetrain.models.modules import take_over_unsaved, unsaved_values
 from drivetrain.models.own_model import (
     GivenModel,
@@ -49,6 +53,10 @@ if TYPE_CHECKING:
     from drivetrain.crossvalidation.job import CrossvalResult
     from drivetrain.run.train import RunResult
 
+_UNUSED_COMPILE = (
+    "the optimiser that the Keras model was compiled with is not used, because the recipe or the options set "
+    "how to optimise."
+)
 TableFormat = Literal["csv", "json", "both"]
 
 
@@ -64,10 +72,11 @@ def train(
 ) -> RunResult:
     """Trains a recipe: a Recipe object, or a name, optionally from your own file; keywords replace options.
 
-    `model` is a name, your own module (trained in place), or a class or function that creates one; it gets
-    those of `num_classes`, `channels` and `image_size` that it accepts. `data` and `validation_data` are
-    (images, labels) or, for segmentation, (images, masks), as arrays or tensors, or a torch Dataset of
-    images with one label each. `validation_fraction` holds out samples of `data` for validation.
+    `model` is a name, your own module or Keras model (trained in place), or a class or function that creates
+    one; it gets those of `num_classes`, `channels` and `image_size` that it accepts. `data` and
+    `validation_data` are (images, labels) or, for segmentation, (images, masks), as arrays or tensors, or a
+    torch Dataset of images with one label each. `validation_fraction` holds out samples of `data` for
+    validation.
 
     Ctrl-C writes a checkpoint and raises KeyboardInterrupt; SIGTERM writes one and raises SystemExit(143).
     The exception's `result` says how far the training got. If `max_time` runs out, the result's status is
@@ -90,7 +99,9 @@ def train(
             make_model=_maker(model, resolved),
             began_s=began_s,
         )
-    if isinstance(model, nn.Module):
+    if is_keras_model(model):
+        give_weights_back(model, result.model)
+    elif isinstance(model, nn.Module):
         give_own_memory(model)
         model.load_state_dict(result.model.state_dict())
         take_over_unsaved(model, unsaved_values(result.model))
@@ -170,7 +181,7 @@ def evaluate(
 
 def predict(
     run: str | Path,
-    inputs: str | Path | Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path] | Any,
     *,
     output: str | Path | None = None,
     format: TableFormat = "csv",
@@ -187,6 +198,8 @@ def predict(
 ) -> list[dict[str, Any]]:
     """Predicts image files; returns one row per image, with class probabilities or the area of each class.
 
+    `inputs` are files or folders, or an array of samples as the training got them, which gives one row per
+    sample. A run on a table or on signals also takes .csv and .npy files.
     The table, and the masks of a segmentation, are written to `output` (default: the run's predictions/).
     The parameters from `mask_format` to `tile_overlap` are for segmentation and work like the options of
     `drivetrain predict`. Files that cannot be read are named in a warning; it is an error only if no file
@@ -287,13 +300,13 @@ def _resolve(
     # Unknown keywords are refused here: the suggestion must have underscores, as Python has no dashes.
     replaced = {require_target(key, separator="_").field for key in options}
     if not isinstance(recipe, Recipe):
-        return resolve_recipe(config=recipe, config_path=config_path, overrides=options)
+        return take_over(resolve_recipe(config=recipe, config_path=config_path, overrides=options))
     if config_path is not None:
         raise BadInputError(
             "config_path needs the name of a recipe, not a Recipe object; leave one of them out."
         )
     given = {name: getattr(recipe, name) for name in recipe.model_fields_set if name not in replaced}
-    return resolve_recipe(overrides={**given, **options})
+    return take_over(resolve_recipe(overrides={**given, **options}))
 
 
 def _resolve_own(
@@ -309,9 +322,24 @@ def _resolve_own(
     for name in fields_with(Fact.OF_A_MODEL):
         if isinstance(own, nn.Module) and options.get(name):
             raise BadInputError(f"{name} has no effect on a model that is already built; leave it out.")
-    resolved = _resolve(recipe, _with_own_parts(options, model=model, data=data), config_path=config_path)
+    compiled = _compiled_options(recipe, options, model=model)
+    given = {**compiled, **_with_own_parts(options, model=model, data=data)}
+    resolved = _resolve(recipe, given, config_path=config_path)
+    unused = is_keras_model(model) and not compiled and getattr(model, "compiled", False)
+    warnings = [_UNUSED_COMPILE] if unused else []
     warning = dtype_warning(own)
-    return resolved if warning is None else replace(resolved, warnings=(*resolved.warnings, warning))
+    return replace(
+        resolved, warnings=(*resolved.warnings, *warnings, *([] if warning is None else [warning]))
+    )
+
+
+def _compiled_options(
+    recipe: Recipe | str | None, options: dict[str, Any], *, model: GivenModel | str | None
+) -> dict[str, Any]:
+    """What `compile` of a Keras model was given, where neither recipe nor options say how to optimise."""
+    if not is_keras_model(model) or recipe is not None or sets_optimisation(options):
+        return {}
+    return compiled_options(model)
 
 
 def _maker(model: GivenModel | str | None, resolved: ResolvedRecipe) -> OwnModel | None:

@@ -103,6 +103,28 @@ def test_switches(argv: list[str], tensorboard: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "pretrained"),
+    [
+        ([], False),
+        (["--pretrained"], True),
+        (["--pretrained", "--seed", "1"], True),
+        (["--pretrained", "True"], True),
+        (["--pretrained=off"], False),
+        (["--pretrained", "weights.pth"], "weights.pth"),
+        (["--pretrained=runs/Other"], "runs/Other"),
+        (["--pretrained", "--pretrained", "no"], False),
+    ],
+)
+def test_a_switch_that_takes_a_path_too(argv: list[str], pretrained: bool | str) -> None:
+    args = _parser().parse_args(["--dataset", "digits", *argv])
+    if pretrained is not True:
+        assert recipe_from_args(args).recipe.pretrained == pretrained
+        return
+    with pytest.raises(BadInputError, match="--pretrained needs a path with --model cifar_resnet8"):
+        recipe_from_args(args)
+
+
+@pytest.mark.parametrize(
     ("argv", "checkpoints"),
     [
         (["--disable-ckpt-saving"], False),

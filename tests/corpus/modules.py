@@ -2358,6 +2358,55 @@ class BatchNormPlain(WithBlock):
         super().__init__(nn.Sequential(conv(), nn.BatchNorm2d(WIDTH), nn.ReLU(inplace=True)))
 
 
+class _NormAct(nn.BatchNorm2d):
+    """Like BatchNormAct2d of timm: it normalises by itself, and has layers that follow."""
+
+    def __init__(self, width: int, *, drop: float = 0.0) -> None:
+        super().__init__(width)
+        self.drop = nn.Dropout2d(drop) if drop else nn.Identity()
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, features: Tensor) -> Any:
+        if self.training and self.track_running_stats:
+            assert self.num_batches_tracked is not None
+            self.num_batches_tracked.add_(1)
+        uses_batch = self.training or self.running_mean is None
+        statistics, momentum = (self.running_mean, self.running_var), self.momentum or 0.0
+        outputs = functional.batch_norm(
+            features, *statistics, self.weight, self.bias, uses_batch, momentum, self.eps
+        )
+        return self.act(self.drop(outputs))
+
+
+@idea(scope="micro-batch")
+class BatchNormWithActivation(WithBlock):
+    """A class that extends batch norm by an activation, with a forward of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Sequential(conv(), _NormAct(WIDTH), conv(), _NormAct(WIDTH)))
+
+
+@idea(scope="micro-batch", draws=True)
+class BatchNormWithDropout(WithBlock):
+    """A class that extends batch norm by a dropout and an activation."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Sequential(conv(), _NormAct(WIDTH, drop=0.5)))
+
+
+class _ScaledNorm(nn.BatchNorm2d):
+    def forward(self, features: Tensor) -> Any:
+        return torch.tanh(super().forward(features * 2)) * 0.5
+
+
+@idea(scope="micro-batch")
+class BatchNormExtended(WithBlock):
+    """A class whose forward calls that of batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Sequential(conv(), _ScaledNorm(WIDTH)))
+
+
 @idea(scope="micro-batch", refused={"all": "momentum None"})
 class BatchNormCumulative(WithBlock):
     """Batch norm with momentum None: a cumulative average."""

@@ -17,9 +17,11 @@ RECIPES = {
     "momentum": Recipe(optimizer_params=OptimizerParams(momentum=0.9), weight_decay=0.01),
     "adam": Recipe(optimizer="adam"),
     "adamw": Recipe(optimizer="adamw", weight_decay=0.01),
+    "nesterov": Recipe(optimizer_params=OptimizerParams(momentum=0.9, nesterov=True)),
+    "rmsprop": Recipe(optimizer="rmsprop", optimizer_params=OptimizerParams(momentum=0.5, centered=True)),
     "lars": Recipe(optimizer="lars", optimizer_params=_LARS),
 }
-NUM_STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "lars": 1}
+NUM_STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "nesterov": 1, "rmsprop": 3, "lars": 1}
 # Five chunks of at most 300 float32 elements, the largest parameter being longer than that.
 CHUNK_BYTES = 1200
 

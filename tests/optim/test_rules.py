@@ -13,7 +13,7 @@ from drivetrain.optim.rules import Lars
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import OptimizerParams, Recipe
 
-PARAMS = {"momentum": 0.9, "weight_decay": 0.01, "eeta": 0.001, "epsilon": 0.0}
+PARAMS: dict[str, Any] = {"momentum": 0.9, "weight_decay": 0.01, "eeta": 0.001, "epsilon": 0.0}
 
 
 def small_network() -> nn.Module:

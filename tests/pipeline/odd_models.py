@@ -67,6 +67,15 @@ class WholeNumbers(nn.Module):
 class OwnNorm(nn.BatchNorm2d):
     """A kind of batch norm that moves its own statistics."""
 
+    def forward(self, inputs: Tensor) -> Tensor:
+        statistics, momentum = (self.running_mean, self.running_var), (self.momentum or 0.0) / 2
+        uses_batch = self.training or self.running_mean is None
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        return 2 * nn.functional.batch_norm(
+            inputs, *statistics, self.weight, self.bias, uses_batch, momentum, self.eps
+        )
+
 
 class WithOwnNorm(nn.Module):
     """A model whose batch norm nobody takes over."""

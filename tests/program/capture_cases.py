@@ -40,6 +40,15 @@ CASES: dict[str, dict[str, Any]] = {
         "loss_scaling": "dynamic",
     },
     "lars": {**CLASSIFICATION, "optimizer": "lars", "optimizer_params": _LARS, "stable_norm": True},
+    "fine-tuned": {
+        **CLASSIFICATION,
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "clip_norm": 1.0,
+        "backbone_rate": 0.1,
+        "layer_decay": 0.5,
+        "head_first_epochs": 1,
+    },
     "masks": SEGMENTATION,
     "bent masks": {
         **SEGMENTATION,

@@ -23,6 +23,7 @@ FIELDS = Recipe.model_fields
     [
         ("shuffle", "switch", False),
         ("accelerator_side_preprocess", "switch", True),
+        ("pretrained", "switch_or_path", False),
         ("micro_batch_size", "whole", False),
         ("global_batch_size", "whole", True),
         ("weight_decay", "number", False),

@@ -186,20 +186,22 @@ def test_names_are_safe_for_a_folder(
         (
             "optimizer",
             "adm",
-            "--optimizer is adm, it must be one of sgd, adam, adamw, lars; --optimizer adam works.",
+            "--optimizer is adm, it must be one of sgd, adam, adamw, rmsprop, lars; --optimizer adam works.",
         ),
         ("shuffle", "maybe", "--shuffle: maybe is not a valid boolean value; --shuffle True works."),
         (
             "optimizer_params",
             "{momentun: 1}",
             "--optimizer-params has no key momentun. Did you mean momentum? "
-            "Its keys are momentum, beta1, beta2, epsilon, weight_decay, eeta.",
+            "Its keys are momentum, nesterov, beta1, beta2, epsilon, bare_epsilon, rho, centered, "
+            "weight_decay, eeta.",
         ),
         (
             "optimizer_params",
             "{momentum:1}",
             "--optimizer-params has no key momentum:1. Did you mean momentum? "
-            "Its keys are momentum, beta1, beta2, epsilon, weight_decay, eeta.",
+            "Its keys are momentum, nesterov, beta1, beta2, epsilon, bare_epsilon, rho, centered, "
+            "weight_decay, eeta.",
         ),
         (
             "optimizer_params",

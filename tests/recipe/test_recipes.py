@@ -51,9 +51,18 @@ def test_the_medical_unet_measures_averaged_weights_unless_told_not_to() -> None
     assert resolve_recipe(config="isbi_unet_medical", overrides={"ema": None}).recipe.ema is None
 
 
+def test_fine_tuning_moves_the_backbone_slowly() -> None:
+    plan = make_plan("fine_tune")
+    assert plan["learning_rate_peak"] == 0.001
+    assert plan["learning_rate_factors"] == pytest.approx(
+        {**dict.fromkeys(("conv1_conv", "conv2_block1", "conv3_block1", "conv4_block1"), 0.1), "fc_layer": 1}
+    )
+
+
 def test_every_recipe_has_its_numbers_here() -> None:
     assert set(packaged_names()) - set(NUMBERS) == {
         "digits",
+        "fine_tune",
         "mnist_tutorial",
         "synthetic_em",
         "synthetic_smoke",

@@ -37,7 +37,17 @@ def _identity(**options: Any) -> dict[str, Any]:
 def _old_identity(**options: Any) -> dict[str, Any]:
     """As it was written when the settings themselves were part of it."""
     values = _recipe(**options).model_dump(mode="json")
-    later = ("best_by", "memory_format")
+    later = (
+        "backbone_rate",
+        "best_by",
+        "freeze_norm",
+        "head_first_epochs",
+        "input_kind",
+        "layer_decay",
+        "memory_format",
+        "normalisation",
+        "pretrained",
+    )
     fixed = {name: values[name] for name in values if not field_note(name).may_change and name not in later}
     settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}
     return {**fixed, **settings, "global_batch_size": GLOBAL_BATCH}

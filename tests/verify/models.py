@@ -37,6 +37,13 @@ class Plain(nn.Module):
 class OwnNorm(nn.BatchNorm2d):
     """A kind of batch norm that nobody but its author knows."""
 
+    def forward(self, inputs: Tensor) -> Tensor:
+        statistics, momentum = (self.running_mean, self.running_var), (self.momentum or 0.0) / 2
+        uses_batch = self.training or self.running_mean is None
+        return 2 * nn.functional.batch_norm(
+            inputs, *statistics, self.weight, self.bias, uses_batch, momentum, self.eps
+        )
+
 
 def with_own_norm(*, channels: int, num_classes: int) -> nn.Module:
     """The plain model, with batch norm of a kind that moves its statistics by itself."""

@@ -47,6 +47,22 @@ def test_accumulation_with_dropout_augmentation_and_padding() -> None:
     assert all(row.statistics is None for row in certificate.rows)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_rates_by_block_and_frozen_norms(rank_pool: RankPool, optimizer: str) -> None:
+    certificate = verified(
+        "replicas=2;stages=2,accumulation=2;stages=2,accumulation=2,processes=1",
+        pool=rank_pool,
+        optimizer=optimizer,
+        weight_decay=0.01,
+        layer_decay=0.5,
+        backbone_rate=0.1,
+        freeze_norm=True,
+        clip_norm=0.5,
+    )
+    assert certificate.ok, closing_line(certificate)
+    assert len(certificate.rows) == 6
+
+
 def test_a_users_own_model_with_plain_batch_norm(rank_pool: RankPool) -> None:
     certificate = verified(
         "replicas=2;replicas=2,accumulation=2,group=2;replicas=4;accumulation=4",

@@ -24,8 +24,10 @@ from drivetrain.layers.float_watch import FloatWatch
 from drivetrain.layers.moving_state import Homes
 from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.requirements import require_tensor
+from drivetrain.optim.block_rates import block_rates
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.optim.optimiser import Optimiser, build_optimiser
+from drivetrain.optim.part_rates import PartRate, parts_of
 from drivetrain.passes.forward import Forward
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.passes.model_step import LossHead, ModelStep
@@ -112,11 +114,12 @@ def build_mover(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) 
     """Builds what updates the weights: optimiser, learning rate, gradient rules, loss scale and average."""
     static_scale, loss_scale = _loss_scaling(recipe, inputs.device)
     prepared.batch_norms.can_undo = loss_scale is not None
+    rates = block_rates(recipe, prepared.model, updates_per_epoch=inputs.plan.epochs.updates_per_epoch)
     return WeightMover(
         parameters=prepared.parameters,
         context=prepared.context,
         device=inputs.device,
-        optimiser=_optimiser(recipe, prepared, loss_scale),
+        optimiser=_optimiser(recipe, prepared, loss_scale, rates=rates),
         learning_rate=inputs.plan.learning_rate,
         rules=GradientRules(
             loss_scaling=static_scale,
@@ -124,6 +127,7 @@ def build_mover(recipe: Recipe, prepared: PreparedModel, inputs: ProgramInputs) 
             clip_norm=recipe.clip_norm,
         ),
         parts=inputs.groups.devices,
+        waiting=_waiting(prepared, rates),
         loss_scale=loss_scale,
         average=_average(recipe, prepared),
     )
@@ -136,10 +140,24 @@ def _loss_scaling(recipe: Recipe, device: Device) -> tuple[float, DynamicLossSca
     return recipe.loss_scaling, None
 
 
-def _optimiser(recipe: Recipe, prepared: PreparedModel, loss_scale: DynamicLossScale | None) -> Optimiser:
+def _waiting(prepared: PreparedModel, rates: Mapping[str, PartRate]) -> list[tuple[slice, PartRate]]:
+    """The places of the weights on this rank that are not updated from the first update on."""
+    parameters = prepared.parameters
+    parts = parts_of(parameters.segments, rates, end=len(parameters.values))
+    return [(place, rate) for place, rate in parts if rate.first]
+
+
+def _optimiser(
+    recipe: Recipe,
+    prepared: PreparedModel,
+    loss_scale: DynamicLossScale | None,
+    *,
+    rates: Mapping[str, PartRate],
+) -> Optimiser:
     parameters, stages = prepared.parameters, prepared.stages
     offloads = recipe.optimizer_state_offloading if stages is None else stages.offloads
-    build = partial(build_optimiser, recipe, skips=None if loss_scale is None else loss_scale.skips)
+    skips = None if loss_scale is None else loss_scale.skips
+    build = partial(build_optimiser, recipe, skips=skips, rates=rates)
     if offloads and parameters.segments:
         return OffloadedOptimiser(build, values=parameters.values, segments=parameters.segments)
     return build(values=parameters.values, segments=parameters.segments)

@@ -1,7 +1,7 @@
 """Assembles a run from data, model, feed, program and evaluator, and collects warnings."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.advice import options_to_hold_out
 from drivetrain.data.preprocess import Preparation, build_preparation
 from drivetrain.data.source import DataSplits
+from drivetrain.data.sources.given_samples import scale_warning
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.evaluator import Evaluator, build_evaluator
 from drivetrain.layers.batch_norm import check_normalised_values, idle_norm_options, norm_options
@@ -32,6 +33,7 @@ from drivetrain.models.requirements import (
 )
 from drivetrain.models.summary import ModelTotals, summarise_model
 from drivetrain.models.zoo.unet_same import DEFAULT_DEPTH as UNET_SAME_DEPTH
+from drivetrain.optim.block_rates import block_factors, check_block_rates
 from drivetrain.pipeline.cutting.marks import marked_stages
 from drivetrain.pipeline.cutting.stage_plan import StagePlan, plan_stages
 from drivetrain.pipeline.memory.outline import RunOutline, outline_run
@@ -56,6 +58,8 @@ class Assembly:
     is_own_model: bool
     warnings: list[str]
     outline: RunOutline | None = None
+    block_factors: dict[str, float] = field(default_factory=dict)
+    """By what the learning rate of each block is multiplied, from the stem to the head."""
     compared: str | None = None
     """What was compared between the stages and the whole model before the first update."""
 
@@ -88,6 +92,8 @@ def assemble(
         preprocess=build_preparation(recipe, data.spec),
     )
     built, warnings = prepare_model(recipe, data.spec, model=model, takes_weights=not continues)
+    check_block_rates(recipe, built)
+    factors = block_factors(recipe, built)
     totals, rehearsal = _check_model(setting, built)
     warnings += choose_memory_format(recipe, built, image_shape=setting.image_shape)
     warnings += _norm_warnings(recipe, built, plan=plan, rehearsal=rehearsal)
@@ -105,6 +111,7 @@ def assemble(
         totals=totals,
         is_own_model=model is not None,
         outline=outline,
+        block_factors=factors,
         warnings=[*warnings, *feed_warnings, *_warnings(setting, built, program), *cut_report.warnings],
         compared=cut_report.compared,
     )
@@ -228,6 +235,7 @@ def _warnings(setting: _Setting, model: nn.Module, program: TrainingProgram) -> 
         *_precision_warnings(recipe, program),
         *_offloading_warnings(recipe, setting.device),
         *_data_warnings(recipe, setting.data),
+        *_scale_warnings(setting.data, model),
         *_size_warnings(recipe, setting.preprocess),
     ]
 
@@ -373,6 +381,15 @@ def _data_warnings(recipe: Recipe, data: DataSplits) -> list[str]:
             *idle,
         ]
     return [f"there are no validation samples; {options} holds some out.", *idle]
+
+
+def _scale_warnings(data: DataSplits, model: nn.Module) -> list[str]:
+    """A warning if columns of a table differ in scale, and the model does not begin with a batch norm."""
+    first = next((layer for layer in model.modules() if not list(layer.children())), model)
+    if data.spec.input_kind != "table" or isinstance(first, _NormBase):
+        return []
+    warning = scale_warning(data.train)
+    return [] if warning is None else [warning]
 
 
 def _idle_without_validation(recipe: Recipe) -> list[str]:

@@ -18,6 +18,7 @@ from drivetrain.data.splits import open_data
 from drivetrain.devices.device import Device
 from drivetrain.plan.training_plan import TrainingPlan, plan_training
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup, split_ranks
+from drivetrain.recipe.checks.input_kind import refuse_image_options
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
@@ -64,7 +65,10 @@ def prepare_delivery(
     """Opens the data of a recipe, for one of the replicas in `group`."""
     recipe = recipe.model_copy(update={"max_updates": None})
     data = open_data(recipe)
-    check_task_options(Given(recipe, resolved.origins), task=data.spec.task)
+    given = Given(recipe, resolved.origins)
+    check_task_options(given, task=data.spec.task)
+    if data.spec.input_kind != "image":
+        refuse_image_options(given, words=data.spec.input_words)
     plan = plan_training(recipe, samples=len(data.train))
     preprocess = build_preparation(recipe, data.spec)
     return Delivery(

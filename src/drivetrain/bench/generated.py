@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from drivetrain.catalogue.models import named_task
 from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
+from drivetrain.data.normalisation import with_normalisation
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.training_tiles import UniformSource
 from drivetrain.plan.inputs import planned_inputs
@@ -61,9 +62,10 @@ class GeneratedMasks:
         return image, np.repeat(classes, self.label_channels, axis=-1)
 
 
-def noise_images(spec: DataSpec, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Noise images (samples, height, width, channels) in the shape of a data set."""
-    return np.stack([_noise_image(spec, index) for index in indices.tolist()])
+def noise_images(spec: DataSpec, indices: NDArray[np.int64]) -> NDArray[Any]:
+    """Noise images (samples, height, width, channels) in the shape and type of a data set."""
+    images = np.stack([_noise_image(spec, index) for index in indices.tolist()])
+    return images if spec.image_dtype == "uint8" else images.astype(np.float32) / np.float32(255)
 
 
 def _noise_image(spec: DataSpec, index: int) -> NDArray[np.uint8]:
@@ -84,16 +86,18 @@ def generated_spec(resolved: ResolvedRecipe) -> DataSpec:
     recipe = resolved.recipe.model_copy(update={"dataset_size": resolved.recipe.dataset_size or 1})
     shape = planned_inputs(recipe, origins=resolved.origins)
     task = named_task(dataset=recipe.dataset, model=recipe.model) or DEFAULT_TASK
-    return DataSpec(
+    spec = DataSpec(
         channels=shape.channels,
-        height=shape.image_size,
+        height=shape.image_size if shape.input_kind == "image" else 1,
         width=shape.image_size,
         num_classes=shape.num_classes,
         class_names=tuple(map(str, range(shape.num_classes))),
-        image_dtype="uint8",
+        image_dtype="uint8" if shape.input_kind == "image" else "float32",
+        input_kind=shape.input_kind,
         normalisation="symmetric" if task_info(task).has_dense_labels else "unit",
         task=task,
     )
+    return with_normalisation(spec, recipe)
 
 
 def generated_data(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:

@@ -1,6 +1,6 @@
 """Prepares `bench train`: the recipe shortened to the measured steps, and its data. Imports no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.plan.inputs import planned_inputs
 from drivetrain.plan.training_plan import plan_training
+from drivetrain.recipe.checks.input_kind import check_input_options
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.fields import default_values, defaults_with, plain_values
 from drivetrain.recipe.given import Given
@@ -75,11 +76,18 @@ def prepare_subject(
         repetition=repetition,
         asked=asked_values(resolved.recipe),
         whole_updates=_whole_updates(resolved, opened) or repetition.total,
-        warnings=(*resolved.warnings, *note, *idle),
+        warnings=(*_of_options_in_use(resolved.warnings, idle=idle), *note, *idle),
     )
     splits = subject.open_data() if opened is None else opened
     check_task_options(given, task=splits.spec.task)
+    check_input_options(given, kind=splits.spec.input_kind, words=splits.spec.input_words)
     return subject, splits
+
+
+def _of_options_in_use(warnings: Sequence[str], *, idle: Sequence[str]) -> list[str]:
+    """The warnings but those about options that have no effect here, which has been said of them."""
+    ignored = tuple(f"{sentence.partition(' has no effect')[0]} " for sentence in idle)
+    return [warning for warning in warnings if not warning.startswith(ignored)]
 
 
 def _open(resolved: ResolvedRecipe, data: WantedData) -> tuple[DataSplits | None, DataKind, tuple[str, ...]]:
@@ -127,6 +135,7 @@ def _as_long(recipe: Recipe, repetition: Repetition, *, kind: DataKind) -> Recip
         "validation": False,
         "checkpoints": False,
         "init_from": None,
+        "pretrained": False,
         **defaults_with(Fact.PACE),
     }
     if kind != "real":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from drivetrain.catalogue.data_sets import dataset_task
+from drivetrain.catalogue.libraries import is_library_model, library_of, library_task
 from drivetrain.catalogue.tasks import DEFAULT_TASK, TaskName
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
@@ -173,14 +174,15 @@ def model_info(name: str) -> ModelInfo:
     if name not in _MODELS:
         raise BadInputError(
             f"--model {name} is not a known model.{did_you_mean(name, _MODELS)} "
-            f"Models: {', '.join(_MODELS)}, or package.module:factory for your own."
+            f"Models: {', '.join(_MODELS)}, a library's model such as timm/resnet18, or "
+            "package.module:factory for your own."
         )
     return _MODELS[name]
 
 
 def is_external_model(name: str) -> bool:
-    """Whether a name points at a user's own factory (`package.module:factory`)."""
-    return ":" in name
+    """Whether a model is not one of Drivetrain's own: a user's factory, or a library's model."""
+    return ":" in name or is_library_model(name)
 
 
 def has_factory_form(name: str) -> bool:
@@ -194,8 +196,10 @@ def output_margin_of(name: str) -> int:
 
 
 def check_model_name(name: str) -> None:
-    """Refuses unknown names; of a user's own factory only the form of the name is checked."""
-    if not is_external_model(name):
+    """Refuses unknown names; of a user's own factory only the form, of a library's model only the library."""
+    if is_library_model(name):
+        library_of(name).require_package()
+    elif not is_external_model(name):
         model_info(name)
     elif not has_factory_form(name):
         raise BadInputError(
@@ -229,7 +233,9 @@ def nearest_image_size(name: str, image_size: int) -> int:
 
 
 def model_task(name: str) -> TaskName | None:
-    """The task of a model; None for a user's own, whose task is unknown."""
+    """The task of a model; None where its name does not tell it, as for a user's own."""
+    if is_library_model(name):
+        return library_task(name)
     return None if is_external_model(name) else model_info(name).task
 
 

@@ -7,6 +7,8 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.store.directory import open_run
 
 _DEFAULT_TOLERANCE = 1e-4
+_WEIGHTS = "safetensors"
+_NAMINGS = ("own", "torchvision", "timm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         nargs="+",
         metavar="NAME",
-        help="pt2 (torch.export) or onnx (default: both if the packages of the extra `onnx` are installed, "
-        "else pt2)",
+        help="pt2 (torch.export), onnx, or safetensors (the weights alone) (default: pt2, and onnx if the "
+        "packages of the extra `onnx` are installed)",
+    )
+    parser.add_argument(
+        "--names",
+        choices=_NAMINGS,
+        help="write the weights alone, as --format safetensors, under the model's own names, or those of "
+        "resnet18 to resnet152 under the names of torchvision, which timm uses too (default: own)",
     )
     parser.add_argument(
         "--checkpoint",
@@ -45,6 +53,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _formats(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """The formats asked for; --names alone asks for the weights."""
+    if args.format is None:
+        return None if args.names is None else (_WEIGHTS,)
+    if args.names is not None and _WEIGHTS not in args.format:
+        raise BadInputError(
+            f"--names {args.names} has no effect on --format {' '.join(args.format)}, which holds a program; "
+            f"--format {_WEIGHTS} works."
+        )
+    return tuple(args.format)
+
+
+def _names_in_words(naming: str | None) -> str:
+    return "the model's own names" if naming in (None, "own") else f"the names of {naming}"
+
+
 def run(args: argparse.Namespace) -> int:
     open_run(args.run)
     if not args.tolerance >= 0:
@@ -53,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from drivetrain.inference.export.export import export_run
     from drivetrain.inference.export.export_formats import available_formats, missing_packages
 
-    formats = None if args.format is None else tuple(args.format)
+    formats = _formats(args)
     with Reporter() as reporter:
         result = export_run(
             args.run,
@@ -64,7 +88,10 @@ def run(args: argparse.Namespace) -> int:
             gives=args.gives,
             folds=args.fold_batch_norm is not False,
             tolerance=args.tolerance,
+            naming=args.names or "own",
         )
+        if result.weights is not None:
+            reporter.say(f"{result.weights}: the weights under {_names_in_words(args.names)}")
         for file, difference in result.differences.items():
             reporter.say(f"{result.folder / file}: largest difference from the run's output {difference:.3g}")
         if formats is None and "onnx" not in available_formats():

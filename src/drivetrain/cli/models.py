@@ -1,8 +1,6 @@
 """`drivetrain models`: lists the models, or shows one layer by layer."""
 
 import argparse
-import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,23 +14,38 @@ from drivetrain.catalogue.models import (
     model_names,
     output_margin_of,
 )
+from drivetrain.cli.listing.library_models import facts_lines, facts_of, list_library
+from drivetrain.cli.listing.model_tables import (
+    format_shape,
+    layer_table,
+    new_table,
+    print_json,
+    print_table,
+    totals_line,
+)
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from drivetrain.models.summary import LayerRow, ModelTotals
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `drivetrain models`."""
     parser.usage = (
         f"{parser.prog} [PATTERN] [--json]\n"
+        f"       {parser.prog} --from LIBRARY [PATTERN] [--json]\n"
         f"       {parser.prog} show NAME [--channels N] [--image-size N] [--num-classes N] [--json]"
     )
     parser.add_argument(
         "words", nargs="*", metavar="PATTERN | show NAME", help="list matching models, or show one in detail"
+    )
+    parser.add_argument(
+        "--from",
+        dest="library",
+        nargs="+",
+        metavar=("LIBRARY", "PATTERN"),
+        help="list the models of a library that match: timm, torchvision, hf (transformers) or smp",
     )
     for option, help_text in (
         ("--channels", "show: number of image channels"),
@@ -46,17 +59,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Lists models, or shows one layer by layer."""
     words: list[str] = args.words[1:] if args.words[:1] == ["list"] else args.words
+    if args.library is not None:
+        words = [*words, *args.library[1:]]
     if words[:1] == ["show"]:
         if len(words) != 2:
             raise BadInputError(
                 "models show needs exactly one NAME, as in: drivetrain models show cifar_resnet8"
             )
+        if args.library is not None:
+            raise BadInputError(f"--from has no effect on show; write show {args.library[0]}/NAME.")
         _show(words[1], args)
     else:
         if len(words) > 1:
             raise BadInputError(f"models takes one PATTERN, not {len(words)}; quote it: '{words[0]}*'")
         _check_no_shape(args)
-        _list(words[0] if words else None, as_json=args.json)
+        pattern = words[0] if words else None
+        if args.library is None:
+            _list(pattern, as_json=args.json)
+        else:
+            list_library(args.library[0], pattern, as_json=args.json)
     return 0
 
 
@@ -74,16 +95,16 @@ def _list(pattern: str | None, *, as_json: bool) -> None:
             f"Models: {', '.join(model_names())}."
         )
     if as_json:
-        _print_json([asdict(info) for info in infos])
+        print_json([asdict(info) for info in infos])
     else:
-        _print_table(_list_table(infos))
+        print_table(_list_table(infos))
 
 
 def _list_table(infos: list[ModelInfo]) -> "Table":
-    table = _new_table("model", "image", "classes", "description", right=("classes",))
+    table = new_table("model", "image", "classes", "description", right=("classes",))
     for info in infos:
         shape = (info.channels, info.image_size, info.image_size)
-        table.add_row(info.name, _format_shape(shape), str(info.num_classes), info.description)
+        table.add_row(info.name, format_shape(shape), str(info.num_classes), info.description)
     return table
 
 
@@ -93,6 +114,7 @@ def _show(name: str, args: argparse.Namespace) -> None:
     from drivetrain.models.create import build_model
     from drivetrain.models.summary import describe_layers, summarise_model
 
+    facts = facts_of(name)
     model = build_model(
         name,
         channels=channels,
@@ -101,20 +123,26 @@ def _show(name: str, args: argparse.Namespace) -> None:
         seed=0,
         params={},
         draws_weights=False,
+        task=None if facts is None else facts.task,
     )
     input_size = image_size + 2 * output_margin_of(name)
     rows = describe_layers(model, channels=channels, image_size=input_size)
     totals = summarise_model(model, channels=channels, image_size=input_size)
     if args.json:
         shown = {"model": name, "channels": channels, "image_size": image_size}
-        _print_json({**shown, "layers": [asdict(row) for row in rows], "totals": asdict(totals)})
+        layers = {"layers": [asdict(row) for row in rows], "totals": asdict(totals)}
+        print_json({**shown, **layers, **({} if facts is None else {"library": asdict(facts)})})
     else:
-        _print_table(_layer_table(rows), last_line=_totals_line(totals))
+        about = [] if facts is None else facts_lines(facts)
+        print_table(layer_table(rows), last_lines=[totals_line(totals), *about])
 
 
 def _image_shape(name: str, args: argparse.Namespace) -> tuple[int, int]:
     """Channels and side of the images: those typed, or the model's own; a user's own model has none."""
     check_model_name(name)
+    facts = facts_of(name)
+    if facts is not None:
+        return args.channels or facts.channels, args.image_size or facts.image_size
     if is_external_model(name):
         if args.channels is None or args.image_size is None:
             raise BadInputError(
@@ -126,57 +154,3 @@ def _image_shape(name: str, args: argparse.Namespace) -> tuple[int, int]:
     image_size = info.image_size if args.image_size is None else args.image_size
     check_image_size(info, image_size)
     return channels, image_size
-
-
-def _layer_table(rows: "list[LayerRow]") -> "Table":
-    table = _new_table("layer", "kind", "output", "parameters", "FLOPs", right=("parameters", "FLOPs"))
-    for row in rows:
-        size = (str(row.parameters), _format_flops(row.flops))
-        table.add_row(row.name, row.kind, _format_shape(row.output_shape), *size)
-    return table
-
-
-def _totals_line(totals: "ModelTotals") -> str:
-    return (
-        f"total: {totals.parameters} parameters, {totals.trainable} trainable; "
-        f"{totals.buffers} running statistics; {_format_flops(totals.flops)} FLOPs per image"
-    )
-
-
-def _new_table(*headers: str, right: tuple[str, ...]) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers:
-        # A truncated name could not be copied, so it wraps to the next line on a narrow terminal.
-        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
-    return table
-
-
-def _print_table(table: "Table", *, last_line: str | None = None) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 1000
-    console.print(table)
-    if last_line is not None:
-        console.print(last_line, soft_wrap=True)
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
-
-
-def _format_shape(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
-
-
-def _format_flops(flops: int) -> str:
-    """Three digits and a unit, such as 4.72 M; numbers below 1000 have no unit."""
-    value = float(flops)
-    for unit in ("", "k", "M", "G"):
-        if value < 999.5:
-            return f"{value:.3g} {unit}".rstrip()
-        value /= 1000
-    return f"{value:.3g} T"

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from drivetrain.cli.sentences import missing_value, refused_choice, refused_value
 from drivetrain.core.wording import did_you_mean
+from drivetrain.models.libraries.taken_over import take_over
 from drivetrain.recipe.aliases import ALIASES, refusal_of
 from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
@@ -19,12 +20,15 @@ from drivetrain.recipe.schema import GROUPS, Recipe, field_note
 _OVERRIDES = "recipe_overrides"
 _METAVARS = {
     "switch": "BOOL",
+    "switch_or_path": "PATH",
     "whole": "INT",
     "number": "NUMBER",
     "text": "TEXT",
     "mapping": "YAML",
     "several": "TEXT",
 }
+_FLAG = {"nargs": "?", "const": "true"}
+_ARITIES = {"switch": _FLAG, "switch_or_path": _FLAG, "several": {"nargs": "+"}}
 _NO_VALUE = re.compile(r"argument (--[^\s/]+)\S*: expected (?:one|at least one) argument")
 _REWRITTEN = (
     (re.compile(r"the following arguments are required: (.+)"), r"\1 is missing."),
@@ -174,9 +178,8 @@ def add_field_option(
 ) -> None:
     """Adds one field as an option; `dest` gives it another name. Values stay text until resolved."""
     info = model.model_fields[field]
-    arity: dict[str, Any] = {"switch": {"nargs": "?", "const": "true"}, "several": {"nargs": "+"}}.get(
-        "switch" if is_switch else kind_of(info), {}
-    )
+    kind = "switch" if is_switch else kind_of(info)
+    arity: dict[str, Any] = _ARITIES.get(kind, {})
     container.add_argument(
         option_name(dest or field),
         dest=dest or field,
@@ -213,12 +216,13 @@ def replace_overrides(args: argparse.Namespace, overrides: Mapping[str, Any]) ->
 
 def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None = None) -> ResolvedRecipe:
     """The recipe of the parsed arguments; `base` is the recipe of the run that they continue."""
-    return resolve_recipe(
+    resolved = resolve_recipe(
         config=args.config,
         config_path=args.config_path,
         overrides=typed_overrides(args),
         base=base,
     )
+    return take_over(resolved)
 
 
 def continued_recipe(

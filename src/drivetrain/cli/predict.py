@@ -15,7 +15,12 @@ _SHOWN_ROWS = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", help="image files, or folders with images")
+    parser.add_argument(
+        "inputs",
+        metavar="INPUT",
+        nargs="+",
+        help="image files, or folders with images; of a run on a table or on signals, .csv or .npy files",
+    )
     parser.add_argument(
         "--output", metavar="DIR", help="folder for the predictions (default: RUN/predictions)"
     )
@@ -106,7 +111,8 @@ def _shown(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _class_line(row: dict[str, Any]) -> str:
-    return f"{row['file']}  {row['class']}  {row['probability']:.1%}"
+    sample = f"  sample {row['sample']}" if "sample" in row else ""
+    return f"{row['file']}{sample}  {row['class']}  {row['probability']:.1%}"
 
 
 def _mask_line(row: dict[str, Any], *, pages: int) -> str:

@@ -20,6 +20,14 @@ def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     return f" Did you mean {prefix}{nearest}?" if nearest else ""
 
 
+def nearest_names(name: str, known: Iterable[str], *, prefix: str = "", count: int = 3) -> str:
+    """' Did you mean X, Y or Z?' with the nearest of many names, or an empty string."""
+    by_folded = {candidate.lower(): candidate for candidate in known}
+    matches = get_close_matches(name.lower(), by_folded, n=count, cutoff=0.6)
+    *others, last = [f"{prefix}{by_folded[match]}" for match in matches] or [""]
+    return f" Did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""
+
+
 def shown(value: object) -> str:
     """A value as one short printable line, for use inside a sentence."""
     written = _written(value)

@@ -13,8 +13,6 @@ from drivetrain.data.source import DataSpec
 from drivetrain.recipe.schema import Recipe
 
 UINT8_SCALE = 1 / 255
-_IMAGENET_MEAN = (0.485, 0.456, 0.406)
-_IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
 # In levels of 255. Only images of one value, whose deviation is a rounding error, lie below it: an image in
 # which a single value differs by one level deviates far more.
 _LEAST_DEVIATION = 1e-4
@@ -68,7 +66,8 @@ class Preprocess:
     """Converts images to float32, resizes them bilinearly to `image_size` and normalises them.
 
     Only uint8 data are normalised: "unit" multiplies by 1/255, "standardise" brings each image to mean 0
-    and standard deviation 1, "imagenet" subtracts ImageNet's mean colour and divides by its deviation.
+    and standard deviation 1, "symmetric" maps to [-1, 1], "imagenet" and "per-channel" subtract a mean from
+    each channel and divide it by a deviation.
     """
 
     spec: DataSpec
@@ -105,8 +104,10 @@ class Preprocess:
             return pixels
         if self.spec.normalisation == "standardise":
             return _standardised(pixels)
-        if self.spec.normalisation == "imagenet":
-            return _of_imagenet(pixels)
+        if self.spec.normalisation in ("imagenet", "per-channel"):
+            return _per_channel(pixels, *self.spec.channel_values)
+        if self.spec.normalisation == "symmetric":
+            return _symmetric(pixels)
         # In place only on a copy: float32 images of the right size arrive here uncopied.
         return pixels.mul_(UINT8_SCALE) if pixels is not images else pixels * UINT8_SCALE
 
@@ -132,33 +133,60 @@ def _standardised(pixels: Tensor) -> Tensor:
     return centred.mul_(scale[:, None, None, None])
 
 
-def _of_imagenet(pixels: Tensor) -> Tensor:
+def _symmetric(pixels: Tensor) -> Tensor:
+    return pixels / 127.5 - 1
+
+
+def _per_channel(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     # Whole rows of pixels at a time: a constant of three values would make every inner loop three steps long.
     rows = pixels.permute(0, 2, 3, 1).flatten(2)
-    offset, scale = _imagenet_row(pixels.shape[3], pixels.device)
+    offset, scale = _row(pixels.shape[3], mean, std, pixels.device)
     normalised = torch.addcmul(offset, rows, scale)
     return channels_last_view(normalised.view(*rows.shape[:2], -1, pixels.shape[1]))
 
 
 @lru_cache(maxsize=8)
-def _imagenet_row(width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _row(
+    width: int, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Offset and scale of a row of pixels: normalised = offset + scale x pixels."""
     # Computed in float64 and rounded to float32 once.
-    mean, deviation = (
-        torch.tensor(values, dtype=torch.float64).repeat(width)
-        for values in (_IMAGENET_MEAN, _IMAGENET_DEVIATION)
-    )
-    offset, scale = -mean / deviation, UINT8_SCALE / deviation
+    means, deviations = (torch.tensor(values, dtype=torch.float64).repeat(width) for values in (mean, std))
+    offset, scale = -means / deviations, UINT8_SCALE / deviations
     return offset.to(device, torch.float32), scale.to(device, torch.float32)
 
 
 def normalise_dense(images: Tensor, spec: DataSpec) -> Tensor:
-    """Maps uint8 to float32 in [-1, 1] ("symmetric") or [0, 1] ("unit"); keeps floating values."""
-    if spec.image_dtype != "uint8":
-        return images.to(torch.float32)
-    assert spec.normalisation in ("symmetric", "unit"), "of whole images, not of pixels"
+    """Normalises uint8 images with masks; keeps floating values."""
+    return from_symmetric(to_symmetric(images, spec), spec)
+
+
+def to_symmetric(images: Tensor, spec: DataSpec) -> Tensor:
+    """Maps uint8 to float32 in [-1, 1], the range in which images with masks are augmented."""
     pixels = images.to(torch.float32)
-    return pixels / 127.5 - 1 if spec.normalisation == "symmetric" else pixels / 255
+    return _symmetric(pixels) if spec.image_dtype == "uint8" else pixels
+
+
+def from_symmetric(pixels: Tensor, spec: DataSpec) -> Tensor:
+    """Normalises pixels in [-1, 1] that were uint8."""
+    if spec.image_dtype != "uint8" or spec.normalisation == "symmetric":
+        return pixels
+    if spec.normalisation == "unit":
+        return (pixels + 1) / 2
+    mean, std = (torch.tensor(values, dtype=torch.float64) for values in spec.channel_values)
+    offset, scale = (
+        values.to(pixels.device, torch.float32)[:, None, None] for values in ((0.5 - mean) / std, 0.5 / std)
+    )
+    return pixels * scale + offset
+
+
+def empty_pixel(spec: DataSpec) -> tuple[float, ...]:
+    """The value from -1 to 1 of each channel that `from_symmetric` makes 0."""
+    if spec.image_dtype != "uint8" or spec.normalisation == "symmetric":
+        return (0.0,) * spec.channels
+    if spec.normalisation == "unit":
+        return (-1.0,) * spec.channels
+    return tuple(2 * mean - 1 for mean in spec.channel_values[0])
 
 
 class DenseSampler(Protocol):
@@ -186,8 +214,9 @@ def sample_labels(labels: Tensor, *, num_classes: int, sample: DenseSampler) -> 
 
 @dataclass(frozen=True, slots=True)
 class DensePreprocess:
-    """Normalises images, resizes them to `image_size` and pads each side with `margin` zeros: the canvas.
+    """Resizes images to `image_size`, pads each side with `margin` pixels (the canvas) and normalises them.
 
+    Pixels are from -1 to 1 on the canvas, and 0 in its margin once `finished` has normalised them.
     Labels are resized (see `sample_labels`) and padded with class 0. Tiles come with their margin from the
     source and are neither resized nor padded.
     """
@@ -233,8 +262,16 @@ class DensePreprocess:
         return 0 if self.spec.tile is not None else self.margin
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Puts images (samples, channels, height, width), channels last in memory, on the canvas."""
-        pixels = normalise_dense(images, self.spec)
+        """Images (samples, channels, height, width), channels last in memory, as the model reads them."""
+        return self.finished(self.on_canvas(images))
+
+    def finished(self, pixels: Tensor) -> Tensor:
+        """Normalises images on the canvas."""
+        return from_symmetric(pixels, self.spec)
+
+    def on_canvas(self, images: Tensor) -> Tensor:
+        """Puts images on the canvas, where they are augmented."""
+        pixels = to_symmetric(images, self.spec)
         if self._is_scaled(pixels.shape[2:]):
             pixels = self._scale(pixels, "bilinear")
         return self._padded(pixels) if self.padding else pixels
@@ -267,8 +304,15 @@ class DensePreprocess:
         return interpolate(planes, size=self.output_size, mode="bilinear", align_corners=False)
 
     def _padded(self, pixels: Tensor) -> Tensor:
+        """The margin is what becomes 0 once it is normalised, as around the images of a prediction."""
         border = self.padding
-        return pad(pixels, (border,) * 4).contiguous(memory_format=torch.channels_last)
+        padded = pad(pixels, (border,) * 4)
+        empty = empty_pixel(self.spec)
+        if any(empty):
+            outside = pad(torch.ones_like(pixels[:1, :1]), (border,) * 4) == 0
+            values = torch.tensor(empty, dtype=padded.dtype, device=padded.device)[:, None, None]
+            padded = torch.where(outside, values, padded)
+        return padded.contiguous(memory_format=torch.channels_last)
 
 
 def build_preparation(recipe: Recipe, spec: DataSpec) -> Preparation:

@@ -14,6 +14,7 @@ from drivetrain.catalogue.data_sets import (
     held_out_count,
     is_external_dataset,
 )
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.randomness import draw_permutation, stream_key
 from drivetrain.data.advice import options_to_hold_out, unvalidated_classes
@@ -22,6 +23,7 @@ from drivetrain.data.folds import fold_indices, system_a_split, take_fold
 from drivetrain.data.labels import known_labels_of
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.pages import file_of
+from drivetrain.data.normalisation import normalised_as_asked
 from drivetrain.data.segmentation_splits import as_samples
 from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.sources.cifar import open_cifar
@@ -67,7 +69,7 @@ def _volumes(source: Source) -> set[str]:
 def open_data(recipe: Recipe) -> DataSplits:
     """The data a recipe names, ready to train and validate on."""
     require_fold(recipe)
-    arranged = _with_class_warning(_open_arranged(recipe))
+    arranged = normalised_as_asked(_with_class_warning(_open_arranged(recipe)), recipe)
     return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
 
 
@@ -75,7 +77,8 @@ def split_user_data(recipe: Recipe, *, train: Any, validation: Any = None) -> Da
     """A Python user's own data (anything `as_source` takes, or images with masks), by the recipe's rules."""
     require_fold(recipe)
     _require_no_size(recipe)
-    arranged = _with_class_warning(_arrange(_own_splits(recipe, train, validation), recipe=recipe))
+    own = _arrange(_own_splits(recipe, train, validation), recipe=recipe)
+    arranged = normalised_as_asked(_with_class_warning(own), recipe)
     return settle_bad_samples(arranged, policy=recipe.on_bad_sample)
 
 
@@ -100,7 +103,7 @@ def _own_splits(recipe: Recipe, train: Any, validation: Any) -> DataSplits:
 
     if is_masked(train):
         return as_samples(masked_splits_of(train, validation), recipe=recipe)
-    return splits_of(train, validation, num_classes=recipe.num_classes)
+    return splits_of(train, validation, num_classes=recipe.num_classes, choice=recipe.input_kind)
 
 
 def _open_arranged(recipe: Recipe) -> DataSplits:
@@ -236,9 +239,15 @@ def _with_parts(splits: DataSplits, train: NDArray[np.int64], validation: NDArra
 
 def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     spec, channels, num_classes = splits.spec, recipe.channels, recipe.num_classes
+    if recipe.input_kind not in ("auto", spec.input_kind):
+        raise BadInputError(
+            f"--input-kind {recipe.input_kind} does not match the data, which are "
+            f"{plural_of(spec.input_kind)}; leave it out, or give the data as an array."
+        )
     if channels is not None and channels != spec.channels:
         raise BadInputError(
-            f"--channels {channels} does not match the data, whose images have {spec.channels}; leave it out "
+            f"--channels {channels} does not match the data, whose {plural_of(spec.input_kind)} have "
+            f"{spec.channels}; leave it out "
             f"or use --channels {spec.channels}."
         )
     if num_classes is None:

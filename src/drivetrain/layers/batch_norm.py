@@ -9,6 +9,7 @@ statistics are views into two flat tensors, so an update is a few operations for
 from collections.abc import Container, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,12 @@ from drivetrain.layers.reporting_batch_norm import (
     ReportingInstanceNorm,
     report_statistics,
 )
+from drivetrain.models.batch_norm_classes import norm_form
+from drivetrain.models.freeze import FrozenBatchNorm, idle_freeze_norm
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 
 __all__ = [
-    "OWNED_BATCH_NORMS",
     "BatchNormOwner",
     "check_normalised_values",
     "idle_norm_options",
@@ -33,7 +35,6 @@ __all__ = [
     "norm_options",
 ]
 
-OWNED_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _OWNED_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
@@ -269,12 +270,12 @@ def install_batch_norm_owner(
 
     for name, module in model.named_modules():
         is_other = only is not None and name not in only
-        if is_other or not name or not isinstance(module, _BatchNorm | _InstanceNorm):
+        if is_other or not name or not _is_to_own(module):
             continue
         tracks = module.running_mean is not None
         if type(module) in _OWNED_INSTANCE_NORMS and tracks:
             layers.append(report_statistics(module, kept_share=_kept_by_instance_norm(module)))
-        elif type(module) not in OWNED_BATCH_NORMS:
+        elif norm_form(module) is None:
             unowned.extend([name] if tracks or _misses_group(module, group) else [])
         elif tracks or changes_untracked:
             share = _kept_share(name, module, kept_share) if tracks else 1.0
@@ -284,6 +285,10 @@ def install_batch_norm_owner(
             (layers if tracks else untracked).append(layer)
     device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
     return BatchNormOwner(layers, untracked=untracked, unowned=unowned, wide_dtype=wide_dtype, device=device)
+
+
+def _is_to_own(module: nn.Module) -> TypeGuard[_NormBase]:
+    return isinstance(module, _BatchNorm | _InstanceNorm) and not isinstance(module, FrozenBatchNorm)
 
 
 def _kept_by_instance_norm(module: _NormBase) -> float:
@@ -318,18 +323,20 @@ def _kept_share(name: str, module: _NormBase, asked: float | None) -> float:
 
 def idle_norm_options(recipe: Recipe, model: nn.Module) -> list[str]:
     """Warnings about batch-norm options without effect; the model must still have its original layers."""
-    norms = [module for module in model.modules() if type(module) in OWNED_BATCH_NORMS]
+    norms = [module for module in model.modules() if _is_to_own(module) and norm_form(module) is not None]
+    idle = idle_freeze_norm(recipe.freeze_norm, model)
     if not norms:
-        return [
+        return idle + [
             f"{option} has no effect: --model {recipe.model} has no trainable batch norm."
             for option in norm_options(recipe)
         ]
     if recipe.bn_momentum is None or any(module.running_mean is not None for module in norms):
-        return []
-    return [
+        return idle
+    idle.append(
         f"--bn-momentum {recipe.bn_momentum} has no effect: no batch norm of --model {recipe.model} has "
         "running statistics."
-    ]
+    )
+    return idle
 
 
 def norm_options(recipe: Recipe) -> list[str]:

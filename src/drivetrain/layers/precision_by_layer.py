@@ -50,8 +50,11 @@ def layer_kind(layer: nn.Module) -> str:
 
 
 def install_precision_list(model: nn.Module, lists: PrecisionList) -> None:
-    """Sets the precision of every layer (module without children) of the model from the lists."""
-    layers = {name: module for name, module in model.named_modules() if name and not _has_children(module)}
+    """Sets the precision of every layer of the model from the lists.
+
+    Layers are the modules without children, and norms, which may have an activation inside.
+    """
+    layers = {name: module for name, module in model.named_modules() if name and _is_layer(module)}
     half = _chosen(model, layers, lists.half) - _chosen(model, layers, lists.float32)
     if not half:
         raise BadInputError(
@@ -65,8 +68,8 @@ def install_precision_list(model: nn.Module, lists: PrecisionList) -> None:
             _replace_forward(module, _in_float32)
 
 
-def _has_children(module: nn.Module) -> bool:
-    return next(module.children(), None) is not None
+def _is_layer(module: nn.Module) -> bool:
+    return next(module.children(), None) is None or isinstance(module, _TYPES["norm"])
 
 
 def _chosen(model: nn.Module, layers: dict[str, nn.Module], entries: Sequence[str]) -> set[str]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _NormBase
 
+from drivetrain.models.batch_norm_classes import class_around, norm_base, norm_form
 from drivetrain.models.half_weights import is_half, widened, widened_like
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 
@@ -299,7 +300,7 @@ class _InstanceNorm3d(ReportingInstanceNorm, nn.InstanceNorm3d):  # type: ignore
     pass
 
 
-_CLASS_OF: dict[type[nn.Module], type[ReportingBatchNorm]] = {
+_CLASS_OF: dict[type[nn.Module], Any] = {
     nn.BatchNorm1d: _BatchNorm1d,
     nn.BatchNorm2d: _BatchNorm2d,
     nn.BatchNorm3d: _BatchNorm3d,
@@ -307,6 +308,15 @@ _CLASS_OF: dict[type[nn.Module], type[ReportingBatchNorm]] = {
     nn.InstanceNorm2d: _InstanceNorm2d,
     nn.InstanceNorm3d: _InstanceNorm3d,
 }
+
+
+def _class_for(norm: _NormBase) -> Any:
+    base = norm_base(norm)
+    if base is None:
+        return _CLASS_OF[type(norm)]
+    form = norm_form(norm)
+    assert form is not None
+    return class_around(type(norm), form, _CLASS_OF[base])
 
 
 def report_statistics(
@@ -317,8 +327,8 @@ def report_statistics(
     group: ReplicaGroup = ALONE,
     stable: bool = False,
 ) -> ReportingBatchNorm:
-    """Makes a norm of torch, whose class must be one of torch's own, report its statistics."""
-    norm.__class__ = _CLASS_OF[type(norm)]  # type: ignore[assignment]
+    """Makes a norm report its statistics; its class must be one of torch's own or have a `norm_form`."""
+    norm.__class__ = _class_for(norm)
     assert isinstance(norm, ReportingBatchNorm)
     norm.prepare(kept_share=kept_share, wide_dtype=wide_dtype, group=group, stable=stable)
     return norm

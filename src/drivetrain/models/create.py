@@ -8,16 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from drivetrain.catalogue.libraries import is_library_model
 from drivetrain.catalogue.models import check_image_size, check_model_name, is_external_model, model_info
+from drivetrain.catalogue.tasks import TaskName
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure, import_factory
 from drivetrain.core.randomness import stream_key
 from drivetrain.core.wording import did_you_mean
+from drivetrain.models.from_keras.model import lower_built_model
+from drivetrain.models.from_keras.package import is_keras_model
+from drivetrain.models.from_keras.python_random import seeded_python
+from drivetrain.models.libraries.build import build_library_model
 from drivetrain.models.modules import detach_kept_tensors
 from drivetrain.models.zoo.initialise import InitialisedModel, initialise_parameters
 
-__all__ = ["build_by", "build_model", "create_model", "in_working_form", "takes_parameter"]
+__all__ = ["build_by", "build_external", "build_model", "create_model", "in_working_form", "takes_parameter"]
 
+# What only data of this kind have.
+_KIND_OF = {"num_features": "table", "length": "signal"}
 _OPTION_OF = {"channels": "--channels", "image_size": "--image-size", "num_classes": "--num-classes"}
 
 
@@ -45,22 +53,32 @@ def build_model(
     seed: int,
     params: Mapping[str, Any],
     draws_weights: bool = True,
+    task: TaskName | None = None,
 ) -> nn.Module:
     """`create_model` for a recipe: `params` is a mapping, because `--model-params` may contain any name.
 
-    `plan` needs no weights: `draws_weights=False` leaves those of a registered model undefined.
+    `plan` needs no weights: `draws_weights=False` leaves those of a registered model undefined. `task` is for
+    a library's model that has several.
     """
     check_model_name(name)
     shape = {"channels": channels, "image_size": image_size, "num_classes": num_classes}
     given = {key: value for key, value in shape.items() if value is not None}
     _check_positive(given)
     _check_not_shape(params)
+    if is_library_model(name):
+        made = build_library_model(name, shape=given, task=task, params=params, seed=seed)
+        return in_working_form(made)
     if is_external_model(name):
         return in_working_form(_build_external(name, shape=given, params=params, seed=seed))
     model = _build_registered(name, shape=given, params=params)
     if draws_weights:
         initialise_parameters(model, seed=seed)
     return in_working_form(model)
+
+
+def build_external(name: str, *, shape: Mapping[str, int], params: Mapping[str, Any], seed: int) -> nn.Module:
+    """The model of a user's class or function, called with those parts of the shape that it accepts."""
+    return in_working_form(_build_external(name, shape=shape, params=params, seed=seed))
 
 
 def in_working_form(model: nn.Module) -> nn.Module:
@@ -85,6 +103,8 @@ def _in_working_type(tensor: Tensor) -> Tensor:
 def takes_parameter(name: str, word: str) -> bool:
     """Whether a model's factory accepts `word` as a keyword argument."""
     check_model_name(name)
+    if is_library_model(name):
+        return False
     # By default, fork_rng would also save the state of every CUDA device, which initialises CUDA.
     with torch.random.fork_rng(devices=[]):
         factory = import_factory(name, option="--model") if is_external_model(name) else _registered(name)
@@ -129,10 +149,12 @@ def build_by(
 ) -> nn.Module:
     """Calls a user's class or function with those parts of the data's shape that it accepts."""
     arguments = _select_arguments(name, factory, shape=shape, params=params)
-    with torch.random.fork_rng(devices=[]):
+    key = stream_key(seed, "init")
+    with torch.random.fork_rng(devices=[]), seeded_python(key):
         # Seeded after the import: the import may draw random numbers too, but only the first time.
-        torch.default_generator.manual_seed(stream_key(seed, "init"))
+        torch.default_generator.manual_seed(key)
         model = _call_user_factory(name, factory, arguments)
+        model = lower_built_model(model, shape=shape) if is_keras_model(model) else model
     if not isinstance(model, nn.Module):
         raise BadInputError(f"--model {name} returned a {type(model).__name__}, not a torch.nn.Module.")
     return model
@@ -164,9 +186,23 @@ def _select_arguments(
     arguments = {**{word: value for word, value in shape.items() if word in accepted}, **params}
     for word, parameter in accepted.items():
         if parameter.default is parameter.empty and word not in arguments:
+            _refuse_other_shape(name, word, shape=shape)
             option = _OPTION_OF.get(word, f"--model-params '{{{word}: ...}}'")
             raise BadInputError(f"--model {name} needs {option}.")
     return arguments
+
+
+def _refuse_other_shape(name: str, word: str, *, shape: Mapping[str, int]) -> None:
+    """Says that the data are not what a factory is for: images, a table or signals."""
+    if word in _KIND_OF and "image_size" in shape:
+        raise BadInputError(
+            f"--model {name} needs {word}, which images do not have; --input-kind {_KIND_OF[word]} makes the "
+            f"data a {_KIND_OF[word]}."
+        )
+    if word in _OPTION_OF and not _KIND_OF.keys().isdisjoint(shape):
+        raise BadInputError(
+            f"--model {name} needs {word}, which these data do not have; it can take {', '.join(shape)}."
+        )
 
 
 def _keyword_parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:

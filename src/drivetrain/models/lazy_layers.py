@@ -14,10 +14,11 @@ from drivetrain.models.modules import in_mode
 __all__ = ["complete_lazy_layers"]
 
 _SAMPLES = 2
+_IMAGE_DIMENSIONS = 3
 
 
-def complete_lazy_layers(model: nn.Module, *, image_shape: tuple[int, int, int], seed: int) -> None:
-    """Initialises lazy layers in place by a forward pass on images of this shape, seeded with `seed`."""
+def complete_lazy_layers(model: nn.Module, *, image_shape: tuple[int, ...], seed: int) -> None:
+    """Initialises lazy layers in place by a forward pass on inputs of this shape, seeded with `seed`."""
     if not _unfinished(model):
         return
     with torch.random.fork_rng(devices=[]), torch.no_grad(), in_mode(model, training=False):
@@ -26,7 +27,8 @@ def complete_lazy_layers(model: nn.Module, *, image_shape: tuple[int, int, int],
             model(torch.zeros(_SAMPLES, *image_shape))
         except Exception as error:
             size = "x".join(map(str, image_shape))
-            raise BadInputError(f"--model cannot take images of {size}: {describe_failure(error)}") from error
+            what = "images" if len(image_shape) == _IMAGE_DIMENSIONS else "inputs"
+            raise BadInputError(f"--model cannot take {what} of {size}: {describe_failure(error)}") from error
     left = _unfinished(model)
     if left:
         raise BadInputError(

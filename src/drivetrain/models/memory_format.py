@@ -11,6 +11,7 @@ from torch.func import functional_call
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.models.from_recipe import is_own_model
+from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.models.narrow_convolutions import install_narrow_convolutions
 from drivetrain.models.summary import copy_to, devices_to_try
 from drivetrain.recipe.schema import Recipe
@@ -36,6 +37,8 @@ def choose_memory_format(recipe: Recipe, model: nn.Module, *, image_shape: tuple
     hands images to the model in the default layout; without the hook the format is channels_last.
     """
     _set_default_layout(model, is_on=recipe.memory_format == "contiguous")
+    if input_kind_of_model(model) != "image":
+        return _idle_formats(recipe)
     if recipe.memory_format == "contiguous" or _has_only_known_code(recipe, model):
         return []
     failure = _failure_of_channels_last(model, image_shape)
@@ -53,7 +56,8 @@ def choose_memory_format(recipe: Recipe, model: nn.Module, *, image_shape: tuple
 def memory_format_of(model: nn.Module) -> torch.memory_format:
     """The memory format that was chosen for a model."""
     has_hook = any(hook is _lay_out_by_default for hook in model._forward_pre_hooks.values())
-    return torch.contiguous_format if has_hook else torch.channels_last
+    is_default = has_hook or input_kind_of_model(model) != "image"
+    return torch.contiguous_format if is_default else torch.channels_last
 
 
 def in_memory_format(model: nn.Module) -> nn.Module:
@@ -90,6 +94,13 @@ def _by_default(images: Tensor) -> Tensor:
     # `contiguous` would leave grey images as they are: they are contiguous in both formats, but convolutions
     # look at the strides.
     return images.clone(memory_format=torch.contiguous_format)
+
+
+def _idle_formats(recipe: Recipe) -> list[str]:
+    """Rows of a table and signals have no pixels, so their layout is always torch's default."""
+    if recipe.memory_format != "channels_last":
+        return []
+    return ["--memory-format channels_last has no effect: the data are not images."]
 
 
 def _has_only_known_code(recipe: Recipe, model: nn.Module) -> bool:

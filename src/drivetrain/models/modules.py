@@ -1,8 +1,9 @@
 """Helpers for any model: replace layers, match names, set the training mode, handle unsaved values."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from drivetrain.models.module_values import moving_attributes, take_over_attributes
 
 __all__ = [
+    "as_before_training",
     "detach_kept_tensors",
     "hooks_of",
     "in_mode",
@@ -22,6 +24,10 @@ __all__ = [
     "unsaved_values",
 ]
 
+# Whose classes a training gives to layers, and whose hooks it installs.
+_INSTALLS = ("drivetrain.layers.", "drivetrain.models.batch_norm_classes", "drivetrain.models.narrow_convol")
+_HOOKS = ("drivetrain.layers.", "drivetrain.optim.", "drivetrain.passes.")
+_FREEZES = "drivetrain.models.freeze"
 _CALL_HOOKS = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
@@ -32,6 +38,41 @@ _CALL_HOOKS = (
     "_backward_hooks",
     "_is_full_backward_hook",
 )
+
+
+def as_before_training(model: nn.Module) -> None:
+    """Gives the layers of a model that was trained here their own classes back, and removes our hooks.
+
+    What a training installs belongs to its seed, its update and its ranks; another training brings its own.
+    """
+    for module in model.modules():
+        module.__class__ = _own_class(type(module))
+        for name in _CALL_HOOKS:
+            hooks = vars(module)[name]
+            if isinstance(hooks, dict):
+                _remove_installed(hooks)
+    for parameter in model.parameters():
+        for hooks in (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None)):
+            _remove_installed(hooks or {})
+
+
+def _own_class(kind: type[nn.Module]) -> type[nn.Module]:
+    """The user's or torch's class that a class of ours extends for a training; frozen norms stay so."""
+    if not kind.__module__.startswith(_INSTALLS) or any(base.__module__ == _FREEZES for base in kind.__mro__):
+        return kind
+    original = next(base for base in kind.__mro__ if not base.__module__.startswith("drivetrain."))
+    return kind if original is nn.Module else original
+
+
+def _remove_installed(hooks: MutableMapping[int, Any]) -> None:
+    for key in [key for key, hook in hooks.items() if _is_installed(hook)]:
+        del hooks[key]
+
+
+def _is_installed(hook: Any) -> bool:
+    function = hook.func if isinstance(hook, partial) else hook
+    owner = type(getattr(function, "__self__", None))
+    return owner.__module__.startswith(_HOOKS) or getattr(function, "__module__", "").startswith(_HOOKS)
 
 
 def replace_modules(model: nn.Module, replacement: Callable[[str, nn.Module], nn.Module | None]) -> int:

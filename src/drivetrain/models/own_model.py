@@ -11,8 +11,12 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.data.source import DataSpec
 from drivetrain.models.create import build_by, in_working_form
-from drivetrain.models.from_recipe import input_shape_of
+from drivetrain.models.from_keras.model import lower_model
+from drivetrain.models.from_keras.package import is_keras_model, require_torch_backend
+from drivetrain.models.from_recipe import factory_shape_of, input_shape_of
+from drivetrain.models.input_form import set_input_kind
 from drivetrain.models.lazy_layers import complete_lazy_layers
+from drivetrain.models.modules import as_before_training
 from drivetrain.models.parameter_hooks import copy_model
 from drivetrain.recipe.schema import Recipe
 
@@ -30,24 +34,29 @@ class OwnModel:
     recipe: Recipe
 
     def __call__(self, spec: DataSpec) -> nn.Module:
-        """A new module, in float32 on the CPU."""
+        """A new module, in float32 on the CPU; it is a torch module, also if a Keras model is given."""
         module = self.in_place(spec)
         try:
-            return in_working_form(copy_model(module) if module is self.given else module)
+            own = in_working_form(_copied(module) if module is self.given else module)
         except Exception as error:
             raise BadInputError(f"The model cannot be copied: {describe_failure(error)}") from error
+        return set_input_kind(own, spec.input_kind)
 
     def in_place(self, spec: DataSpec) -> nn.Module:
-        """The given module itself with its lazy layers initialised, or what the class or function returns."""
+        """The given module itself with its lazy layers initialised, or what the class or function returns.
+
+        Of a Keras model, a torch module with copies of its weights.
+        """
         recipe = self.recipe
+        if is_keras_model(self.given):
+            return lower_model(self.given, sample_shape=input_shape_of(recipe, spec)).module
         if isinstance(self.given, nn.Module):
             complete_lazy_layers(self.given, image_shape=input_shape_of(recipe, spec), seed=recipe.seed)
             return self.given
-        channels, height, _ = input_shape_of(recipe, spec)
         made = build_by(
             self.given,
             name=recipe.model,
-            shape={"channels": channels, "image_size": height, "num_classes": spec.num_classes},
+            shape=factory_shape_of(recipe, spec),
             params=recipe.model_params,
             seed=recipe.seed,
         )
@@ -55,10 +64,18 @@ class OwnModel:
         return made
 
 
+def _copied(model: nn.Module) -> nn.Module:
+    copied = copy_model(model)
+    as_before_training(copied)
+    return copied
+
+
 def require_given_model(model: object) -> GivenModel | None:
     """The value of a keyword `model` if it is a module, class or function; None if it is a name or None."""
     if model is None or isinstance(model, str):
         return None
+    if is_keras_model(model):
+        require_torch_backend(model)
     if isinstance(model, nn.Module) or callable(model):
         return model
     raise BadInputError(

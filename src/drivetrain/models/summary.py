@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from drivetrain.catalogue.input_kinds import describe_input
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.factories import describe_failure
+from drivetrain.models.input_fit import why_misfit
+from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.models.modules import detach_kept_tensors
 
 __all__ = [
@@ -104,12 +106,14 @@ class ModelTotals:
     flops: int
 
 
-def describe_layers(model: nn.Module, *, channels: int, image_size: int) -> list[LayerRow]:
+def describe_layers(
+    model: nn.Module, *, channels: int, image_size: int, width: int | None = None
+) -> list[LayerRow]:
     """The steps of a model in execution order, found by running a copy of it on one input.
 
     `image_size` is the size of the input, which for a model with an output margin is larger than the image.
     """
-    return _trace(model, channels=channels, image_size=image_size).rows
+    return _trace(model, channels=channels, image_size=image_size, width=width).rows
 
 
 def summarise_model(
@@ -200,10 +204,18 @@ def _trace(model: nn.Module, *, channels: int, image_size: int, width: int | Non
             return _trace_on(device, model, shape=shape)
         except Exception as error:
             failure = error
+    copy, images = copy_to(device, model).eval(), _zeros(model, shape, device)
     raise BadInputError(
-        f"The model cannot take an image of --channels {channels} and --image-size {image_size}: "
-        f"{describe_failure(failure)}"
+        f"The model cannot take {_input_words(model, shape)}: {why_misfit(copy, images, failure)}"
     ) from failure
+
+
+def _input_words(model: nn.Module, shape: tuple[int, int, int, int]) -> str:
+    _, channels, height, width = shape
+    kind = input_kind_of_model(model)
+    if kind == "image":
+        return f"an image of --channels {channels} and --image-size {height}"
+    return describe_input(kind, channels=channels, height=height, width=width)
 
 
 def devices_to_try(model: nn.Module, shape: tuple[int, int, int, int]) -> list[torch.device]:
@@ -219,8 +231,16 @@ def devices_to_try(model: nn.Module, shape: tuple[int, int, int, int]) -> list[t
 
 def _trace_on(device: torch.device, model: nn.Module, *, shape: tuple[int, ...]) -> _Trace:
     copy = copy_to(device, model).eval()
-    image = torch.zeros(shape, device=device, dtype=float_dtype_of(model))
+    image = _zeros(model, shape, device)
+    if input_kind_of_model(model) != "image":
+        # Layers such as Conv1d take a batch of one row for a signal without samples.
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            copy(torch.cat([image, image]))
     return _Trace(copy).run(copy, image)
+
+
+def _zeros(model: nn.Module, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.zeros(shape, device=device, dtype=float_dtype_of(model))
 
 
 def copy_to(device: torch.device, model: nn.Module) -> nn.Module:

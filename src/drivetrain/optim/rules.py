@@ -1,4 +1,4 @@
-"""SGD, Adam and LARS over one flat vector of weights."""
+"""SGD, Adam, RMSprop and LARS over one flat vector of weights."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from drivetrain.optim.flat_parameters import Segment
 
-__all__ = ["Adam", "BuildOptimiser", "Lars", "Optimiser", "Sgd"]
+__all__ = ["Adam", "BuildOptimiser", "Lars", "Optimiser", "RmsProp", "Sgd"]
 
 # LARS divides by a norm plus epsilon; an epsilon of 0 is replaced.
 _EPSILON_FOR_ZERO = 1e-7
@@ -33,14 +33,17 @@ class BuildOptimiser(Protocol):
 
 
 # weight -= rate * decay * weight; velocity = momentum * velocity - rate * gradient; weight += velocity.
-# The rate is inside the velocity, so a change of rate acts on new gradients only.
+# The rate is inside the velocity, so a change of rate acts on new gradients only. With Nesterov's momentum,
+# as Keras has it, the last step is weight += momentum * velocity - rate * gradient.
 
 
 class Sgd:
     """SGD with momentum and decoupled weight decay; without momentum it keeps no state."""
 
-    def __init__(self, values: Tensor, *, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
-        self.momentum = momentum
+    def __init__(
+        self, values: Tensor, *, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
+    ) -> None:
+        self.momentum, self.nesterov = momentum, nesterov
         self.weight_decay = weight_decay
         self.states: dict[str, Tensor] = {"velocity": torch.zeros_like(values)} if momentum else {}
 
@@ -53,16 +56,30 @@ class Sgd:
             return
         velocity = self.states["velocity"]
         velocity.mul_(self.momentum).addcmul_(gradients, rate.to(values.dtype), value=-1.0)
-        values.add_(velocity)
+        if not self.nesterov:
+            values.add_(velocity)
+            return
+        values.add_(velocity, alpha=self.momentum).addcmul_(gradients, rate.to(values.dtype), value=-1.0)
 
 
 class Adam:
-    """Adam with bias correction; a weight decay is decoupled (AdamW) and shrinks weights by rate x decay."""
+    """Adam with bias correction; a weight decay is decoupled (AdamW) and shrinks weights by rate x decay.
+
+    With `bare_epsilon`, epsilon is added to the root before the root is corrected, as Keras does.
+    """
 
     def __init__(
-        self, values: Tensor, *, beta1: float, beta2: float, epsilon: float, weight_decay: float = 0.0
+        self,
+        values: Tensor,
+        *,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+        bare_epsilon: bool = False,
+        weight_decay: float = 0.0,
     ) -> None:
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.bare_epsilon = bare_epsilon
         self.weight_decay = weight_decay
         self.states: dict[str, Tensor] = {
             "mean": torch.zeros_like(values),
@@ -79,8 +96,50 @@ class Adam:
             values.mul_(1.0 - rate * self.weight_decay)
         mean.lerp_(gradients, 1.0 - self.beta1)
         square.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
-        divisor = (square / square_correction).sqrt_().add_(self.epsilon)
+        if self.bare_epsilon:
+            divisor = square.sqrt().add_(self.epsilon).div_(square_correction.sqrt())
+        else:
+            divisor = (square / square_correction).sqrt_().add_(self.epsilon)
         values.addcmul_(mean / divisor, (rate / mean_correction).to(values.dtype), value=-1.0)
+
+
+# square = rho * square + (1 - rho) * gradient^2; change = rate * gradient / sqrt(square - mean^2 + epsilon),
+# with the running mean of the gradient only if centred; velocity = momentum * velocity + change; weight -=
+# velocity.
+
+
+class RmsProp:
+    """RMSprop as Keras has it: epsilon is inside the root, the rate inside the velocity."""
+
+    def __init__(
+        self,
+        values: Tensor,
+        *,
+        rho: float,
+        momentum: float,
+        epsilon: float,
+        centered: bool,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.rho, self.momentum, self.epsilon, self.centered = rho, momentum, epsilon, centered
+        self.weight_decay = weight_decay
+        names = ["square", *(["velocity"] if momentum else []), *(["mean"] if centered else [])]
+        self.states: dict[str, Tensor] = {name: torch.zeros_like(values) for name in names}
+
+    @torch.no_grad()
+    def step(self, *, values: Tensor, gradients: Tensor, rate: Tensor, update: Tensor) -> None:  # noqa: ARG002
+        if self.weight_decay:
+            values.mul_(1.0 - rate * self.weight_decay)
+        square = self.states["square"].mul_(self.rho)
+        square.addcmul_(gradients, gradients, value=1.0 - self.rho)
+        divisor = square + self.epsilon
+        if self.centered:
+            mean = self.states["mean"].lerp_(gradients, 1.0 - self.rho)
+            divisor.addcmul_(mean, mean, value=-1.0)
+        change = divisor.sqrt_().reciprocal_().mul_(gradients).mul_(rate.to(values.dtype))
+        if self.momentum:
+            change = self.states["velocity"].mul_(self.momentum).add_(change)
+        values.sub_(change)
 
 
 # Layer-wise adaptive rates (LARS), for large batches.

@@ -10,10 +10,13 @@ from drivetrain.catalogue.data_sets import (
     is_external_dataset,
     sample_counts,
 )
+from drivetrain.catalogue.input_kinds import InputKind
+from drivetrain.catalogue.libraries import is_library_model
 from drivetrain.catalogue.models import is_external_model, model_info
 from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.folds import fold_size, held_out_size
+from drivetrain.models.libraries.library import library_for
 from drivetrain.recipe.messages import DEFAULT
 from drivetrain.recipe.schema import Recipe
 
@@ -54,11 +57,13 @@ class PlannedInputs:
     image_size: int
     num_classes: int
     warnings: tuple[str, ...] = ()
+    input_kind: InputKind = "image"
 
 
 def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInputs:
     """The shape and number of training samples; `origins` says which options the user gave."""
-    image_size = recipe.image_size or recipe.tile_size
+    kind: InputKind = "image" if recipe.input_kind == "auto" else recipe.input_kind
+    image_size = 1 if kind == "table" else recipe.image_size or recipe.tile_size
     asked = ImageShape(channels=recipe.channels, image_size=image_size, num_classes=recipe.num_classes)
     is_named = origins["dataset"] != DEFAULT or origins["model"] == DEFAULT
     shape, shape_warnings = _image_shape(asked, recipe=recipe, is_named=is_named)
@@ -74,6 +79,7 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
         image_size=shape.image_size,
         num_classes=shape.num_classes,
         warnings=(*shape_warnings, *sample_warnings),
+        input_kind=kind,
     )
 
 
@@ -95,6 +101,10 @@ def _image_shape(asked: ImageShape, *, recipe: Recipe, is_named: bool) -> tuple[
 
 
 def _native_shape(model: str) -> ImageShape | None:
+    if is_library_model(model):
+        library, own_name = library_for(model)
+        facts = library.facts(own_name, params={})
+        return ImageShape(channels=facts.channels, image_size=facts.image_size, num_classes=facts.num_classes)
     if is_external_model(model):
         return None
     info = model_info(model)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from drivetrain.catalogue.input_kinds import describe_input
 from drivetrain.optim.learning_rate import LearningRate
 from drivetrain.plan.render_stages import print_memory, print_stages, with_unit
 
@@ -15,6 +16,9 @@ from drivetrain.plan.render_stages import print_memory, print_stages, with_unit
 SPARKLINE_WIDTH = 40
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_RAMP = "_.-:=+*#"
+
+# Of a model with many blocks, the first and the last ones show how the rate falls.
+_SHOWN_BLOCKS = 3
 
 Row = tuple[str, str]
 
@@ -96,8 +100,17 @@ def _rate_rows(plan: Mapping[str, Any], *, course: str) -> list[Row]:
     return [
         ("peak", f"{plan['learning_rate_peak']:.6g} ({plan['learning_rate_origin']})"),
         ("course", course),
+        *_factor_rows(plan.get("learning_rate_factors", {})),
         *((f"at update {update}", f"{rate:.6g}") for update, rate in plan["learning_rate"].items()),
     ]
+
+
+def _factor_rows(factors: Mapping[str, float]) -> list[Row]:
+    """The factor of each block; of many, the first and the last ones."""
+    words = [f"{factor:.4g} x for {name}" for name, factor in factors.items()]
+    if len(words) > 2 * _SHOWN_BLOCKS:
+        words = [*words[:_SHOWN_BLOCKS], "...", *words[-_SHOWN_BLOCKS:]]
+    return [("by block", ", ".join(words))] if words else []
 
 
 def _layout_rows(layout: Mapping[str, int]) -> list[Row]:
@@ -119,7 +132,7 @@ def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
         *_image_rows(shape, margin=shape.get("margin", 0)),
         ("parameters", f"{model['parameters']:,}, {model['trainable']:,} of them trainable"),
         ("buffers", f"{model['buffers']:,} values that are not trained"),
-        ("forward pass", f"{with_unit(model['flops'])}FLOP per image"),
+        ("forward pass", f"{with_unit(model['flops'])}FLOP per sample"),
         ("precision", plan["precision"]),
     ]
 
@@ -127,6 +140,10 @@ def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
 def _image_rows(shape: Mapping[str, Any], *, margin: int) -> list[Row]:
     """The shape of the input, and that of the output if the model crops its borders."""
     output, classes = shape["image_size"], f"{shape['num_classes']} classes"
+    kind = shape.get("input_kind", "image")
+    if kind != "image":
+        words = describe_input(kind, channels=shape["channels"], height=1, width=output)
+        return [("input", f"{words}, {classes}")]
     size = output + 2 * margin
     images = f"{shape['channels']}x{size}x{size}"
     if not margin:

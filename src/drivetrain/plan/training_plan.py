@@ -1,9 +1,10 @@
 """The plan of a recipe: its training in numbers for `train`, and all of it as plain values for `plan`."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from drivetrain.catalogue.input_kinds import InputKind
 from drivetrain.catalogue.models import output_margin_of
 from drivetrain.core.errors import BadInputError
 from drivetrain.optim.learning_rate import LearningRate, build_learning_rate
@@ -19,6 +20,9 @@ from drivetrain.schedules.accumulation_check import check_accumulation
 if TYPE_CHECKING:
     from drivetrain.models.summary import ModelTotals
     from drivetrain.pipeline.memory.outline import RunOutline
+
+# Left out of plan.json, which describes images unless it says otherwise.
+_USUAL_KIND = ("input_kind", "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,26 +87,33 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
     recipe = resolved.recipe
     inputs = planned_inputs(recipe, origins=resolved.origins)
     training = plan_training(recipe, samples=inputs.samples)
-    shape = InputShape(channels=inputs.channels, image_size=inputs.image_size, num_classes=inputs.num_classes)
-    totals, outline, stage_warnings = _outlined_model(recipe, shape, training.batch)
+    shape = InputShape(
+        channels=inputs.channels,
+        image_size=inputs.image_size,
+        num_classes=inputs.num_classes,
+        input_kind=inputs.input_kind,
+    )
+    model = _outlined_model(recipe, shape, training.batch)
     return plan_to_json(
         recipe,
         training,
         shape=shape,
-        totals=totals,
-        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *stage_warnings],
+        totals=model.totals,
+        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *model.warnings],
         lr_at=lr_at,
-        outline=outline,
+        outline=model.outline,
+        block_factors=model.block_factors,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputShape:
-    """The image shape and number of classes that a model is built for."""
+    """The image shape and number of classes that a model is built for; a signal's length is `image_size`."""
 
     channels: int
     image_size: int
     num_classes: int
+    input_kind: InputKind = "image"
 
 
 def plan_to_json(
@@ -114,10 +125,12 @@ def plan_to_json(
     warnings: Sequence[str],
     lr_at: Sequence[int] = (),
     outline: "RunOutline | None" = None,
+    block_factors: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """A plan as plain values: the output of `plan --json` and the plan.json of a run.
 
-    `outline` is given if the model is split into stages or the run saves memory.
+    `outline` is given if the model is split into stages or the run saves memory. `block_factors` is given if
+    blocks have learning rates of their own.
     """
     report = _outline_report(outline)
     stage_warnings = report.pop("warnings", ())
@@ -129,6 +142,7 @@ def plan_to_json(
         "learning_rate": _rates(training.learning_rate, lr_at=lr_at),
         "learning_rate_peak": training.learning_rate.peak,
         "learning_rate_origin": training.learning_rate.peak_origin,
+        **({"learning_rate_factors": dict(block_factors)} if block_factors else {}),
         "input": _input(shape, model=recipe.model),
         "model": {"name": recipe.model, **asdict(totals)},
         "layout": _layout(recipe),
@@ -146,10 +160,11 @@ def plan_to_json(
     }
 
 
-def _input(shape: InputShape, *, model: str) -> dict[str, int]:
+def _input(shape: InputShape, *, model: str) -> dict[str, Any]:
     """`image_size` is the side of the output; `margin` is the extra input on each side, in pixels."""
     margin = output_margin_of(model)
-    return {**asdict(shape), **({"margin": margin} if margin else {})}
+    values = {name: value for name, value in asdict(shape).items() if (name, value) != _USUAL_KIND}
+    return {**values, **({"margin": margin} if margin else {})}
 
 
 def _normalised_set(recipe: Recipe, batch: BatchArithmetic) -> int:
@@ -218,25 +233,36 @@ def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
     return report_run(outline)
 
 
-def _outlined_model(
-    recipe: Recipe, shape: InputShape, batch: BatchArithmetic
-) -> tuple["ModelTotals", "RunOutline | None", Sequence[str]]:
-    """The totals of a model, and its stages if it has several or must save memory."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutlinedModel:
+    """What a plan says about a model; `outline` is None unless it has several stages or must save memory."""
+
+    totals: "ModelTotals"
+    warnings: Sequence[str]
+    block_factors: Mapping[str, float]
+    outline: "RunOutline | None" = None
+
+
+def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -> _OutlinedModel:
     from drivetrain.layers.batch_norm import idle_norm_options
     from drivetrain.models.from_recipe import outline_model
     from drivetrain.models.memory_format import choose_memory_format
     from drivetrain.models.summary import summarise_model
+    from drivetrain.optim.block_rates import block_factors, check_block_rates
 
     model = outline_model(recipe, **asdict(shape))
     input_size = shape.image_size + 2 * output_margin_of(recipe.model)
-    totals = summarise_model(model, channels=shape.channels, image_size=input_size)
-    images = (shape.channels, input_size, input_size)
+    check_block_rates(recipe, model)
+    height = input_size if shape.input_kind == "image" else 1
+    totals = summarise_model(model, channels=shape.channels, image_size=height, width=input_size)
+    images = (shape.channels, height, input_size)
     warnings = [
         *idle_norm_options(recipe, model),
         *choose_memory_format(recipe, model, image_shape=images),
     ]
+    outlined = _OutlinedModel(totals=totals, warnings=warnings, block_factors=block_factors(recipe, model))
     if not _looks_into_stages(recipe):
-        return totals, None, warnings
+        return outlined
     from drivetrain.pipeline.cutting.stage_plan import plan_stages
     from drivetrain.pipeline.memory.outline import outline_run
 
@@ -248,7 +274,7 @@ def _outlined_model(
         warnings.append(
             "--split-by time measures the layers when training starts; this plan splits by cost instead."
         )
-    return totals, outline_run(recipe, model, plan=stages, images=(batch.micro, *images)), warnings
+    return replace(outlined, outline=outline_run(recipe, model, plan=stages, images=(batch.micro, *images)))
 
 
 def _looks_into_stages(recipe: Recipe) -> bool:

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from drivetrain.models.kept_values import parts_in
 from drivetrain.models.module_values import MISSING, Place, moving_places, places_of, was_rehearsed
 
-__all__ = ["bound_objects", "obstacle_of_objects"]
+__all__ = ["bound_objects", "obstacle_of_objects", "values_elsewhere"]
 
 _Objects = dict[str, list[Any]]
 
@@ -36,6 +37,16 @@ def obstacle_of_objects(before: _Objects, after: _Objects) -> str:
         what = "tensor attribute" if isinstance(parts[0], Tensor) else "Python attribute"
         return f"the {what} {name} of the model changes from update to update, and not in place"
     return ""
+
+
+def values_elsewhere(model: nn.Module, device: torch.device) -> list[str]:
+    """The moving tensors of a rehearsed model that are not on its device, by name.
+
+    `model.to(device)` leaves plain attributes where they are. Kernels take such a number as an argument, and
+    a recording would keep it.
+    """
+    tensors = ((place.name, place.value) for place in moving_places(model))
+    return [name for name, value in tensors if isinstance(value, Tensor) and value.device.type != device.type]
 
 
 def _same(before: list[Any], after: list[Any]) -> bool:

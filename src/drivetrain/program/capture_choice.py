@@ -10,6 +10,7 @@ from drivetrain.data.feeds.micro_batch import ParcelFeed
 from drivetrain.layers.float_watch import CAPTURE_OBSTACLE
 from drivetrain.optim.offloading import OffloadedOptimiser
 from drivetrain.passes.whole_model import PlainPasses
+from drivetrain.program.bound_objects import values_elsewhere
 from drivetrain.program.capture import CapturedUpdates
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
@@ -52,6 +53,9 @@ def _obstacle(program: TrainingProgram, recipe: Recipe) -> str:
         return "the optimiser state is in host memory (--optimizer-state-offloading)"
     if not isinstance(program.feed, ParcelFeed):
         return "the data loader delivers single micro-batches, not whole updates"
+    elsewhere = values_elsewhere(program.model, program.device.torch_device)
+    if elsewhere:
+        return f"the tensor attribute {elsewhere[0]} of the model stays on the CPU and changes in every pass"
     return ""
 
 

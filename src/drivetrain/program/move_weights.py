@@ -1,5 +1,6 @@
 """The last part of an update: the optimiser step, then the weight average and the loss scale."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +13,7 @@ from drivetrain.models.half_weights import widened
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.optim.learning_rate import LearningRate
 from drivetrain.optim.optimiser import Optimiser
+from drivetrain.optim.part_rates import PartRate, hold_back_
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.program.averaging import WeightAverage
 from drivetrain.program.gradient_rules import GradientRules, add_l2_, clip_norm_
@@ -24,7 +26,8 @@ __all__ = ["WeightMover"]
 class WeightMover:
     """Updates the weights from their gradient, of which the ranks in `parts` hold a part each.
 
-    Nothing synchronises with the CPU.
+    `waiting` are the places of weights that are not updated before a later update. Nothing synchronises with
+    the CPU.
     """
 
     parameters: FlatParameters
@@ -34,6 +37,7 @@ class WeightMover:
     learning_rate: LearningRate
     rules: GradientRules
     parts: ReplicaGroup = ALONE
+    waiting: Sequence[tuple[slice, PartRate]] = ()
     loss_scale: DynamicLossScale | None = None
     average: WeightAverage | None = None
     move_weights: Compilable[[Tensor], None] = field(init=False)
@@ -81,7 +85,8 @@ class WeightMover:
     def _finished_gradient(self) -> Tensor:
         """The gradient for the optimiser: unscaled, with L2 penalty, clipped; float32 for 16-bit weights.
 
-        The order matters: the penalty and the clipping limit apply to the true gradient, not the scaled one.
+        The order matters: the penalty and the clipping limit apply to the true gradient, not the scaled one,
+        and weights that wait for a later update do not count in the norm.
         """
         gradients = widened(self.parameters.gradients)
         if self.loss_scale is not None:
@@ -92,6 +97,7 @@ class WeightMover:
             gradients.div_(self.rules.loss_scaling)
         if self.rules.l2_regularization:
             add_l2_(gradients, self.parameters.values, factor=self.rules.l2_regularization)
+        hold_back_(gradients, parts=self.waiting, update=self.context.update)
         if self.rules.clip_norm is not None:
             clip_norm_(gradients, longest=self.rules.clip_norm, parts=self.parts)
         return gradients

@@ -17,7 +17,7 @@ from drivetrain.ranks.rank_failure import RankFailure, primary_failure
 from drivetrain.ranks.rank_job import RankJob
 from drivetrain.ranks.rank_process import FORWARDED
 
-__all__ = ["LaunchResult", "launch"]
+__all__ = ["LaunchResult", "launch", "require_importable_script"]
 
 # Messages end the wait at once; exits of ranks and signals to forward are noticed this often.
 _LOOK_S = 0.05
@@ -59,7 +59,7 @@ def launch(
     seconds later SIGKILL; then all are restarted, up to `max_restarts` times. Only rank 0 prints to the
     terminal; the output of the others is lost unless they call `keep_log`.
     """
-    _require_importable_script()
+    require_importable_script()
     with _listening() as signals:
         for restart in range(max_restarts + 1):
             with RankJob(target, args=args, ranks=ranks, restart=restart, threads=threads_per_rank) as job:
@@ -171,7 +171,7 @@ def _listening() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _require_importable_script() -> None:
+def require_importable_script() -> None:
     """Refuses a script without a main guard: every rank imports it, and would launch ranks again."""
     guard = "A script that starts ranks must do so under `if __name__ == '__main__':`; put the call there."
     if getattr(multiprocessing.current_process(), "_inheriting", False):

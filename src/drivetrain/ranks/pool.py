@@ -1,21 +1,22 @@
-"""A pool of CPU ranks that stay alive between many short pieces of work, for `verify` and tests."""
+"""A pool of ranks that stay alive between many pieces of work, for `verify`, Keras models and tests."""
 
 import os
 import pickle
+import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from drivetrain.core.errors import RunFailedError
 from drivetrain.ranks.find_place import find_place, place_variables
-from drivetrain.ranks.join import join_at, leave, meet
+from drivetrain.ranks.join import JOIN_TIMEOUT_S, join_at, leave, meet
 from drivetrain.ranks.rank_failure import RankFailure, RankTracebackError, primary_failure
 from drivetrain.ranks.rank_job import RankJob
 from drivetrain.ranks.rank_place import RankPlace
@@ -49,8 +50,11 @@ class Answer:
     failure: RankFailure | None = None
 
 
-def serve_pool(timeout_s: float, link: "Connection[Answer, Work]") -> None:
-    """Answers pieces of work, each in a process group of its own, until the link is closed."""
+def serve_pool(timeout_s: float, device: str | None, link: "Connection[Answer, Work]") -> None:
+    """Answers pieces of work until the link is closed.
+
+    Each has a process group of its own, unless a `device` is named: then all have one group for its tensors.
+    """
     place = find_place(os.environ)
     assert place is not None
     # Processes that the work starts would otherwise take themselves for ranks of this pool.
@@ -58,15 +62,24 @@ def serve_pool(timeout_s: float, link: "Connection[Answer, Work]") -> None:
         del os.environ[name]
     store = meet(place, timeout_s=timeout_s)
     link.send(Answer())
+    group = None if device is None else _lasting_group(store, place=place, device=device)
     with suppress(EOFError):
         while True:
             work = link.recv()
-            link.send(_answer(work, place=place, store=store))
+            link.send(_answer(work, place=place, store=store, group=group))
 
 
-def _answer(work: Work, *, place: RankPlace, store: Store) -> Answer:
+def _lasting_group(store: Store, *, place: RankPlace, device: str) -> ReplicaGroup:
+    if place.world_size == 1:
+        return ReplicaGroup()
+    return join_at(store, place=place, device=device, timeout_s=JOIN_TIMEOUT_S)
+
+
+def _answer(work: Work, *, place: RankPlace, store: Store, group: ReplicaGroup | None) -> Answer:
     try:
         function, args = pickle.loads(work.content)
+        if group is not None:
+            return Answer(content=pickle.dumps(function(group, *args)))
         return Answer(content=pickle.dumps(_result(function, args, work=work, place=place, store=store)))
     except BaseException as error:
         return Answer(content=_pickled(error), failure=failure_of(error, rank=place.rank))
@@ -106,11 +119,24 @@ def _pickled(error: BaseException) -> bytes:
 
 
 class RankPool:
-    """`size` CPU ranks, started with the first piece of work and again after one died or hung."""
+    """`size` ranks, started with the first piece of work and again after one died or hung.
 
-    def __init__(self, size: int, *, threads: int = 1, timeout_s: float = 60.0) -> None:
+    With a `device`, such as "cpu", all work is done in one process group for tensors of that kind. Without
+    `imports_main` the ranks do not import the script that starts them, which then needs no main guard.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        threads: int | None = 1,
+        timeout_s: float = 60.0,
+        device: str | None = None,
+        imports_main: bool = True,
+    ) -> None:
         self.size = size
         self._threads, self._timeout_s = threads, timeout_s
+        self._device, self._imports_main = device, imports_main
         self._job: RankJob | None = None
         self._links: list[Connection[Work, Answer]] = []
         self._works = 0
@@ -154,13 +180,14 @@ class RankPool:
         ends: list[tuple[Any, ...]] = [(theirs,) for _, theirs in pipes]
         job = RankJob(
             serve_pool,
-            args=(_POOL_START_TIMEOUT_S,),
+            args=(_POOL_START_TIMEOUT_S, self._device),
             ranks=self.size,
             threads=self._threads,
             own_args=ends,
             has_terminal=False,
         )
-        self._job = job.__enter__()
+        with nullcontext() if self._imports_main else _without_main():
+            self._job = job.__enter__()
         self._links = [own for own, _ in pipes]
         for _, theirs in pipes:
             theirs.close()
@@ -206,6 +233,17 @@ class RankPool:
         for rank in job.statuses:
             if rank < ranks and rank not in answers:
                 answers[rank] = Answer(failure=_death_of(rank, job=job))
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hides the script of this process: multiprocessing tells new processes to import what `__main__` is."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _failures(answers: dict[int, Answer]) -> list[RankFailure]:

@@ -26,7 +26,7 @@ from drivetrain.recipe.notes import (
 )
 from drivetrain.recipe.schema import Recipe
 
-FieldKind = Literal["switch", "whole", "number", "text", "choice", "mapping", "several"]
+FieldKind = Literal["switch", "switch_or_path", "whole", "number", "text", "choice", "mapping", "several"]
 
 _SCALAR_KINDS: Mapping[Any, FieldKind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _OF_THE_COURSE: frozenset[Group] = frozenset({"length", "events", "run"})
@@ -56,6 +56,8 @@ def bare_type(info: FieldInfo) -> Any:
 
 def kind_of(info: FieldInfo) -> FieldKind:
     """The kind of value that a field takes on the command line."""
+    if set(get_args(info.annotation)) == {bool, str}:
+        return "switch_or_path"
     bare = bare_type(info)
     origin = get_origin(bare)
     if bare in _SCALAR_KINDS:

@@ -22,6 +22,7 @@ from drivetrain.recipe.fields import (
 from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, bad_value, place
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.params import OPTIMIZER_KEYS, OWN_MEANINGS, SCHEDULE_KEYS
+from drivetrain.recipe.plain import FALSE_WORDS, TRUE_WORDS
 from drivetrain.recipe.precision_file import is_path, read_precision_list, refuse_bare_list
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.yaml_text import YamlDocument
@@ -36,8 +37,6 @@ __all__ = [
 ]
 
 _OPEN = {"none", "null"}
-_TRUE = {"true", "t", "1", "yes", "y", "on"}
-_FALSE = {"false", "f", "0", "no", "n", "off"}
 
 
 def mean_the_same(field: str, value: Any, other: Any) -> bool:
@@ -116,15 +115,15 @@ def _typed_value(target: Target, setting: Setting) -> Any:
     if not target.inverted and target.switch is None:
         return _written_value(target.field, setting)
     word = str(setting.value).lower()
-    if word not in _TRUE | _FALSE:
+    if word not in TRUE_WORDS | FALSE_WORDS:
         option = option_name(setting.key)
         raise BadInputError(
             f"{place(setting.origin)}{option}: {shown(setting.value)} is not a valid boolean value; "
             f"{option} True works."
         )
     if target.switch is not None:
-        return target.switch[word in _FALSE]
-    return word in _FALSE
+        return target.switch[word in FALSE_WORDS]
+    return word in FALSE_WORDS
 
 
 def _written_value(field: str, setting: Setting) -> Any:
@@ -135,7 +134,7 @@ def _written_value(field: str, setting: Setting) -> Any:
         return None
     if kind == "mapping":
         return _mapping(field, setting)
-    if isinstance(value, bool) and kind != "switch":
+    if isinstance(value, bool) and kind not in ("switch", "switch_or_path"):
         raise bad_value(field, value, origin=setting.origin)
     return _several(value) if kind == "several" else value
 

@@ -30,6 +30,7 @@ _KIND_RULES = {
     "switch": "true or false",
     "whole": "a whole number",
     "number": "a number",
+    "switch_or_path": "true, false or a path",
     "text": "text, at least one character",
     "mapping": "a mapping, as YAML",
     "several": "a list",

@@ -31,6 +31,7 @@ class Fact(Enum):
     ONE_CALL = "applies to one call and is not stored in the run's recipe"
     OF_A_MODEL = "belongs to the named model and is dropped when another model is chosen"
     PACE = "says how often something happens during training"
+    OF_IMAGES = "needs images; rows of a table and signals have no pixels"
     LATER = "was added after run directories were named by a hash; its default is left out of the hash"
 
 
@@ -133,6 +134,7 @@ _EVERY = ~Measuring(0)
 
 PER_HOST, WORK, LENGTH, COMPUTING = Fact.PER_HOST, Fact.WORK, Fact.LENGTH, Fact.COMPUTING
 ONE_CALL, OF_A_MODEL, PACE, LATER = Fact.ONE_CALL, Fact.OF_A_MODEL, Fact.PACE, Fact.LATER
+OF_IMAGES = Fact.OF_IMAGES
 SEGMENTATION, CLASSIFICATION = OfTask("segmentation", urgency=1), OfTask("classification")
 UNMEASURED, MEASURED = IdleIn(_EVERY), UsedIn(_EVERY)
 NOT_IN_VERIFY, NOT_IN_TRAINING = IdleIn(Measuring.VERIFY), IdleIn(_TRAINING)

@@ -1,12 +1,19 @@
 """Types of the recipe's fields: named choices, and the parameter mappings of optimisers and schedules."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from drivetrain.recipe.plain import exchange_target, loss_scale, lower_text, number_as_text, schedule_name
 
-OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "lars"], BeforeValidator(lower_text)]
+OptimizerName = Annotated[Literal["sgd", "adam", "adamw", "rmsprop", "lars"], BeforeValidator(lower_text)]
 ScheduleName = Annotated[
     Literal["const", "cosine", "stepped", "polynomial", "exponential"], BeforeValidator(lower_text)
 ]
@@ -18,6 +25,8 @@ SegmentationLoss = Annotated[Literal["softmax", "sigmoid"], BeforeValidator(lowe
 PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeValidator(number_as_text)]
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
 MemoryFormat = Annotated[Literal["auto", "channels_last", "contiguous"], BeforeValidator(lower_text)]
+InputChoice = Literal["auto", "image", "table", "signal"]
+InputKindName = Annotated[InputChoice, BeforeValidator(lower_text)]
 CaptureMode = Annotated[Literal["auto", "off"], BeforeValidator(lower_text)]
 LossScaling = Annotated[float | Literal["dynamic"], BeforeValidator(loss_scale)]
 CompileWord = Literal["auto", "on", "off"]
@@ -34,9 +43,10 @@ WarmupMode = Annotated[Literal["shift", "mask"], BeforeValidator(lower_text)]
 LARGEST_LOSS_SCALE = 2**24
 
 OPTIMIZER_KEYS = {
-    "sgd": ("momentum",),
-    "adam": ("beta1", "beta2", "epsilon"),
-    "adamw": ("beta1", "beta2", "epsilon"),
+    "sgd": ("momentum", "nesterov"),
+    "adam": ("beta1", "beta2", "epsilon", "bare_epsilon"),
+    "adamw": ("beta1", "beta2", "epsilon", "bare_epsilon"),
+    "rmsprop": ("rho", "momentum", "epsilon", "centered"),
     "lars": ("momentum", "weight_decay", "eeta", "epsilon"),
 }
 # Optimisers without usable defaults: every key must be given.
@@ -62,11 +72,29 @@ class _Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
+# Not written where they are not set: runs that were begun before these keys existed keep their identity.
+_LATER_OPTIMIZER_KEYS = ("nesterov", "bare_epsilon", "rho", "centered")
+
+
 class OptimizerParams(_Params):
     """`--optimizer-params`: the parameters of all optimisers; `OPTIMIZER_KEYS` says which belong to which."""
 
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = write(self)
+        return {
+            key: value
+            for key, value in values.items()
+            if value is not None or key not in _LATER_OPTIMIZER_KEYS
+        }
+
     momentum: float | None = Field(
-        default=None, examples=[0.9], ge=0, lt=1, description="sgd, lars: momentum"
+        default=None, examples=[0.9], ge=0, lt=1, description="sgd, rmsprop, lars: momentum"
+    )
+    nesterov: bool | None = Field(
+        default=None,
+        examples=[True],
+        description="sgd: Nesterov's momentum in the form of Keras (default: False)",
     )
     beta1: float | None = Field(
         default=None,
@@ -86,8 +114,26 @@ class OptimizerParams(_Params):
         default=None,
         examples=[1e-8],
         ge=0,
-        description="adam, adamw: added to the denominator (default: 1e-8); lars: added to the norms (0 "
-        "means 1e-7)",
+        description="adam, adamw: added to the denominator (default: 1e-8); rmsprop: added inside the root "
+        "(default: 1e-7); lars: added to the norms (0 means 1e-7)",
+    )
+    bare_epsilon: bool | None = Field(
+        default=None,
+        examples=[True],
+        description="adam, adamw: add epsilon before the root is corrected, as Keras does (default: False)",
+    )
+    rho: float | None = Field(
+        default=None,
+        examples=[0.9],
+        ge=0,
+        lt=1,
+        description="rmsprop: decay of the running mean of the squared gradient (default: 0.9)",
+    )
+    centered: bool | None = Field(
+        default=None,
+        examples=[True],
+        description="rmsprop: divide by the deviation of the gradient, not by its root mean square "
+        "(default: False)",
     )
     weight_decay: float | None = Field(
         default=None,

@@ -9,6 +9,8 @@ from fractions import Fraction
 from os import PathLike, fspath
 from typing import Any
 
+TRUE_WORDS = frozenset({"true", "t", "1", "yes", "y", "on"})
+FALSE_WORDS = frozenset({"false", "f", "0", "no", "n", "off"})
 _PLAIN_RULE = "plain data: text, numbers, true or false, lists and mappings with text keys"
 
 
@@ -65,6 +67,17 @@ def loss_scale(value: Any) -> Any:
 def path_as_text(value: Any) -> Any:
     """Accepts path objects as well as text."""
     return fspath(value) if isinstance(value, PathLike) else value
+
+
+def switch_or_path(value: Any) -> Any:
+    """A boolean, also as one of the words that stand for one; any other text is a path."""
+    plain = path_as_text(value)
+    if isinstance(plain, int):
+        plain = str(plain)
+    if not isinstance(plain, str) or not plain:
+        raise ValueError("true, false or a path")
+    word = plain.lower()
+    return word in TRUE_WORDS if word in TRUE_WORDS | FALSE_WORDS else plain
 
 
 def non_zero(value: int | None) -> int | None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from drivetrain.catalogue.metrics import plain_metric
+from drivetrain.recipe.normalisation import ChannelValues, normalisation_value
 from drivetrain.recipe.notes import (
     CLASSIFICATION,
     COMPUTING,
@@ -26,6 +27,7 @@ from drivetrain.recipe.notes import (
     NOT_IN_VERIFY,
     NOT_WHEN_READY,
     OF_A_MODEL,
+    OF_IMAGES,
     ONE_CALL,
     PACE,
     PER_HOST,
@@ -49,6 +51,7 @@ from drivetrain.recipe.params import (
     CompileMode,
     FoldScheme,
     HalfType,
+    InputKindName,
     LossScaling,
     LrScheduleParams,
     LrWarmupParams,
@@ -74,6 +77,7 @@ from drivetrain.recipe.plain import (
     path_as_text,
     plain_mapping,
     split_words,
+    switch_or_path,
 )
 from drivetrain.recipe.stage_options import plain_stage_options
 
@@ -111,7 +115,8 @@ class Recipe(BaseModel):
     model: Annotated[str, _in("model", IN_INFERENCE, IN_DELIVERY)] = Field(
         default="cifar_resnet8",
         min_length=1,
-        description="a name listed by `drivetrain models`, or package.module:factory for your own model",
+        description="a name listed by `drivetrain models`, a library's model such as timm/resnet18 (also "
+        "torchvision/, hf/ and smp/), or package.module:factory for your own model",
     )
     model_params: Annotated[
         dict[str, Any],
@@ -141,12 +146,27 @@ class Recipe(BaseModel):
     init_from: Annotated[PathText | None, _in("model", NOT_IN_TRAINING)] = Field(
         default=None,
         examples=["runs/other"],
-        description="start from the weights of this run directory or .safetensors file",
+        description="start from the weights of this run directory, file or folder, as --pretrained PATH does",
+    )
+    pretrained: Annotated[
+        bool | str, BeforeValidator(switch_or_path), _in("model", LATER, NOT_IN_TRAINING)
+    ] = Field(
+        default=False,
+        examples=["resnet50.safetensors"],
+        description="start from the weights that the library of --model publishes, or from those of a file, "
+        "a run or a folder; a head for other classes and other input channels are adapted",
     )
     freeze: Annotated[tuple[str, ...], _in("model", WORK)] = Field(
         default=(),
         examples=[("conv1_*",)],
-        description="shell patterns of layers or parameters to freeze (not train), for example 'conv1_*'",
+        description="what not to train: backbone for everything but the classifier head, or shell patterns "
+        "of layers or parameters, for example 'conv1_*'",
+    )
+    freeze_norm: Annotated[bool | None, _in("model", LATER, WORK)] = Field(
+        default=None,
+        examples=[True],
+        description="True: all batch norms use and keep their running statistics and are not trained; False: "
+        "frozen ones update their statistics too (default: those whose weights --freeze stops are frozen)",
     )
     model_edit: Annotated[tuple[str, ...], _in("model", WORK, IN_INFERENCE)] = Field(
         default=(),
@@ -175,8 +195,29 @@ class Recipe(BaseModel):
         ge=1,
         description="number of image channels of a generated data set; `plan` accepts it for any data set",
     )
-    image_size: Annotated[int | None, _in("data", IN_INFERENCE)] = Field(
-        default=None, examples=[32], ge=1, description="resize images to N x N pixels (bilinear)"
+    input_kind: Annotated[InputKindName, _in("data", LATER, IN_INFERENCE)] = Field(
+        default="auto",
+        description="what your own arrays hold: images, a table (samples, features), or signals of one or "
+        "more channels; auto: a table if an array has two dimensions, else images",
+    )
+    image_size: Annotated[int | None, _in("data", OF_IMAGES, IN_INFERENCE)] = Field(
+        default=None,
+        examples=[32],
+        ge=1,
+        description="resize images to N x N pixels (bilinear; default: the data's size, for classification "
+        "with a library's model the library's; none: the data's)",
+    )
+    normalisation: Annotated[
+        str | ChannelValues,
+        BeforeValidator(normalisation_value),
+        _in("data", LATER, OF_IMAGES, WORK, NOT_WHEN_READY),
+    ] = Field(
+        default="auto",
+        examples=["imagenet"],
+        description="how uint8 images are normalised: unit (0 to 1), standardise (each image to mean 0 and "
+        "deviation 1), imagenet (its mean and deviation per channel), symmetric (-1 to 1), your own values "
+        "for pixels from 0 to 1 as '{mean: [0.5], std: [0.25]}', or auto: a library's model brings its own, "
+        "otherwise the data set decides",
     )
     tile_size: Annotated[int | None, _in("data", SEGMENTATION, WORK, IN_INFERENCE)] = Field(
         default=None,
@@ -227,17 +268,18 @@ class Recipe(BaseModel):
         examples=[True],
         description="preprocess images on the device instead of the host (default: only for resident data)",
     )
-    eight_bit_transfer: Annotated[bool, _in("data", WORK, NOT_WHEN_READY)] = Field(
+    eight_bit_transfer: Annotated[bool, _in("data", OF_IMAGES, WORK, NOT_WHEN_READY)] = Field(
         default=False, description="send images to the device as uint8; needs --accelerator-side-preprocess"
     )
-    augment: Annotated[bool | None, _in("data", *augmentation(off=False))] = Field(
+    augment: Annotated[bool | None, _in("data", OF_IMAGES, *augmentation(off=False))] = Field(
         default=None,
         examples=[True],
         description="augment training images with random flips and crops, for segmentation also brightness "
         "(default: on for cifar10 and imagenet; flips only for segmentation; off otherwise)",
     )
     random_resized_crop: Annotated[
-        float | None, _in("data", CLASSIFICATION, *augmentation(off=None), idle(augment=False, urgency=5))
+        float | None,
+        _in("data", OF_IMAGES, CLASSIFICATION, *augmentation(off=None), idle(augment=False, urgency=5)),
     ] = Field(
         default=None,
         examples=[0.08],
@@ -245,7 +287,7 @@ class Recipe(BaseModel):
         le=1,
         description="train on random crops with at least this fraction of the image's area, resized",
     )
-    rand_augment: Annotated[int, _in("data", CLASSIFICATION, *augmentation())] = Field(
+    rand_augment: Annotated[int, _in("data", OF_IMAGES, CLASSIFICATION, *augmentation())] = Field(
         default=0,
         examples=[2],
         ge=0,
@@ -471,10 +513,32 @@ class Recipe(BaseModel):
     lr_staircase: Annotated[bool, _in("optimisation", NOT_IN_VERIFY)] = Field(
         default=False, description="change the learning rate once per epoch instead of at every update"
     )
+    backbone_rate: Annotated[float, _in("optimisation", LATER, WORK)] = Field(
+        default=1.0,
+        examples=[0.1],
+        gt=0,
+        le=1,
+        description="fine-tuning: learning rate of everything but the head, as a fraction of the head's",
+    )
+    layer_decay: Annotated[float, _in("optimisation", LATER, WORK)] = Field(
+        default=1.0,
+        examples=[0.75],
+        gt=0,
+        le=1,
+        description="fine-tuning: the learning rate of each block is VALUE times that of the block after it; "
+        "the head has the full rate",
+    )
+    head_first_epochs: Annotated[int, _in("optimisation", LATER, WORK, NOT_IN_VERIFY)] = Field(
+        default=0,
+        examples=[2],
+        ge=0,
+        description="fine-tuning: train only the head for this many epochs, then everything; 0: off",
+    )
     weight_decay: Annotated[float, _in("optimisation", WORK)] = Field(
         default=0.0,
         ge=0,
-        description="decoupled weight decay (sgd, adamw): an update subtracts learning rate x VALUE x weight",
+        description="decoupled weight decay (sgd, adamw, rmsprop): an update subtracts learning rate x VALUE "
+        "x weight",
     )
     l2_regularization: Annotated[float, _in("optimisation", WORK)] = Field(
         default=0.0, ge=0, description="L2 penalty: adds VALUE x weight to each gradient"

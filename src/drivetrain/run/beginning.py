@@ -1,5 +1,7 @@
 """The start of a training: its first files, the lines it prints, and the warnings of a continued run."""
 
+from collections.abc import Mapping
+
 from drivetrain.assembly.training_parts import Assembly
 from drivetrain.catalogue.metrics import direction, shown_metric
 from drivetrain.console.reporter import Reporter
@@ -58,6 +60,7 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
         totals=assembly.totals,
         warnings=warnings,
         outline=assembly.outline,
+        block_factors=assembly.block_factors,
     )
     write_json(directory.identity, request.identity)
     compared = {} if assembly.compared is None else {"checked": assembly.compared}
@@ -72,8 +75,13 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
 
 def _shape(request: Request, assembly: Assembly) -> InputShape:
     spec, preprocess = request.data.spec, assembly.preprocess
-    size, _ = preprocess.picture_size
-    return InputShape(channels=spec.channels, image_size=size, num_classes=spec.num_classes)
+    height, width = preprocess.picture_size
+    return InputShape(
+        channels=spec.channels,
+        image_size=height if spec.input_kind == "image" else width,
+        num_classes=spec.num_classes,
+        input_kind=spec.input_kind,
+    )
 
 
 def introduce(
@@ -91,9 +99,11 @@ def introduce(
 
 def _samples_in_words(request: Request) -> str:
     recipe, batch, epochs = request.recipe, request.plan.batch, request.plan.epochs
+    spec = request.data.spec
+    words = "" if spec.input_kind == "image" else f" ({spec.input_words})"
     return (
-        f"{recipe.model} on {recipe.dataset}: {epochs.samples} training samples "
-        f"in {_classes(request.data.spec.num_classes)}, "
+        f"{recipe.model} on {recipe.dataset}: {epochs.samples} training samples{words} "
+        f"in {_classes(spec.num_classes)}, "
         f"{epochs.total_updates} updates of {batch.global_batch} samples{_batch_in_words(batch)}, "
         f"logging every {_log_interval_in_words(request.plan.events.log_updates, batch)}"
     )
@@ -108,7 +118,7 @@ def _device_in_words(assembly: Assembly) -> str:
 
 
 def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
-    """How stages and batch norms are distributed over ranks; empty for a whole model in one process."""
+    """How stages, batch norms and rates are distributed; empty for a whole model in one process."""
     recipe, program = request.recipe, assembly.program
     lines = []
     if program.stages is not None and stage_count(recipe) > 1:
@@ -116,6 +126,8 @@ def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
     if assembly.compared is not None:
         pieces = "stages" if stage_count(recipe) > 1 else "recomputed blocks"
         lines.append(f"{pieces} checked: {assembly.compared}")
+    if assembly.block_factors:
+        lines.append(_factors_in_words(assembly.block_factors))
     if recipe.replicas > 1 and program.batch_norms.batch_norms:
         together = request.plan.batch.micro * recipe.dbn_replica_group_size
         lines.append(
@@ -123,6 +135,12 @@ def _layout_lines(request: Request, assembly: Assembly) -> list[str]:
             f"--dbn-replica-group-size {recipe.dbn_replica_group_size}); a larger group spans more replicas"
         )
     return lines
+
+
+def _factors_in_words(factors: Mapping[str, float]) -> str:
+    names = list(factors)
+    ends = [f"{factors[name]:.4g} x for {name}" for name in (names[0], names[-1])]
+    return f"learning rate by block: from {ends[0]} to {ends[1]}"
 
 
 def _how_best_is_chosen(request: Request) -> str:

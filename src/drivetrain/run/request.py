@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.catalogue.data_sets import is_external_dataset
+from drivetrain.catalogue.models import is_external_model
 from drivetrain.catalogue.tasks import task_info
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
@@ -25,7 +26,9 @@ from drivetrain.data.splits import open_data
 from drivetrain.devices.cpu_half import prepare_half_precision
 from drivetrain.inference.predict.inputs import expand_inputs
 from drivetrain.inference.predict.prediction_note import changed_file
+from drivetrain.models.libraries.sizes import require_fitting_images
 from drivetrain.plan.training_plan import TrainingPlan, plan_training
+from drivetrain.recipe.checks.input_kind import check_input_options
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.ending import check_metrics, parse_duration_s
 from drivetrain.recipe.given import Given
@@ -182,7 +185,9 @@ def prepare_request(
     expand_inputs(recipe.predict_after, option="--predict-after")
     with showing_progress(reporter):
         splits = open_data(recipe) if data is None else data
-    check_task_options(Given(recipe, resolved.origins), task=splits.spec.task)
+    given = Given(recipe, resolved.origins)
+    check_task_options(given, task=splits.spec.task)
+    check_input_options(given, kind=splits.spec.input_kind, words=splits.spec.input_words)
     _check_data(recipe, splits)
     files = files_of(recipe, splits)
     if sibling is not None:
@@ -220,12 +225,13 @@ def _check_machine(recipe: Recipe) -> None:
 
 def _check_data(recipe: Recipe, data: DataSplits) -> None:
     spec = data.spec
-    takes_any_shape = task_info(spec.task).takes_any_shape or ":" in recipe.model
+    takes_any_shape = task_info(spec.task).takes_any_shape or is_external_model(recipe.model)
     if spec.height != spec.width and recipe.image_size is None and not takes_any_shape:
         raise BadInputError(
             f"the images are {spec.height}x{spec.width}, but --model {recipe.model} needs square images; "
             f"--image-size {min(spec.height, spec.width)} makes them square."
         )
+    require_fitting_images(recipe, spec)
     _require_classes(recipe, data)
     if not recipe.training and data.validation is None:
         options = options_to_hold_out(recipe, data.train)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from drivetrain.assembly.training_parts import Assembly
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.console.figures import plain_numbers, score_lines
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
@@ -259,8 +260,11 @@ class RunSession:
             self._measured_program = whole
 
     def _own_readers(self) -> list[EventReader]:
-        total = self.plan.epochs.total_updates
-        return [ScreenLog(self.reporter, total_updates=total)] if self.recipe.log_all_workers else []
+        return [self._screen_log()] if self.recipe.log_all_workers else []
+
+    def _screen_log(self) -> ScreenLog:
+        total, unit = self.plan.epochs.total_updates, plural_of(self.data.spec.input_kind)
+        return ScreenLog(self.reporter, total_updates=total, unit=unit)
 
     def _hand_over_average(self) -> None:
         """The returned model has the averaged weights, as validated, if there are any (--ema)."""
@@ -271,8 +275,7 @@ class RunSession:
         return open_event_log(
             self.recipe,
             directory=self.directory,
-            reporter=self.reporter,
-            total_updates=self.plan.epochs.total_updates,
+            screen=self._screen_log(),
             first_update=first,
         )
 

@@ -8,6 +8,7 @@ from torch import nn
 from drivetrain.console.reporter import Reporter
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.models.own_model import MakeModel
+from drivetrain.models.weights.published import fetch_published
 from drivetrain.ranks.rank_place import RankPlace, Start, how_to_start
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -68,6 +69,7 @@ def start_training(
     stop: StopRequest | None = None,
 ) -> RunResult:
     """Runs a prepared request, in this process or on ranks; `data` and `model` were given in Python."""
+    _fetch_weights(request, reporter=reporter)
     start = how_to_start(place, ranks=rank_count(request.recipe))
     if start is Start.AS_RANK:
         assert place is not None
@@ -80,6 +82,13 @@ def start_training(
     return launch_training(
         resolved, spec=spec, data=data, model=model, quiet=reporter.is_silent, began_s=began_s
     )
+
+
+def _fetch_weights(request: Request, *, reporter: Reporter) -> None:
+    """Downloads the weights of --pretrained before any rank starts; a continued run has its own."""
+    recipe = request.recipe
+    if recipe.pretrained is True and not request.has_weights:
+        fetch_published(recipe.model, params=recipe.model_params, say=reporter.say)
 
 
 class _OwnModule:

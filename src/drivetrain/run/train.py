@@ -71,7 +71,8 @@ def recipe_lines(resolved: ResolvedRecipe) -> list[str]:
 
 def layer_lines(model: nn.Module, preprocess: Preparation) -> list[str]:
     """The layers of the model in execution order, as a table."""
-    rows = describe_layers(model, channels=preprocess.channels, image_size=preprocess.height)
+    size = {"image_size": preprocess.height, "width": preprocess.width}
+    rows = describe_layers(model, channels=preprocess.channels, **size)
     cells = [("layer", "kind", "output", "parameters", "FLOPs"), *map(_cells, rows)]
     return text_table(cells)
 

@@ -93,5 +93,6 @@ def _load_state(model: torch.nn.Module, weights: Mapping[str, Tensor], path: Pat
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise BadInputError(
-            f"{path} does not fit --model: {str(error).splitlines()[-1].strip()} --overwrite starts afresh."
+            f"{path} does not fit --model: {str(error).splitlines()[-1].strip()} If the run trained a module "
+            "of your own in Python, pass that module as model=."
         ) from error

@@ -67,7 +67,7 @@ class ClassificationTask:
         """Raises unless the model's output is one number per sample and class."""
         if tuple(shape) != (batch, num_classes):
             raise BadInputError(
-                f"--model returns an output of shape {tuple(shape)} for {batch} images, but classification "
+                f"--model returns an output of shape {tuple(shape)} for {batch} samples, but classification "
                 f"into {num_classes} classes needs ({batch}, {num_classes}); {_way_out(shape, num_classes)}."
             )
 

@@ -12,8 +12,9 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.chain import augments_at_decode
 from drivetrain.data.bad_samples import without_bad
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
+from drivetrain.data.normalisation import normalised_as_asked
 from drivetrain.data.segmentation_splits import as_samples
-from drivetrain.data.source import ArraySource, DataSplits, Source, SubsetSource
+from drivetrain.data.source import ArraySource, DataSplits, Source, SubsetSource, input_kind_of
 from drivetrain.data.sources.synthetic import open_synthetic
 from drivetrain.data.splits import open_data
 from drivetrain.data.training_tiles import UniformSource, masked_of
@@ -76,7 +77,7 @@ def _held(source: SubsetSource, *, is_masked: bool) -> Source:
         return source
     if not is_masked:
         images, labels = source.fetch(np.arange(len(source), dtype=np.int64))
-        return ArraySource(images=images, labels=labels)
+        return ArraySource(images=images, labels=labels, input_kind=input_kind_of(source))
     masked = masked_of(source)
     images, masks = zip(*(masked.whole(index) for index in range(len(masked))), strict=True)
     names = tuple(masked.name(index) for index in range(len(masked)))
@@ -105,7 +106,8 @@ def _stand_in(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
     task = named_task(dataset=recipe.dataset, model=recipe.model) or DEFAULT_TASK
     if task_info(task).has_dense_labels:
         generated = _with_masks(generated, recipe=recipe)
-    return few_samples(generated, global_batch=ceil(samples / _BATCHES))
+    normalised = normalised_as_asked(generated, recipe)
+    return few_samples(normalised, global_batch=ceil(samples / _BATCHES))
 
 
 def _with_masks(splits: DataSplits, *, recipe: Recipe) -> DataSplits:

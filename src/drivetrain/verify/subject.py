@@ -22,6 +22,7 @@ from drivetrain.models.own_model import MakeModel
 from drivetrain.models.parameter_hooks import carry_hooks
 from drivetrain.optim.learning_rate import build_learning_rate
 from drivetrain.ranks.sendable import require_sendable
+from drivetrain.recipe.checks.input_kind import check_input_options
 from drivetrain.recipe.checks.task import check_task_options
 from drivetrain.recipe.fields import defaults_with
 from drivetrain.recipe.given import Given
@@ -106,6 +107,7 @@ def prepare_subject(
     else:
         splits, data_note = few_samples(data, global_batch=batch.global_batch), "your own data"
     check_task_options(given, task=splits.spec.task)
+    check_input_options(given, kind=splits.spec.input_kind, words=splits.spec.input_words)
     recipe, rate_note = _shortened(small, batch=batch, updates=updates)
     model = None if make_model is None else make_model(splits.spec)
     if model is not None:
@@ -172,6 +174,7 @@ def _shortened(recipe: Recipe, *, batch: SmallBatch, updates: int) -> tuple[Reci
         "ema": None,
         "fp_exceptions": False,
         "half_partials": False,
+        "head_first_epochs": 0,
         "learning_rate": rate,
         "lr_schedule": "const",
         "lr_schedule_params": LrScheduleParams(),

@@ -144,7 +144,7 @@ def test_pictures_with_palettes_and_bits_are_read_by_their_brightness(mode: str)
         ((torch.from_numpy(HWC), LABELS), r"permute\(0, 3, 1, 2\)"),
         ((HWC.astype(np.int64), LABELS), "int64.*uint8"),
         ((CHW_TENSOR.to(torch.int32), LABELS), "int32.*uint8"),
-        ((HWC[0, 0], LABELS), "shape"),
+        ((HWC[:, 0, 0, 0], LABELS), "shape"),
         ((torch.zeros(6), LABELS), "shape"),
         ((HWC[:, :, :0], LABELS), "has no pixels"),
         (Samples([]), "no samples"),

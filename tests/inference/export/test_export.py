@@ -167,7 +167,7 @@ def test_a_file_that_does_not_agree_is_not_written(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"formats": ("tflite",)}, "--format pt2 or onnx works"),
+        ({"formats": ("tflite",)}, "--format pt2, onnx or safetensors works"),
         ({"formats": ("onnx",)}, "run pip install a_package_that_is_not_there, or use --format pt2"),
         ({"checkpoint": "all"}, "--checkpoint newest"),
         (

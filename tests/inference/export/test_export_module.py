@@ -20,6 +20,8 @@ def _spec(normalisation: Normalisation) -> DataSpec:
         class_names=("a", "b"),
         image_dtype="uint8",
         normalisation=normalisation,
+        mean=(0.5, 0.4, 0.3),
+        std=(0.25, 0.2, 0.1),
     )
 
 
@@ -30,7 +32,7 @@ class _Mean(nn.Module):
         return images.mean((2, 3))[:, :2]
 
 
-@pytest.mark.parametrize("normalisation", ["unit", "standardise", "imagenet"])
+@pytest.mark.parametrize("normalisation", ["unit", "standardise", "imagenet", "symmetric", "per-channel"])
 def test_every_normalisation_can_be_exported(
     normalisation: Normalisation, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -182,3 +182,14 @@ def test_a_model_for_a_plan_draws_nothing() -> None:
     drawn, outlined = build(draws_weights=True), build(draws_weights=False)
     assert drawn.state_dict().keys() == outlined.state_dict().keys()
     assert not torch.equal(drawn.get_parameter("fc_layer.weight"), outlined.get_parameter("fc_layer.weight"))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet34"])
+def test_the_first_stack_may_do_without_a_convolution_in_its_shortcut(name: str) -> None:
+    whole, plain = (create_model(name, num_classes=7, first_shortcut=with_it) for with_it in (True, False))
+    assert isinstance(plain, ResNet)
+    missing = [layer for layer, _ in whole.named_children() if layer not in dict(plain.named_children())]
+    assert missing == ["conv2_block1_0_conv", "conv2_block1_0_bn"]
+    state = whole.state_dict()
+    assert all(torch.equal(value, state[key]) for key, value in plain.state_dict().items())
+    assert plain(torch.zeros(2, 3, 32, 32)).shape == (2, 7)

@@ -1,5 +1,6 @@
 """Automatic cuts: known answers by weights, an exhaustive search by cost, and what cannot be cut."""
 
+from dataclasses import dataclass
 from itertools import combinations
 
 import pytest
@@ -13,9 +14,11 @@ from drivetrain.models.zoo.resnet import resnet50
 from drivetrain.pipeline.cutting.choose_stages import FLOPS_PER_BYTE, choose_stages, possible_splits
 from drivetrain.pipeline.cutting.cut import cut_model
 from drivetrain.pipeline.cutting.splits import stages_by_names
+from drivetrain.pipeline.cutting.stage_plan import plan_stages
 from drivetrain.pipeline.cutting.stage_values import find_edges, node_stages
 from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
+from drivetrain.recipe.schema import Recipe
 from tests.pipeline.small_models import Everything
 
 
@@ -134,3 +137,63 @@ def test_only_cuts_that_work_are_possible() -> None:
             firsts = choose_stages(traced, shapes, stages=stages, by=by)
             cut = cut_model(traced, stage_of=stages_by_names(traced, firsts), shapes=shapes)
             assert [stage.stage_facts.layer_names[0] for stage in cut.stages[1:]] == list(firsts)
+
+
+@dataclass
+class _Output:
+    features: Tensor
+    pooled: Tensor
+
+
+class _Pair(nn.Module):
+    """Returns an object with two tensors, as models of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 9, padding=4)
+
+    def forward(self, images: Tensor) -> _Output:
+        features = self.conv(images)
+        # A trace of this code fails, so the module is one step.
+        if features.sum() < float("inf"):
+            features = features.tanh()
+        return _Output(features, features.mean((2, 3)))
+
+
+class _ReadsAnObject(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = _Pair()
+        self.conv = nn.Conv2d(4, 16, 3)
+        self.line = nn.Linear(20, 5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        output = self.pair(images)
+        features = self.conv(output.features).mean((2, 3))
+        logits: Tensor = self.line(torch.cat([features, output.pooled], 1))
+        return logits
+
+
+_TOO_FEW = (
+    r"^--stages 3: this model can be split into 1 to 2 stages, because pair is one step: "
+    r"tests/pipeline/cutting/test_choose_stages\.py line \d+ branches on the values or sizes of tensors; "
+    r"--stages 2 works\.$"
+)
+
+
+def test_an_object_of_several_tensors_stays_with_its_readers() -> None:
+    model = _ReadsAnObject()
+    plan = plan_stages(Recipe(stages=2), model, image_shape=(3, 8, 8), micro=2, accumulation=2)
+    assert plan is not None
+    assert plan.firsts == ("line",)
+    assert [edge.value for edge in plan.cut().edges] == ["cat"]
+    with pytest.raises(BadInputError, match=_TOO_FEW):
+        plan_stages(Recipe(stages=3), model, image_shape=(3, 8, 8), micro=2, accumulation=3)
+
+
+def test_a_split_through_an_object_of_several_tensors_is_refused_by_name() -> None:
+    recipe = Recipe(stages=2, pipeline_splits=("conv",))
+    plan = plan_stages(recipe, _ReadsAnObject(), image_shape=(3, 8, 8), micro=2, accumulation=2)
+    assert plan is not None
+    with pytest.raises(BadInputError, match="would receive pair, which is not a single tensor"):
+        plan.cut()

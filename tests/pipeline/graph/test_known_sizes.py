@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
-from drivetrain.core.errors import BadInputError
+from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.pipeline.graph import stand_ins
 from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 
@@ -220,3 +220,66 @@ def test_a_layer_that_cannot_run_without_values_hides_sizes_but_ends_nothing(
     _check(_traced(lambda self, inputs: inputs * 2, _NeedsValues()))
     with pytest.raises(BadInputError, match="branches on the values or sizes"):
         _traced(_sizes_after, _NeedsValues())
+
+
+class _TypedRoot(nn.Module):
+    """Like models of transformers: its own code converts images that have not the type of its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images.dtype != self.conv.weight.dtype:
+            images = images.to(self.conv.weight.dtype)
+        outputs: Tensor = self.conv(images).flatten(1)
+        return outputs
+
+
+def test_a_comparison_with_the_type_of_the_images_is_answered_and_checked_in_each_pass() -> None:
+    traced = trace_model(_TypedRoot(), image_shape=SHAPE)
+    _check(traced)
+    module = fx.GraphModule(traced.model.double(), traced.graph)
+    module(torch.zeros(2, *SHAPE, dtype=torch.float64))
+    message = r"test_known_sizes\.py line \d+ compares the types of tensors.*--precision 32\.32 works"
+    with pytest.raises(RunFailedError, match=message):
+        module(torch.zeros(2, *SHAPE))
+
+
+class _Outputs(dict[str, Tensor]):
+    """Like ModelOutput of transformers: looks at the type of what it holds."""
+
+    def __init__(self, features: Tensor) -> None:
+        assert not isinstance(features, np.ndarray)
+        super().__init__(features=features)
+
+
+class _Scale(nn.Module):
+    """A user's layer, of whose result nothing is known before it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs * self.weight
+
+
+class _ReturnsObject(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = _Scale()
+
+    def forward(self, inputs: Tensor) -> _Outputs:
+        return _Outputs(self.scale(inputs))
+
+
+def _reads_an_object(self: nn.Module, inputs: Any) -> Tensor:
+    features: Tensor = inputs["features"]
+    return features.mean((2, 3))
+
+
+def test_code_that_asks_for_the_type_of_a_layers_result_is_traced() -> None:
+    traced = _traced(_reads_an_object, _ReturnsObject())
+    _check(traced)
+    assert "layer.scale" in [layer.name for layer in traced.layers]

@@ -54,6 +54,33 @@ def test_one_of_the_kind_that_can_be_traced_is_not_kept_whole() -> None:
     assert names[NUM_BLOCKS:] == [f"blocks.{NUM_BLOCKS}.inner"]
 
 
+class _Shift(nn.Module):
+    """Gives back its input in evaluation mode, where its code takes no step."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values + 1 if self.training else values
+
+
+class _Shifts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), _Shift()) for _ in range(NUM_BLOCKS))
+
+    def forward(self, values: Tensor) -> Tensor:
+        _traces.append(1)
+        for block in self.blocks:
+            values = block(values)
+        return values
+
+
+def test_modules_that_do_nothing_in_evaluation_are_found_together() -> None:
+    _traces.clear()
+    names = [layer.name for layer in trace_model(_Shifts()).layers]
+    # The first attempt fails in evaluation mode; the second succeeds in both.
+    assert len(_traces) == 4
+    assert [name for name in names if name.endswith(".1")] == [f"blocks.{i}.1" for i in range(NUM_BLOCKS)]
+
+
 class _Tied(nn.Module):
     """Reads a weight under two names and a buffer, in its own code."""
 

@@ -14,7 +14,7 @@ STEPS = {"boundaries": [2, 5], "values": [0.1, 0.2, 0.3]}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"optimizer": "adam", "optimizer_params": {"momentum": 0.9}},
-        "does not belong to --optimizer adam, whose keys are beta1, beta2, epsilon; "
+        "does not belong to --optimizer adam, whose keys are beta1, beta2, epsilon, bare_epsilon; "
         "leave it out, or use --optimizer sgd.",
     ),
     (
@@ -85,3 +85,27 @@ def test_warnings() -> None:
         overrides={"num_epochs": 2, "lr_warmup_params": "{warmup_epochs: 2}"}
     ).warnings
     assert warning.endswith("lasts as long as --num-epochs 2: the learning rate will not reach its peak.")
+
+
+def test_trained_weights_at_the_rate_from_scratch_are_warned_of() -> None:
+    given = {"dataset": "digits", "init_from": "w.safetensors"}
+    (warning,) = resolve_recipe(overrides=given).warnings
+    assert warning == (
+        "--init-from w.safetensors starts from trained weights, but the learning rate is the default for "
+        "training from scratch, at which they are soon forgotten; --config fine_tune has settings that suit, "
+        "or --learning-rate 0.01 sets a lower rate."
+    )
+    for chosen in ({"learning_rate": 0.1}, {"optimizer": "adam"}):
+        assert resolve_recipe(overrides={**given, **chosen}).warnings == ()
+    assert resolve_recipe(config="fine_tune", overrides=given).warnings == ()
+    (warning,) = resolve_recipe(overrides={"dataset": "digits", "pretrained": "w.pth"}).warnings
+    assert warning.startswith("--pretrained w.pth starts from trained weights")
+
+
+def test_a_backbone_that_never_begins_is_warned_of() -> None:
+    (warning,) = resolve_recipe(overrides={"head_first_epochs": 3, "num_epochs": 3}).warnings
+    assert warning == (
+        "--head-first-epochs 3 lasts as long as --num-epochs 3: only the head will be trained; "
+        "--freeze backbone does the same faster."
+    )
+    assert resolve_recipe(overrides={"head_first_epochs": 2, "num_epochs": 3}).warnings == ()

@@ -16,6 +16,7 @@ from drivetrain.run.summary.pictures import choose_shown, draw_curves
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import MetricsLog
 from drivetrain.tasks.classification_measure import Guesses
+from tests.number_data import Perceptron, table
 
 
 def _guesses(labels: list[int], classes: list[int], confidences: list[float]) -> Guesses:
@@ -120,3 +121,17 @@ def _npz(**columns: list[float]) -> bytes:
     arrays: dict[str, Any] = {name: np.array(values) for name, values in columns.items()}
     np.savez(content, **arrays)
     return content.getvalue()
+
+
+def test_rows_of_a_table_are_not_drawn(tmp_path: Path) -> None:
+    drivetrain.train(
+        model=Perceptron,
+        data=table(),
+        validation_fraction=0.25,
+        output_dir=str(tmp_path / "run"),
+        num_epochs=1,
+        device="cpu",
+        quiet=True,
+    )
+    assert (tmp_path / "run" / "confusion.png").is_file()
+    assert not (tmp_path / "run" / "predictions").exists()

@@ -173,9 +173,9 @@ class DenseAugmentation:
         # Labels are cropped last: a warp or a crop may move pixels of the margin into the output.
         assert isinstance(preprocess, DensePreprocess), "not a preparation of images with masks"
         assert mix is None, "images with masks are not mixed"
-        images, labels = preprocess(images), preprocess.labels(labels)
+        images, labels = preprocess.on_canvas(images), preprocess.labels(labels)
         column = 0
         for technique in self.techniques:
             images, labels = technique.apply(images, labels, draws[:, column : column + technique.columns])
             column += technique.columns
-        return images, preprocess.finished_labels(labels)
+        return preprocess.finished(images), preprocess.finished_labels(labels)

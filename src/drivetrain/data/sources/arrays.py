@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
+from drivetrain.catalogue.input_kinds import InputKind, describe_size, plural_of
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure, import_factory
 from drivetrain.data.labels import known_labels_of
@@ -23,9 +24,12 @@ from drivetrain.data.source import (
     Source,
     SubsetSource,
     index_chunks,
+    input_kind_of,
     require_finite,
 )
-from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_images, read_labels
+from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_labels
+from drivetrain.data.sources.given_samples import is_array, read_samples, turned_warning
+from drivetrain.recipe.params import InputChoice
 
 # PIL modes whose stored values are not brightness (palette indices, bits, other colour spaces), each with the
 # mode that it is converted to.
@@ -38,18 +42,19 @@ _READABLE_MODE = {
     "HSV": "RGB",
     "LAB": "RGB",
 }
+_ARTICLES = {"image": "an image", "table": "a row", "signal": "a signal"}
 AsSplits = Callable[[Any, Any], DataSplits]
 """Makes splits of training data and, where they are not None, validation data."""
 
 
 class DatasetSource:
-    """Fetches sample by sample; images are PIL images, arrays (height, width[, channels]) or tensors."""
+    """Fetches sample by sample; a sample is a PIL image, or what a batch has without its first dimension."""
 
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Any, *, choice: InputChoice = "auto") -> None:
+        self._dataset, self._choice = dataset, choice
         if len(self) == 0:
             raise BadInputError("The data set has no samples; give at least one.")
-        self._first = self._sample(0)[0]
+        self._first, _, self.input_kind = self._sample(0)
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -87,20 +92,22 @@ class DatasetSource:
             ) from error
 
     def _matching_sample(self, index: int) -> tuple[NDArray[Any], int]:
-        image, label = self._sample(index)
-        if (image.shape, image.dtype) != (self._first.shape, self._first.dtype):
+        image, label, kind = self._sample(index)
+        if (image.shape, image.dtype, kind) != (self._first.shape, self._first.dtype, self.input_kind):
             raise BadInputError(
-                f"Sample {index} is an image {_shape(image)}, but sample 0 is {_shape(self._first)}; "
-                "all images of a data set must have the same size and type."
+                f"Sample {index} is {_ARTICLES[kind]} of {_size(image, kind)}, but sample 0 is of "
+                f"{_size(self._first, self.input_kind)}; all samples of a data set must have the same size "
+                "and type."
             )
         return image, label
 
-    def _sample(self, index: int) -> tuple[NDArray[Any], int]:
+    def _sample(self, index: int) -> tuple[NDArray[Any], int, InputKind]:
         sample = self._fetched(index)
         if not isinstance(sample, tuple | list) or len(sample) != 2:
             raise BadInputError(f"Sample {index} is {_in_words(sample)}; it must be (image, label).")
         try:
-            return _read_image(sample[0]), _read_label(sample[1])
+            values, kind = _read_sample(sample[0], choice=self._choice)
+            return values, _read_label(sample[1]), kind
         except BadInputError as error:
             raise BadInputError(f"Sample {index}: {error}") from error
 
@@ -114,15 +121,15 @@ def _in_words(sample: Any) -> str:
     return f"a {type(sample).__name__}"
 
 
-def _read_image(image: Any) -> NDArray[Any]:
-    if isinstance(image, Image.Image):
-        image = np.asarray(image.convert(_READABLE_MODE.get(image.mode, image.mode)))
-    if not isinstance(image, np.ndarray | torch.Tensor):
+def _read_sample(sample: Any, *, choice: InputChoice) -> tuple[NDArray[Any], InputKind]:
+    if isinstance(sample, Image.Image):
+        sample = np.asarray(sample.convert(_READABLE_MODE.get(sample.mode, sample.mode)))
+    if not isinstance(sample, np.ndarray | torch.Tensor):
         raise BadInputError(
-            f"A {type(image).__name__} is not an image; give a PIL image, an array or a tensor."
+            f"A {type(sample).__name__} is not an image; give a PIL image, an array or a tensor."
         )
-    pixels: NDArray[Any] = read_images(image[None])[0]
-    return pixels
+    values, kind = read_samples(sample[None], choice=choice)
+    return values[0], kind
 
 
 def _read_label(label: Any) -> int:
@@ -137,33 +144,31 @@ def _read_label(label: Any) -> int:
     return number
 
 
-def _shape(image: NDArray[Any]) -> str:
-    height, width, channels = image.shape
-    return f"of {height}x{width} pixels with {channels} channels in {image.dtype}"
+def _size(sample: NDArray[Any], kind: InputKind) -> str:
+    height, width, channels = sample.shape
+    words = describe_size(kind, channels=channels, height=height, width=width)
+    return f"{words} in {sample.dtype}" if kind == "image" else words
 
 
-def as_source(data: Any) -> Source:
-    """A source of (images, labels) as arrays or tensors, of a torch data set, or of a source itself.
+def as_source(data: Any, *, choice: InputChoice = "auto") -> Source:
+    """A source of (samples, labels) as arrays or tensors, of a torch data set, or of a source itself.
 
-    numpy images are (samples, height, width[, channels]), tensors (samples[, channels], height, width).
+    A table is (samples, features). numpy images are (samples, height, width[, channels]), tensors
+    (samples[, channels], height, width). `choice` is `--input-kind`: numpy signals are (samples, length,
+    channels), tensors (samples, channels, length), and (samples, length) is a single channel.
     """
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
-        return _array_source(*data.tensors)
+        return _array_source(*data.tensors, choice=choice)
     if isinstance(data, tuple | list) and len(data) == 2 and is_array(data[0]) and data[1] is not None:
-        return _array_source(*data)
+        return _array_source(*data, choice=choice)
     if isinstance(data, IterableDataset):
         raise BadInputError(
             "An IterableDataset cannot fetch samples by index; give a map-style torch Dataset."
         )
-    source = _wrapped(data)
+    source = _wrapped(data, choice=choice)
     if len(source) == 0:
         raise BadInputError("The data set has no samples; give at least one.")
     return source
-
-
-def is_array(value: object) -> bool:
-    """Whether a value is a numpy array or a tensor: images or labels, not a data set."""
-    return isinstance(value, np.ndarray | torch.Tensor)
 
 
 def spec_of(source: Source, *, num_classes: int | None = None) -> DataSpec:
@@ -184,22 +189,26 @@ def spec_of(source: Source, *, num_classes: int | None = None) -> DataSpec:
         num_classes=len(names),
         class_names=names,
         image_dtype="uint8" if images.dtype == np.uint8 else "float32",
+        input_kind=input_kind_of(source),
     )
 
 
-def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = None) -> DataSplits:
+def splits_of(
+    train: Any, validation: Any = None, *, num_classes: int | None = None, choice: InputChoice = "auto"
+) -> DataSplits:
     """Splits of a user's training and optional validation data, each anything that `as_source` takes."""
-    source = as_source(train)
+    source = as_source(train, choice=choice)
     spec = spec_of(source, num_classes=num_classes)
-    warnings = _range_warnings(source)
+    warnings = _value_warnings(source)
     if validation is None:
         return DataSplits(train=source, validation=None, test=None, spec=spec, warnings=warnings)
-    validation_source = as_source(validation)
+    validation_source = as_source(validation, choice=choice)
     validation_spec = spec_of(validation_source, num_classes=num_classes)
-    if _image_form(validation_spec) != _image_form(spec):
+    if _form(validation_spec) != _form(spec):
+        what = "images" if spec.input_kind == validation_spec.input_kind == "image" else "data"
         raise BadInputError(
-            f"The validation images are {_image_form(validation_spec)}, but the training images are "
-            f"{_image_form(spec)}; both must have the same size and type."
+            f"The validation {what} are {_form(validation_spec)}, but the training {what} are "
+            f"{_form(spec)}; both must have the same size and type."
         )
     most_classes = max(spec.num_classes, validation_spec.num_classes)
     return DataSplits(
@@ -211,9 +220,12 @@ def splits_of(train: Any, validation: Any = None, *, num_classes: int | None = N
     )
 
 
-def _range_warnings(source: Source) -> list[str]:
-    images, _ = source.fetch(np.arange(min(LOOKED_AT, len(source)), dtype=np.int64))
-    warning = range_warning(images)
+def _value_warnings(source: Source) -> list[str]:
+    kind = input_kind_of(source)
+    if kind == "table":
+        return []
+    samples, _ = source.fetch(np.arange(min(LOOKED_AT, len(source)), dtype=np.int64))
+    warning = range_warning(samples) if kind == "image" else turned_warning(samples)
     return [] if warning is None else [warning]
 
 
@@ -232,8 +244,10 @@ def count_classes(source: Source, *, scan: bool) -> int:
     return _scan_largest_label(source) + 1 if scan else 0
 
 
-def _image_form(spec: DataSpec) -> str:
-    return f"{spec.height}x{spec.width}x{spec.channels} {spec.image_dtype}"
+def _form(spec: DataSpec) -> str:
+    if spec.input_kind == "image":
+        return f"{spec.height}x{spec.width}x{spec.channels} {spec.image_dtype}"
+    return spec.input_words
 
 
 def _scan_largest_label(source: Source) -> int:
@@ -242,17 +256,17 @@ def _scan_largest_label(source: Source) -> int:
     return max(int(source.fetch(indices)[1].max()) for indices in chunks)
 
 
-def _wrapped(data: Any) -> Source:
+def _wrapped(data: Any, *, choice: InputChoice) -> Source:
     if isinstance(data, Subset):
-        return SubsetSource(as_source(data.dataset), np.asarray(data.indices, dtype=np.int64))
+        return SubsetSource(as_source(data.dataset, choice=choice), np.asarray(data.indices, dtype=np.int64))
     if isinstance(data, Source):
         return data
     if isinstance(data, Dataset | Sequence) and not isinstance(data, str | bytes):
         _require_samples(data)
-        return DatasetSource(data)
+        return DatasetSource(data, choice=choice)
     raise BadInputError(
-        f"A {type(data).__name__} is not a data set; give {_what_to_give(data)}(images, labels) as numpy "
-        "arrays or tensors, or a torch Dataset of (image, label)."
+        f"A {type(data).__name__} is not a data set; give {_what_to_give(data)}(samples, labels) as numpy "
+        "arrays or tensors, or a torch Dataset of (sample, label)."
     )
 
 
@@ -272,16 +286,18 @@ def _require_samples(data: Any) -> None:
         )
 
 
-def _array_source(images: Any, labels: Any) -> ArraySource:
-    pixels, numbers = read_images(images), read_labels(labels)
-    if len(pixels) != len(numbers):
+def _array_source(samples: Any, labels: Any, *, choice: InputChoice) -> ArraySource:
+    values, kind = read_samples(samples, choice=choice)
+    numbers = read_labels(labels)
+    if len(values) != len(numbers):
+        what = plural_of(kind)
         raise BadInputError(
-            f"There are {len(pixels)} images but {len(numbers)} labels; each image needs one label."
+            f"There are {len(values)} {what} but {len(numbers)} labels; each {what[:-1]} needs one label."
         )
-    if len(pixels) == 0:
+    if len(values) == 0:
         raise BadInputError("The data set has no samples; give at least one.")
-    require_finite(pixels)
-    return ArraySource(images=pixels, labels=numbers)
+    require_finite(values, kind=kind)
+    return ArraySource(images=values, labels=numbers, input_kind=kind)
 
 
 def open_external(reference: str, *, data_dir: str | None, seed: int, as_splits: AsSplits) -> DataSplits:

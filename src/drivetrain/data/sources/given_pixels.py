@@ -32,7 +32,7 @@ def read_labels(labels: Any) -> NDArray[np.int64]:
     if numbers.ndim != 1:
         one_hot = "; for one-hot labels, give labels.argmax(1)" if numbers.ndim == 2 else ""
         raise BadInputError(
-            f"The labels have the shape {numbers.shape}; they must be one whole number per image{one_hot}."
+            f"The labels have the shape {numbers.shape}; they must be one whole number per sample{one_hot}."
         )
     if len(numbers) and not np.issubdtype(numbers.dtype, np.integer):
         numbers = _whole_numbers(numbers)

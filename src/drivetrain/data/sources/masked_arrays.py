@@ -10,8 +10,8 @@ from torch.utils.data import TensorDataset
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec, require_finite
-from drivetrain.data.sources.arrays import is_array
 from drivetrain.data.sources.given_pixels import LOOKED_AT, range_warning, read_images
+from drivetrain.data.sources.given_samples import is_array
 
 __all__ = ["is_masked", "masked_splits_of"]
 
@@ -22,7 +22,7 @@ _MOST_CLASSES = 256
 def is_masked(data: Any) -> bool:
     """Whether data are (images, masks) rather than (images, one label each) or a data set."""
     pair = _pair_of(data)
-    return pair is not None and pair[1].ndim >= 3
+    return pair is not None and len(pair[1].shape) >= 3
 
 
 def masked_splits_of(train: Any, validation: Any = None) -> MaskedSplits:

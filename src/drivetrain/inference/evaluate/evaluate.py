@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.catalogue.data_sets import is_external_dataset
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.catalogue.models import nearest_image_size
 from drivetrain.catalogue.tasks import task_info
 from drivetrain.console.reporter import Reporter
@@ -212,15 +213,17 @@ def _require_same_kind(now: DataSpec, then: DataSpec) -> None:
             )
     if _form(now) != _form(then):
         raise BadInputError(
-            f"the data are images of {_form(now)}, but RUN was trained on images of {_form(then)}; evaluate "
-            "RUN on such images (see --data-dir)."
+            f"the data are {_form(now)}, but RUN was trained on {_form(then)}; evaluate RUN on such "
+            f"{plural_of(then.input_kind)} (see --data-dir)."
         )
 
 
 def _form(spec: DataSpec) -> str:
     """The format that all images of a run share; includes the size only if the model takes no other size."""
+    if spec.input_kind != "image":
+        return spec.input_words
     size = "" if task_info(spec.task).takes_any_shape else f"{spec.height}x{spec.width} pixels, "
-    return f"{size}{spec.channels} channels, {spec.image_dtype}, for {spec.task}"
+    return f"images of {size}{spec.channels} channels, {spec.image_dtype}, for {spec.task}"
 
 
 def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparation:

@@ -22,7 +22,7 @@ def divide_given(
     data: Any, *, recipe: Recipe, directory: RunDirectory, split: str | None
 ) -> tuple[DataSplits, str]:
     """The data as splits, and the name of the split to evaluate; by default the samples not trained on."""
-    whole = _undivided(data)
+    whole = _undivided(data, recipe=recipe)
     if split in _WHOLE:
         return _named(whole, split), split
     then = stored_own_data(directory)
@@ -73,11 +73,11 @@ def _divided_as_trained(recipe: Recipe, data: Any, then: OwnData | None) -> Data
     return divided if then.has_train(divided.train) else None
 
 
-def _undivided(data: Any) -> DataSplits:
+def _undivided(data: Any, *, recipe: Recipe) -> DataSplits:
     if is_masked(data):
         splits = masked_splits_of(data)
         return DataSplits(train=UniformSource(splits.train), validation=None, test=None, spec=splits.spec)
-    source = as_source(data)
+    source = as_source(data, choice=recipe.input_kind)
     return DataSplits(train=source, validation=None, test=None, spec=spec_of(source))
 
 

@@ -17,14 +17,17 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import RunFailedError
 from drivetrain.core.files import write_json
 from drivetrain.data.preprocess import Preparation, channels_last_view, normalise_dense
+from drivetrain.data.source import DataSpec
 from drivetrain.inference.export.export_formats import (
     FILE_OF,
+    WEIGHTS,
     Runner,
     available_formats,
     check_formats,
     write_format,
 )
 from drivetrain.inference.export.export_module import ExportModule, OutputKind
+from drivetrain.inference.export.export_weights import Naming, named_weights, write_weights
 from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
 from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
 from drivetrain.inference.model.whole_images import whole_image_forward, whole_image_graph
@@ -44,10 +47,12 @@ _MEMORY = "all tiles of an image are computed at once, so memory use grows with 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """The folder written to, and the largest difference of each file's output from the run's."""
+    """The folder written to, and the largest difference of each program's output from the run's."""
 
     folder: Path
     differences: dict[str, float]
+    weights: Path | None
+    """The file with the weights alone, if it was asked for."""
     folded: int
     usage: str
 
@@ -62,9 +67,13 @@ def export_run(
     gives: OutputKind = "probabilities",
     folds: bool = True,
     tolerance: float = 1e-4,
+    naming: Naming = "own",
     model: nn.Module | None = None,
 ) -> ExportResult:
-    """Writes a run's model and a description of it; writes nothing if a file does not agree with the run."""
+    """Writes a run's model and a description of it; writes nothing if a file does not agree with the run.
+
+    `naming` says whose names the weights get in the format safetensors, which holds weights only.
+    """
     chosen = available_formats() if formats is None else tuple(dict.fromkeys(formats))
     check_formats(chosen)
     folder = Path(output) if output is not None else open_run(path).path / "export"
@@ -75,14 +84,23 @@ def export_run(
     reporter.say(weights_sentence(found))
     run.model.eval()
     with tempfile.TemporaryDirectory() as scratch:
-        exporter = _Exporter(run, folder=Path(scratch), gives=gives, folds=folds, tolerance=tolerance)
+        exporter = _Exporter(
+            run, folder=Path(scratch), gives=gives, folds=folds and chosen != (WEIGHTS,), tolerance=tolerance
+        )
         for name in chosen:
+            if name == WEIGHTS:
+                exporter.write_weights(naming)
+                continue
             with reporter.showing(f"exporting {FILE_OF[name]}"):
                 exporter.write(name)
         exporter.describe(update=found.update)
         _move(Path(scratch), folder)
     return ExportResult(
-        folder=folder, differences=exporter.differences, folded=len(exporter.folded), usage=exporter.usage
+        folder=folder,
+        weights=None if exporter.weights_file is None else folder / exporter.weights_file,
+        differences=exporter.differences,
+        folded=len(exporter.folded),
+        usage=exporter.usage,
     )
 
 
@@ -108,6 +126,7 @@ class _Exporter:
         # The exported program must not compute gradients.
         self._module.requires_grad_(False)
         self.differences: dict[str, float] = {}
+        self.weights_file: str | None = None
 
     def write(self, name: str) -> None:
         """Writes one format; raises if its output differs too much from the run's."""
@@ -121,6 +140,12 @@ class _Exporter:
             )
         self.differences[file] = difference
 
+    def write_weights(self, naming: Naming) -> None:
+        """Writes the weights alone, before any folding."""
+        file = FILE_OF[WEIGHTS]
+        write_weights(named_weights(self._run.recipe, self._run.model, naming=naming), self._folder / file)
+        self.weights_file = file
+
     def _advice(self) -> str:
         return "; --fold-batch-norm False leaves the model as it is" if self.folded else ""
 
@@ -133,7 +158,7 @@ class _Exporter:
         return max(_largest_difference(self._own_output(some), runner(some)) for some in images)
 
     def _checked_sizes(self) -> list[tuple[int, int]]:
-        height, width, _ = self._module.input_shape
+        height, width = self._module.input_shape[:2]
         return [(max(1, int(down * height)), max(1, int(across * width))) for down, across in _CHECKED_SIZES]
 
     def _geometry(self, model: Forward) -> Forward:
@@ -150,28 +175,26 @@ class _Exporter:
             forward = whole_image_forward(run.recipe, run.spec, run.model, margin=self._margin)
             logits = forward(normalise_dense(channels_last_view(images), run.spec))
         else:
-            logits = run.model(run.preprocess(channels_last_view(images)))
+            logits = run.model(run.preprocess(self._module.stored(images)))
         return logits.argmax(1) if self._gives == "classes" else self._task.probabilities(logits)
 
     def describe(self, *, update: int) -> None:
         """Writes export.json, which describes the files."""
         spec, preprocess = self._run.spec, self._run.preprocess
         files = {
-            file: {
-                "sha256": hashlib.sha256((self._folder / file).read_bytes()).hexdigest(),
-                "bytes": (self._folder / file).stat().st_size,
-                "max_difference": difference,
-            }
+            file: {**self._facts_of(file), "max_difference": difference}
             for file, difference in self.differences.items()
         }
+        if self.weights_file is not None:
+            files[self.weights_file] = self._facts_of(self.weights_file)
         description: dict[str, Any] = {
             "model": self._run.recipe.model,
             "task": spec.task,
             "class_names": list(spec.class_names),
             "checkpoint": update,
             "input": {
-                "name": "images",
-                "layout": "NHWC",
+                "name": self._module.input_name,
+                "layout": self._module.layout,
                 "shape": self.input_shape,
                 "dtype": spec.image_dtype,
                 "file_short_side": spec.short_side,
@@ -185,11 +208,15 @@ class _Exporter:
         }
         write_json(self._folder / DESCRIPTION, description)
 
+    def _facts_of(self, file: str) -> dict[str, Any]:
+        content = (self._folder / file).read_bytes()
+        return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
     @property
     def input_shape(self) -> list[int | str]:
-        """The input shape in NHWC order; free dimensions are named, such as "batch"."""
-        height, width, channels = self._module.input_shape
-        return ["batch", *(("height", "width") if self._is_dense else (height, width)), channels]
+        """The input shape in the order of the layout; free dimensions are named, such as "batch"."""
+        shape = self._module.input_shape
+        return ["batch", "height", "width", shape[-1]] if self._is_dense else ["batch", *shape]
 
     @property
     def _output_layout(self) -> str:
@@ -205,11 +232,13 @@ class _Exporter:
     @property
     def usage(self) -> str:
         """One sentence on the input and the output of the files."""
-        sizes = "images of any height and width" if self._is_dense else "images of one size"
-        taken = f"{self._run.spec.image_dtype} {_in_brackets(self.input_shape)}, NHWC"
+        spec = self._run.spec
+        one_size = "images of one size" if spec.input_kind == "image" else spec.input_words
+        sizes = "images of any height and width" if self._is_dense else one_size
+        taken = f"{spec.image_dtype} {_in_brackets(self.input_shape)}, {self._module.layout}"
         given = f"{self._gives} {_in_brackets(self._output_shape())}, {self._output_layout}"
         memory = f"; {self._memory}" if self._is_dense else ""
-        return f"input: {sizes}, `images` {taken}; output: {given}{memory}"
+        return f"input: {sizes}, `{self._module.input_name}` {taken}; output: {given}{memory}"
 
     @property
     def _memory(self) -> str:
@@ -237,11 +266,18 @@ def _preprocessing_words(preprocess: Preparation) -> list[str]:
     if spec.tile is None and size != (spec.height, spec.width):
         words.append(f"bilinear to {size[0]}x{size[1]}")
     if spec.image_dtype == "uint8":
-        words.append(f"normalised: {spec.normalisation}")
+        words.append(f"normalised: {_normalisation_words(spec)}")
     if spec.has_dense_labels:
         tile = f"{size[0]}x{size[1]}"
         words.append(f"images of other sizes than {tile}: overlapping tiles of {tile}, as in predict")
     return words
+
+
+def _normalisation_words(spec: DataSpec) -> str:
+    if spec.normalisation != "per-channel":
+        return spec.normalisation
+    mean, std = (", ".join(f"{value:g}" for value in values) for values in spec.channel_values)
+    return f"divided by 255, then mean {mean} subtracted and divided by {std}, channel by channel"
 
 
 def _move(scratch: Path, folder: Path) -> None:

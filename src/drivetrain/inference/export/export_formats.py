@@ -16,9 +16,19 @@ from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.core.factories import describe_failure
 from drivetrain.inference.export.export_module import ExportModule
 
-__all__ = ["FILE_OF", "Runner", "available_formats", "check_formats", "missing_packages", "write_format"]
+__all__ = [
+    "FILE_OF",
+    "WEIGHTS",
+    "Runner",
+    "available_formats",
+    "check_formats",
+    "missing_packages",
+    "write_format",
+]
 
-FILE_OF = {"pt2": "model.pt2", "onnx": "model.onnx"}
+WEIGHTS = "safetensors"
+FILE_OF = {"pt2": "model.pt2", "onnx": "model.onnx", WEIGHTS: "model.safetensors"}
+_LISTED = "pt2, onnx or safetensors"
 _ONNX_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 # torch.export takes a dimension of size 0 or 1 for a constant, so the example batch has 2 images.
 _EXAMPLE_BATCH = 2
@@ -29,7 +39,7 @@ Runner = Callable[[Tensor], Tensor]
 
 
 def available_formats() -> tuple[str, ...]:
-    """The formats that can be written with the installed packages."""
+    """The formats of programs that can be written with the installed packages."""
     return ("pt2",) if missing_packages() else ("pt2", "onnx")
 
 
@@ -37,7 +47,7 @@ def check_formats(formats: tuple[str, ...]) -> None:
     """Raises for an unknown format, and for a format whose packages are not installed."""
     for name in formats:
         if name not in FILE_OF:
-            raise BadInputError(f"--format {name} is unknown; --format {' or '.join(FILE_OF)} works.")
+            raise BadInputError(f"--format {name} is unknown; --format {_LISTED} works.")
     missing = missing_packages()
     if "onnx" in formats and missing:
         raise BadInputError(
@@ -56,7 +66,9 @@ def write_format(module: ExportModule, name: str, path: Path) -> Runner:
     try:
         with _quietly():
             program = _exported(module)
-            return _write_pt2(program, path) if name == "pt2" else _write_onnx(program, path)
+            if name == "pt2":
+                return _write_pt2(program, path)
+            return _write_onnx(program, path, input_name=module.input_name)
     except Exception as error:
         raise RunFailedError(
             f"The model cannot be exported to {FILE_OF[name]}: {describe_failure(error)}"
@@ -67,14 +79,14 @@ def _exported(module: ExportModule) -> torch.export.ExportedProgram:
     sizes = {0: torch.export.Dim("batch")}
     size = None
     if module.takes_any_size:
-        height, width, _ = module.input_shape
+        height, width = module.input_shape[:2]
         size = (2 * height + _LARGER_BY[0], 2 * width + _LARGER_BY[1])
         sizes |= {1: torch.export.Dim("height", min=1), 2: torch.export.Dim("width", min=1)}
     example = module.example(_EXAMPLE_BATCH, size=size)
     with torch.no_grad():
         # A first call outside of the export: constants that are computed lazily must become real tensors.
         module(module.example(_EXAMPLE_BATCH))
-        return torch.export.export(module, (example,), dynamic_shapes={"images": sizes})
+        return torch.export.export(module, (example,), dynamic_shapes=(sizes,))
 
 
 def _write_pt2(program: torch.export.ExportedProgram, path: Path) -> Runner:
@@ -83,12 +95,12 @@ def _write_pt2(program: torch.export.ExportedProgram, path: Path) -> Runner:
     return run
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> Runner:
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, *, input_name: str) -> Runner:
     torch.onnx.export(
         program,
         (),
         str(path),
-        input_names=["images"],
+        input_names=[input_name],
         output_names=["output"],
         dynamo=True,
         external_data=False,
@@ -99,7 +111,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> Runner:
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def run(images: Tensor) -> Tensor:
-        return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+        return torch.from_numpy(session.run(None, {input_name: images.numpy()})[0])
 
     return run
 

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from drivetrain.catalogue.input_kinds import InputKind
 from drivetrain.data.preprocess import Preparation, channels_last_view, normalise_dense
 from drivetrain.passes.forward import Forward
 from drivetrain.tasks.task import Task
@@ -13,12 +14,14 @@ from drivetrain.tasks.task import Task
 __all__ = ["ExportModule", "OutputKind"]
 
 OutputKind = Literal["probabilities", "classes"]
+_LAYOUTS: dict[InputKind, str] = {"image": "NHWC", "table": "NF", "signal": "NCL"}
 Geometry = Callable[[Forward], Forward]
 
 
 class ExportModule(nn.Module):
     """Runs images (batch, height, width, channels) through preprocessing, model and softmax or argmax.
 
+    Rows of a table are (batch, features), signals (batch, channels, length), as the model takes them.
     A `geometry` makes a model of one size work on normalised images of any size, for example by tiles. With
     it, images may have any height and width, and the output of a segmentation has the same size.
     """
@@ -43,9 +46,21 @@ class ExportModule(nn.Module):
         return self._whole is not None
 
     @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of a training image, or of a tile."""
+    def input_name(self) -> str:
+        """What the files call their input."""
+        return "images" if self._preprocess.spec.input_kind == "image" else "samples"
+
+    @property
+    def layout(self) -> str:
+        """The dimensions of the input, one letter each."""
+        return _LAYOUTS[self._preprocess.spec.input_kind]
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Height, width and channels of a training image, or of a tile; else the shape of a sample."""
         spec = self._preprocess.spec
+        if spec.input_kind != "image":
+            return (spec.channels,) if spec.input_kind == "table" else (spec.channels, spec.width)
         if spec.tile is not None:
             return spec.tile, spec.tile, spec.channels
         return spec.height, spec.width, spec.channels
@@ -58,14 +73,22 @@ class ExportModule(nn.Module):
     def example(self, batch: int, *, seed: int = 0, size: tuple[int, int] | None = None) -> Tensor:
         """Noise images in the range that the model takes; `size` defaults to that of the training."""
         generator = torch.Generator().manual_seed(seed)
-        height, width, channels = self.input_shape
-        shape = (batch, *(size or (height, width)), channels)
+        shape = (batch, *self.input_shape)
+        if size is not None:
+            shape = (batch, *size, self.input_shape[-1])
         if self.input_dtype == torch.uint8:
             return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
         return torch.rand(shape, generator=generator)
 
+    def stored(self, images: Tensor) -> Tensor:
+        """The input as feeds deliver samples: (batch, channels, height, width)."""
+        kind = self._preprocess.spec.input_kind
+        if kind == "image":
+            return channels_last_view(images)
+        return images[..., None, None] if kind == "table" else images[:, :, None]
+
     def forward(self, images: Tensor) -> Tensor:
-        stored = channels_last_view(images)
+        stored = self.stored(images)
         if self._whole is None:
             logits: Tensor = self.model(self._preprocess(stored))
         else:

@@ -18,6 +18,7 @@ from drivetrain.inference.model.spread_model import spread_over_devices
 from drivetrain.layers.precision_by_layer import install_precision_list
 from drivetrain.models.from_recipe import rebuild_model
 from drivetrain.models.half_weights import round_weights
+from drivetrain.models.input_form import set_input_kind
 from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.models.own_model import GivenModel, OwnModel
 from drivetrain.recipe.layout import stage_count
@@ -67,6 +68,7 @@ def open_trained_run(
     prepare_half_precision(recipe, device=device)
     chosen = choose_device(device)
     built = rebuild_model(recipe, spec) if model is None else OwnModel(model, recipe).in_place(spec)
+    set_input_kind(built, spec.input_kind)
     if recipe.precision_list is not None:
         install_precision_list(built, recipe.precision_list)
     preprocess = build_preparation(recipe, spec)

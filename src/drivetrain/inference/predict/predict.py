@@ -1,8 +1,8 @@
-"""`predict`: writes class probabilities of image files; for segmentation, see predict_masks.py."""
+"""`predict`: writes class probabilities of images and other samples; for masks, see predict_masks.py."""
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from drivetrain.data.files.decode import (
     naming_bad_sample,
 )
 from drivetrain.data.files.folder_files import is_animated_file
+from drivetrain.data.sources.given_samples import is_array
 from drivetrain.devices.backend_settings import training_backends
 from drivetrain.inference.model.evaluator import validation_batch_size
 from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
 from drivetrain.inference.model.trained_forward import TrainedForward
+from drivetrain.inference.predict.given_numbers import GivenSamples, read_array, read_files
 from drivetrain.inference.predict.inputs import (
     InputNotes,
     UnreadableInputError,
@@ -49,7 +51,7 @@ from drivetrain.tasks.from_recipe import build_task
 
 def predict_run(
     path: str | Path,
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | Path] | Any,
     *,
     output: str | Path,
     reporter: Reporter,
@@ -63,13 +65,13 @@ def predict_run(
 ) -> list[dict[str, Any]]:
     """Writes predictions.csv or predictions.json, and masks; returns one row per image or page, in order.
 
-    Files that cannot be read are skipped and added to `notes`; if none can be read, it raises.
+    `inputs` are files, or an array of samples of a classification run. Of a run on a table or on signals,
+    files are .csv or .npy, with one row per sample. Image files that cannot be read are skipped and added to
+    `notes`; if none can be read, it raises.
     """
     odd = InputNotes() if notes is None else notes
     folder = Path(output)
-    files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
-    if not files:
-        raise BadInputError("INPUT is empty; give image files or folders of images.")
+    files = [] if is_array(inputs) else _files_of(inputs, folder)
     settings = masks or MaskSettings()
     run = open_trained_run(path, device=device, model=model)
     found = find_checkpoint(run.directory, checkpoint, command="predict", warn=reporter.warn)
@@ -78,16 +80,54 @@ def predict_run(
     require_outside_data(folder, run)
     reporter.say(weights_sentence(found))
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
+    given = _given_samples(inputs, files, run)
     predictors: dict[TaskName, Callable[..., list[dict[str, Any]]]] = {
         "classification": _predict_classes,
         "segmentation": partial(predict_masks, settings=settings),
     }
     with training_backends(run.device):
+        if given is not None:
+            return _predict_given(run, given, output=folder, formats=formats, forward=forward)
         rows = predictors[run.spec.task](
             run, files, output=folder, reporter=reporter, formats=formats, forward=forward, notes=odd
         )
     for sentence in odd.sentences(files=len(files)):
         reporter.warn(sentence)
+    return rows
+
+
+def _files_of(inputs: Sequence[str | Path], folder: Path) -> list[Path]:
+    files = expand_inputs(inputs, leave_out=[folder / name for name in noted_files(folder)])
+    if not files:
+        raise BadInputError("INPUT is empty; give image files or folders of images.")
+    return files
+
+
+def _given_samples(inputs: Any, files: list[Path], run: TrainedRun) -> list[GivenSamples] | None:
+    """The samples of an array, or of files that are no images; None for image files."""
+    if is_array(inputs):
+        return [GivenSamples(values=read_array(inputs, spec=run.spec))]
+    return None if run.spec.input_kind == "image" else read_files(files, spec=run.spec)
+
+
+def _predict_given(
+    run: TrainedRun,
+    given: list[GivenSamples],
+    *,
+    output: Path,
+    formats: Sequence[str],
+    forward: TrainedForward,
+) -> list[dict[str, Any]]:
+    """Writes the class probabilities of all samples; returns one row per sample, in order."""
+    require_free_names(output, table_names(formats))
+    batch_size = validation_batch_size(run.recipe, run.preprocess)
+    rows: list[dict[str, Any]] = []
+    for part in given:
+        place = {} if part.file is None else {"file": str(part.file)}
+        for start in range(0, len(part.values), batch_size):
+            found = _probabilities(run, forward, part.values[start : start + batch_size])
+            rows += [_row({**place, "sample": start + i}, values, run) for i, values in enumerate(found)]
+    _write_tables(rows, output, formats)
     return rows
 
 
@@ -128,7 +168,10 @@ def _predict_files(
         images = _readable(files[start : start + batch_size], run, notes)
         if images:
             probabilities = _probabilities(run, forward, np.stack(list(images.values())))
-            rows += [_row(path, values, run) for path, values in zip(images, probabilities, strict=True)]
+            rows += [
+                _row({"file": str(path)}, values, run)
+                for path, values in zip(images, probabilities, strict=True)
+            ]
         done = min(start + batch_size, len(files))
         forward.progress(done, len(files))
         if reporter.progress_due():
@@ -176,12 +219,12 @@ def _probabilities(run: TrainedRun, forward: TrainedForward, images: NDArray[Any
     return probabilities
 
 
-def _row(path: Path, probabilities: NDArray[np.float32], run: TrainedRun) -> dict[str, Any]:
+def _row(place: Mapping[str, Any], probabilities: NDArray[np.float32], run: TrainedRun) -> dict[str, Any]:
     names = run.spec.class_names
     best = int(probabilities.argmax())
     listed = {name: round(float(value), 6) for name, value in zip(names, probabilities, strict=True)}
     return {
-        "file": str(path),
+        **place,
         "class": names[best],
         "probability": listed[names[best]],
         "probabilities": listed,
@@ -192,7 +235,8 @@ def _as_csv(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = list(rows[0]["probabilities"])
-    writer.writerow(["file", "class", "probability", *(f"p_{name}" for name in names)])
+    plain = [key for key in rows[0] if key != "probabilities"]
+    writer.writerow([*plain, *(f"p_{name}" for name in names)])
     for row in rows:
-        writer.writerow([row["file"], row["class"], row["probability"], *row["probabilities"].values()])
+        writer.writerow([*(row[key] for key in plain), *row["probabilities"].values()])
     return text.getvalue()

@@ -14,6 +14,12 @@ def check_share(word: str, value: object) -> None:
         )
 
 
+def check_switch(word: str, value: object) -> None:
+    """Raises unless the value is true or false."""
+    if not isinstance(value, bool):
+        raise BadInputError(f"--model-params {word}: {value!r} is neither true nor false, such as false.")
+
+
 def check_whole(word: str, value: object, *, most: int | None = None, example: int) -> None:
     """Raises unless the value is a whole number of at least 1 and, if given, at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= (most or value):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from drivetrain.models.zoo.check_params import check_switch
 from drivetrain.models.zoo.initialise import InitialisedModel, Initialiser, variance_scaling, zeros
 from drivetrain.models.zoo.layers import Add, GlobalMean
 
@@ -15,7 +16,7 @@ _STEM_WIDTH = 64
 _STACK_WIDTHS = (64, 128, 256, 512)
 _BOTTLENECK_GROWTH = 4
 # The epsilon of the ResNets in Keras. torch's momentum weights the new value: 0.03 is 0.97 in Keras' terms.
-_BN_EPS = 1.001e-5
+BN_EPS = 1.001e-5
 _BN_MOMENTUM = 0.03
 
 
@@ -34,12 +35,19 @@ class _Block(NamedTuple):
 class ResNet(InitialisedModel):
     """A stem that shrinks the image fourfold, four stacks of residual blocks, a classifier; returns logits.
 
-    The first block of every stack has a convolution in its shortcut. A bottleneck block reduces the channels
+    The first block of every stack has a convolution in its shortcut; `first_shortcut=False` leaves out that
+    of the first stack, which a network of basic blocks does not need. A bottleneck block reduces the channels
     with a 1x1 convolution, applies a 3x3 one and widens fourfold; a basic block has two 3x3 convolutions.
     """
 
     def __init__(
-        self, *, blocks_per_stack: tuple[int, ...], bottleneck: bool, channels: int, num_classes: int
+        self,
+        *,
+        blocks_per_stack: tuple[int, ...],
+        bottleneck: bool,
+        channels: int,
+        num_classes: int,
+        first_shortcut: bool = True,
     ) -> None:
         super().__init__()
         self._bottleneck = bottleneck
@@ -54,9 +62,10 @@ class ResNet(InitialisedModel):
         ):
             for index in range(1, num_blocks + 1):
                 stride = 2 if index == 1 and stack > 2 else 1
+                has_shortcut = index == 1 and (first_shortcut or stack > 2)
                 prefix = f"conv{stack}_block{index}"
                 self._blocks.append(
-                    self._add_block(prefix, width, inner_width, stride=stride, has_shortcut=index == 1)
+                    self._add_block(prefix, width, inner_width, stride=stride, has_shortcut=has_shortcut)
                 )
                 width = inner_width * (_BOTTLENECK_GROWTH if bottleneck else 1)
         self.avg_pool = GlobalMean()
@@ -146,17 +155,34 @@ def _convolution(width: int, new_width: int, kernel_size: int, *, stride: int) -
 
 
 def _batch_norm(width: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(width, eps=_BN_EPS, momentum=_BN_MOMENTUM)
+    return nn.BatchNorm2d(width, eps=BN_EPS, momentum=_BN_MOMENTUM)
 
 
-def resnet18(*, channels: int, num_classes: int) -> ResNet:
-    """Basic blocks, two per stack."""
-    return ResNet(blocks_per_stack=(2, 2, 2, 2), bottleneck=False, channels=channels, num_classes=num_classes)
+def resnet18(*, channels: int, num_classes: int, first_shortcut: bool = True) -> ResNet:
+    """Basic blocks, two per stack; `first_shortcut=False` is the structure of torchvision."""
+    return _basic_resnet(
+        (2, 2, 2, 2), channels=channels, num_classes=num_classes, first_shortcut=first_shortcut
+    )
 
 
-def resnet34(*, channels: int, num_classes: int) -> ResNet:
-    """Basic blocks, three to six per stack."""
-    return ResNet(blocks_per_stack=(3, 4, 6, 3), bottleneck=False, channels=channels, num_classes=num_classes)
+def resnet34(*, channels: int, num_classes: int, first_shortcut: bool = True) -> ResNet:
+    """Basic blocks, three to six per stack; `first_shortcut=False` is the structure of torchvision."""
+    return _basic_resnet(
+        (3, 4, 6, 3), channels=channels, num_classes=num_classes, first_shortcut=first_shortcut
+    )
+
+
+def _basic_resnet(
+    blocks_per_stack: tuple[int, ...], *, channels: int, num_classes: int, first_shortcut: bool
+) -> ResNet:
+    check_switch("first_shortcut", first_shortcut)
+    return ResNet(
+        blocks_per_stack=blocks_per_stack,
+        bottleneck=False,
+        channels=channels,
+        num_classes=num_classes,
+        first_shortcut=first_shortcut,
+    )
 
 
 def resnet50(*, channels: int, num_classes: int) -> ResNet:

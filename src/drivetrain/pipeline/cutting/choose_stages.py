@@ -35,7 +35,7 @@ def choose_stages(
     seconds: Sequence[float] | None = None,
 ) -> tuple[str, ...]:
     """The first layers of stages 1, 2, ...; by='time' needs the forward `seconds` of each layer."""
-    starts = check_stage_count(traced, stages=stages)
+    starts = check_stage_count(traced, stages=stages, shapes=shapes)
     if by == "parameters":
         chosen = _by_parameters(shapes, stages, starts)
     elif by == "time":
@@ -48,21 +48,27 @@ def choose_stages(
     return tuple(traced.layers[start].name for start in chosen)
 
 
-def check_stage_count(traced: TracedModel, *, stages: int) -> list[int]:
+def check_stage_count(traced: TracedModel, *, stages: int, shapes: ModelShapes | None = None) -> list[int]:
     """The positions at which a stage may begin; raises BadInputError if there are too few."""
-    starts = possible_splits(traced)
+    starts = possible_splits(traced, shapes)
     if not 1 <= stages <= len(starts) + 1:
+        faults = [f"{path} is one step: {fault}" for path, fault in traced.faults.items()]
+        because = f", because {' and '.join(faults)}" if faults else ""
         raise BadInputError(
-            f"--stages {stages}: this model can be split into 1 to {len(starts) + 1} stages; "
+            f"--stages {stages}: this model can be split into 1 to {len(starts) + 1} stages{because}; "
             f"--stages {len(starts) + 1} works."
         )
     return starts
 
 
-def possible_splits(traced: TracedModel) -> list[int]:
-    """The positions of layers that may begin a stage; any combination of them is allowed."""
+def possible_splits(traced: TracedModel, shapes: ModelShapes | None = None) -> list[int]:
+    """The positions of layers that may begin a stage; any combination of them is allowed.
+
+    Only with `shapes` is it known which steps of a user's code return something else than a tensor.
+    """
     places = {layer.node: place for place, layer in enumerate(traced.layers)}
-    kept_together = chain(_shared(traced), _collections(places), _changes(traced, places))
+    others = () if shapes is None else _no_tensors(traced, shapes, places)
+    kept_together = chain(_shared(traced), _collections(places), _changes(traced, places), others)
     refused = {start for first, last in kept_together for start in range(first + 1, last + 1)}
     return [start for start in range(1, len(traced.layers)) if start not in refused]
 
@@ -89,6 +95,19 @@ def _collections(places: Mapping[Node, int]) -> Iterator[tuple[int, int]]:
         if not gives_several(node):
             users = [user for user in users if taken_out_of(user) is node]
         yield place, max((places[user] for user in users), default=place)
+
+
+def _no_tensors(
+    traced: TracedModel, shapes: ModelShapes, places: Mapping[Node, int]
+) -> Iterator[tuple[int, int]]:
+    """The positions of a step that returns no tensor, such as an object of several, and its last reader."""
+    readers: dict[Node, list[int]] = {}
+    for node, place in places.items():
+        for source in traced.sources(node):
+            readers.setdefault(source, []).append(place)
+    for node, found in readers.items():
+        if node in places and node.name not in shapes.values:
+            yield places[node], max(found)
 
 
 def _by_parameters(shapes: ModelShapes, stages: int, starts: Sequence[int]) -> list[int]:

@@ -1,7 +1,7 @@
 """Marks that assign modules to pipeline stages, set while the model is built or afterwards."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -103,7 +103,9 @@ def has_marks(model: nn.Module) -> bool:
 
 def marked_stages(model: nn.Module) -> int:
     """The number of stages that the marks of a model define; 0 if there are no marks."""
-    marks = [mark for module in model.modules() if (mark := mark_of(module)) is not None]
+    # The layers of a Keras model are modules, but not always submodules of it.
+    modules: Iterable[nn.Module] = getattr(model, "_flatten_layers", model.modules)()
+    marks = [mark for module in modules if (mark := mark_of(module)) is not None]
     return max(marks, default=-1) + 1
 
 

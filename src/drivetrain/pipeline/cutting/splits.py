@@ -45,6 +45,8 @@ def _later_example(traced: TracedModel) -> str:
 
 
 def _resolve(traced: TracedModel, name: str) -> str:
+    # A Keras model may know a layer by another name.
+    name = getattr(traced.model, "layer_aliases", {}).get(name, name)
     for layer in traced.layers:
         if layer.name == name:
             return name

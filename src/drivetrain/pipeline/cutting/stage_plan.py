@@ -11,6 +11,7 @@ from torch import nn
 from torch.fx import Node
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.input_form import as_model_input
 from drivetrain.pipeline.cutting.choose_stages import check_stage_count, choose_stages, possible_splits
 from drivetrain.pipeline.cutting.cut import Cut, cut_model
 from drivetrain.pipeline.cutting.marks import has_marks
@@ -172,8 +173,9 @@ def _with_gradients(edges: tuple[Edge, ...], traced: TracedModel, shapes: ModelS
     """Marks values that have no gradient to send back: whole numbers, and what `no_grad` computes."""
 
     def has_gradient(value: str) -> bool:
-        dtype = shapes.values[value].dtype
-        is_number = dtype.is_floating_point or dtype.is_complex
+        info = shapes.values.get(value)
+        # What is not a tensor cannot be sent; `cut_model` refuses it by name.
+        is_number = info is not None and (info.dtype.is_floating_point or info.dtype.is_complex)
         return is_number and not _is_constant(traced, traced.nodes[value])
 
     return tuple(replace(edge, has_gradient=has_gradient(edge.value)) for edge in edges)
@@ -235,7 +237,7 @@ def _measured_cut(
     is_outline = any(weight.is_meta for weight in model.parameters())
     model = model.to_empty(device=device or "cpu") if is_outline else model.to(device)
     weight = next(model.parameters())
-    zeros = torch.zeros(images, dtype=weight.dtype, device=weight.device)
+    zeros = as_model_input(model, torch.zeros(images, dtype=weight.dtype, device=weight.device))
     seconds = measure_layer_seconds(trace_model(model, image_shape=images[1:]), zeros)
     return choose_stages(traced, shapes, stages=stages, by="time", seconds=seconds)
 
@@ -246,7 +248,7 @@ def _blocks(recipe: Recipe, traced: TracedModel, shapes: ModelShapes, *, accumul
     With the square root of the number of layers as the number of blocks, the inputs of blocks and the
     activations of one block take about the same memory.
     """
-    blocks = max(1, min(isqrt(len(traced.layers)), len(possible_splits(traced)) + 1))
+    blocks = max(1, min(isqrt(len(traced.layers)), len(possible_splits(traced, shapes)) + 1))
     firsts = choose_stages(traced, shapes, stages=blocks, by="cost")
     stage_of = move_small(traced, stage_of=stages_by_names(traced, firsts), shapes=shapes)
     settings = stage_settings(recipe, live=(1,) * blocks)

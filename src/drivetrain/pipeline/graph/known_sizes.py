@@ -19,9 +19,10 @@ from torch import Tensor, fx, nn
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from drivetrain.core.errors import RunFailedError
 from drivetrain.core.wording import words
 from drivetrain.pipeline.graph.stand_ins import attributes_kept, copies, fakes, images_like, is_cheap
-from drivetrain.pipeline.graph.tracer import InPlaceProxy, LayerTracer, UntraceableError
+from drivetrain.pipeline.graph.tracer import InPlaceProxy, LayerTracer, UntraceableError, calling_line
 
 __all__ = ["SizedTracer"]
 
@@ -74,7 +75,11 @@ class SizedTracer(LayerTracer):
         return _SizedProxy(node, self)
 
     def class_of(self, node: Node) -> type:
-        return type(self._values[node][0]) if self._is_plain(node) else super().class_of(node)
+        if node not in self._values:
+            return super().class_of(node)
+        value = self._values[node][0]
+        # Stand-ins are tensors of another class.
+        return Tensor if isinstance(value, Tensor) else type(value)
 
     def create_node(self, kind: str, target: Any, *args: Any, **kwargs: Any) -> Node:
         node = super().create_node(kind, target, *args, **kwargs)
@@ -109,9 +114,25 @@ class SizedTracer(LayerTracer):
         return iter([obj[index] for index in range(length)])  # type: ignore[index]
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        if self._is_plain(obj.node):
+        if not self._is_plain(obj.node):
+            return super().to_bool(obj)
+        if not self._compares_types(obj.node):
             raise UntraceableError("branches on the batch size, or on the type or device of a tensor")
-        return super().to_bool(obj)
+        answer = bool(self._values[obj.node][0])
+        file, line = calling_line()
+        self.create_proxy("call_function", require_answer, (obj, answer, f"{file} line {line}"), {})
+        return answer
+
+    def _compares_types(self, node: Node) -> bool:
+        """Whether the type of the images is compared; a step checks in each pass that the answer stays.
+
+        The types of other values depend on the precision. Code that compares these is kept whole.
+        """
+        sides = [side for side in node.args if isinstance(side, Node)]
+        is_of_types = all(isinstance(self._values[side][0], torch.dtype) for side in sides)
+        sources = {source.op for side in sides for source in side.all_input_nodes}
+        is_about_images = "placeholder" in sources and sources <= {"placeholder", "get_attr"}
+        return node.target in (operator.eq, operator.ne) and is_of_types and is_about_images
 
     def refuse_conversion(self, proxy: fx.Proxy) -> NoReturn:
         what = "the batch size" if self._is_plain(proxy.node) else "a tensor"
@@ -169,6 +190,15 @@ class SizedTracer(LayerTracer):
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def require_answer(found: bool, expected: bool, line: str) -> None:
+    """Refuses a pass in which code that compares types would take another branch than in the trace."""
+    if found is not expected:
+        raise RunFailedError(
+            f"--model cannot be split into stages in this precision, because {line} compares the types of "
+            "tensors, and they were others when it was split; --precision 32.32 works."
+        )
 
 
 def _is_dimension(node: Node) -> bool:

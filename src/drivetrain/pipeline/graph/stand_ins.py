@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from drivetrain.models.input_form import as_model_input
+
 __all__ = ["StandIns", "attributes_kept", "copies", "fakes", "images_like", "is_cheap"]
 
 # Fake tensors import torch's compiler, which takes 2 to 3 seconds. Up to this cost a real pass is faster.
@@ -75,10 +77,10 @@ def fakes() -> StandIns:
 
 
 def images_like(model: nn.Module, shape: Sequence[int]) -> Tensor:
-    """Images of zeros, of the type and on the device of the model's weights."""
+    """Images of zeros as the forward of the model gets them, of the type and on the device of its weights."""
     floats = [weight for weight in model.parameters() if weight.is_floating_point()]
     like = floats[0] if floats else torch.empty(())
-    return torch.zeros(tuple(shape), dtype=like.dtype, device=like.device)
+    return as_model_input(model, torch.zeros(tuple(shape), dtype=like.dtype, device=like.device))
 
 
 def is_cheap(model: nn.Module, shape: Sequence[int]) -> bool:

@@ -5,16 +5,18 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch.fx import Node
 from torch.fx.proxy import TraceError
 from torch.nn.modules import module as torch_modules
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.models.input_form import as_model_input
 from drivetrain.models.kept_values import keeping_values
 from drivetrain.models.module_values import MISSING, Place, moving_places
 from drivetrain.models.modules import in_mode
@@ -76,6 +78,8 @@ class TracedModel:
     positions: Mapping[Node, int]
     image_shape: tuple[int, ...] | None = None
     """The only shape of images, without batch, that the graph is right for; None if it is for any size."""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """Why large modules could not be traced, so that each is one layer, by their paths."""
     evaluation: "TracedModel | None" = None
     """The graph of evaluation mode, if it is another one; this graph is that of training mode."""
 
@@ -174,6 +178,7 @@ def _hiding_moving_numbers(model: nn.Module) -> Iterator[None]:
 
 def _trace_model(model: nn.Module, image_shape: Sequence[int] | None) -> TracedModel:
     whole = _modules_with_state(model)
+    faults: dict[str, str] = {}
     sizes: tuple[int, ...] | None = None
     # A failure names the innermost module at fault. A large one is tried once with known sizes; otherwise it
     # is kept whole in the next attempt. The loop ends, because `whole` grows.
@@ -184,11 +189,13 @@ def _trace_model(model: nn.Module, image_shape: Sequence[int] | None) -> TracedM
             path = getattr(error, "module_path", "")
             if not _is_small(model, path):
                 is_first = sizes is None and _may_need_sizes(error)
-                sizes = tuple(image_shape) if is_first and image_shape is not None else None
+                sizes = _input_sizes(model, image_shape) if is_first and image_shape is not None else None
                 if sizes is not None:
                     continue
             if not path:
                 raise _refusal(error) from error
+            if not _is_small(model, path):
+                faults[path] = _fault(error)
             failed = model.get_submodule(path)
             whole |= {failed, *modules_with_same_fault(model, failed, error, whole=whole)}
             continue
@@ -197,10 +204,15 @@ def _trace_model(model: nn.Module, image_shape: Sequence[int] | None) -> TracedM
             break
         whole |= small
     training, evaluation = graphs
-    traced = _traced(model, *training, image_shape=sizes)
+    traced = replace(_traced(model, *training, image_shape=sizes), faults=faults)
     if not differing and _constants(*training) == _constants(*evaluation):
         return traced
     return replace(traced, evaluation=_traced(model, *evaluation, image_shape=sizes))
+
+
+def _input_sizes(model: nn.Module, image_shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of an input without batch, as the forward of the model gets it."""
+    return tuple(as_model_input(model, torch.empty(1, *image_shape, device="meta")).shape[1:])
 
 
 def _modules_with_state(model: nn.Module) -> set[nn.Module]:
@@ -301,14 +313,18 @@ def _differing_modules(training: _Records, evaluation: _Records) -> list[str]:
 
 
 def _refusal(error: Exception) -> BadInputError:
-    frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    line = user_line(frames) or "its forward"
     instead = getattr(error, "instead", "")
     return BadInputError(
-        f"The code of --model cannot be split into stages, because {line} {_reason(error)}; "
+        f"The code of --model cannot be split into stages, because {_fault(error)}; "
         f"{f'{instead}, or ' if instead else ''}move that step into a torch.nn.Module of its own, which is "
         "never split, and call it from the model."
     )
+
+
+def _fault(error: Exception) -> str:
+    """The line of the model's code that cannot be traced, and why."""
+    frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
+    return f"{user_line(frames) or 'its forward'} {_reason(error)}"
 
 
 def _reason(error: Exception) -> str:

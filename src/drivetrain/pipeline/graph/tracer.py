@@ -22,6 +22,7 @@ from torch.fx.node import map_arg
 
 from drivetrain.core.wording import words
 from drivetrain.layers.draws.functions import draws_at
+from drivetrain.models.batch_norm_classes import norm_form
 from drivetrain.models.modules import hooks_of
 from drivetrain.pipeline.graph.node_kinds import (
     IN_PLACE_OPERATORS,
@@ -32,7 +33,16 @@ from drivetrain.pipeline.graph.node_kinds import (
 )
 from drivetrain.pipeline.graph.step_modes import ModeWatch
 
-__all__ = ["CallRecord", "InPlaceProxy", "LayerTracer", "NeedsSizesError", "UntraceableError", "user_line"]
+__all__ = [
+    "CallRecord",
+    "InPlaceProxy",
+    "LayerTracer",
+    "NeedsSizesError",
+    "NoStepsError",
+    "UntraceableError",
+    "calling_line",
+    "user_line",
+]
 
 # These change the shape of the tensor itself; other in-place methods, such as `relu_`, only its contents.
 _SHAPE_CHANGES = words("resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ set_")
@@ -62,6 +72,16 @@ class UntraceableError(Exception):
 
 class NeedsSizesError(UntraceableError):
     """Why a module's own code cannot be traced without knowing the values' sizes and types."""
+
+
+class NoStepsError(UntraceableError):
+    """Why a module cannot be traced whose code takes no step, such as a dropout of a user's in evaluation.
+
+    The code may count, check or print. Without a step the graph would drop all of that.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("does nothing that can be traced")
 
 
 class CallRecord:
@@ -186,7 +206,8 @@ class LayerTracer(fx.Tracer):
         if type(m).__module__.startswith("torch.nn."):
             return not isinstance(m, _CONTAINERS)
         if next(m.children(), None) is not None:
-            return False
+            # The owner of batch norms gives the layer another class, which a traced one would not run.
+            return norm_form(m) is not None
         is_layer = type(m).__module__.startswith("drivetrain.") or _extends_a_torch_layer(m)
         return is_layer or any(True for _ in m.parameters()) or any(True for _ in m.buffers())
 
@@ -204,8 +225,7 @@ class LayerTracer(fx.Tracer):
             result = super().call_module(m, forward, args, kwargs)
             record.result = repr(result)
             if not record.steps:
-                # Its code may count, check or print. Without a step the graph would drop all of that.
-                raise UntraceableError("does nothing that can be traced")
+                raise NoStepsError
         calls = sum(1 for known, _ in self.records if known == path)
         self.records[path, calls] = record
         return result
@@ -241,7 +261,7 @@ class LayerTracer(fx.Tracer):
             node.meta["draw"] = self._open[-1][1].next_draw(self._open[-1][0])
         if kind.startswith("call"):
             self._note_modes(node)
-        node.meta["line"] = _calling_line()
+        node.meta["line"] = calling_line()
         self._note(kind, target, args, kwargs)
         return node
 
@@ -282,7 +302,7 @@ def _random_state() -> tuple[object, ...]:
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), kind, keys.tobytes(), *rest
 
 
-def _calling_line() -> tuple[str, int]:
+def calling_line() -> tuple[str, int]:
     """File and line of the model's code that is being traced."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_hidden(frame.f_code.co_filename):

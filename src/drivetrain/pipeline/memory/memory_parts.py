@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
+from drivetrain.models.input_form import as_model_input
 from drivetrain.models.memory_format import empty_images, memory_format_of
 from drivetrain.passes.forward import Precision
 from drivetrain.pipeline.cutting.cut import Cut, StageModule, called_module
@@ -173,7 +174,9 @@ def _cut(
     memory_format = memory_format_of(plan.traced.model)
     flow = find_values(
         cut,
-        images=empty_images(images, memory_format=memory_format, device="meta"),
+        images=as_model_input(
+            plan.traced.model, empty_images(images, memory_format=memory_format, device="meta")
+        ),
         compute_dtypes=compute_dtypes,
     )
     bytes_of = flow.bytes_of

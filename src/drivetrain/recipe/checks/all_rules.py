@@ -7,17 +7,21 @@ from drivetrain.catalogue.tasks import TASKS
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import shown
 from drivetrain.recipe.checks.folds import check_folds, warn_of_idle_fraction
+from drivetrain.recipe.checks.input_kind import check_input_kind
 from drivetrain.recipe.checks.optimisation import (
     check_learning_rate,
     check_lr_schedule,
     check_optimizer,
     warn_of_idle_staircase,
+    warn_of_long_head_start,
     warn_of_long_warmup,
+    warn_of_rate_from_scratch,
 )
 from drivetrain.recipe.checks.pipeline import check_pipeline
 from drivetrain.recipe.checks.precision import check_precision
 from drivetrain.recipe.checks.replicas import check_parallel_folds, check_replicas, warn_of_larger_batch
 from drivetrain.recipe.checks.task import check_segmentation, check_task
+from drivetrain.recipe.checks.weights import check_weights
 from drivetrain.recipe.class_weights import parse_class_weights
 from drivetrain.recipe.ending import check_best_by, parse_duration_s, parse_goal
 from drivetrain.recipe.fields import idle_conditions
@@ -82,6 +86,8 @@ def check_recipe(recipe: Recipe, origins: Mapping[str, str]) -> list[str]:
         *_idle_warnings(given),
         warn_of_idle_staircase(given),
         warn_of_long_warmup(given),
+        warn_of_long_head_start(given),
+        warn_of_rate_from_scratch(given),
         warn_of_idle_fraction(given),
         warn_of_larger_batch(given),
     ]
@@ -206,9 +212,11 @@ def _idle_options(given: Given) -> list[tuple[str, str, str]]:
 
 _RULES: tuple[Callable[[Given], None], ...] = (
     _check_names,
+    check_input_kind,
     check_task,
     check_segmentation,
     check_model_edits,
+    check_weights,
     _check_batch,
     check_pipeline,
     check_precision,

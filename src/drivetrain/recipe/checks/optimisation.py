@@ -67,6 +67,32 @@ def warn_of_long_warmup(given: Given) -> str | None:
     )
 
 
+def warn_of_long_head_start(given: Given) -> str | None:
+    """Warns if only the head is trained all the time, which `--freeze backbone` does at less cost."""
+    recipe = given.recipe
+    if not recipe.head_first_epochs or recipe.head_first_epochs < recipe.num_epochs:
+        return None
+    return (
+        f"{given.option('head_first_epochs')} lasts as long as {given.option('num_epochs')}: only the head "
+        "will be trained; --freeze backbone does the same faster."
+    )
+
+
+def warn_of_rate_from_scratch(given: Given) -> str | None:
+    """Warns of weights from elsewhere at the default rate of SGD, which soon destroys what they know."""
+    recipe = given.recipe
+    start = "init_from" if recipe.init_from is not None else "pretrained" if recipe.pretrained else None
+    if start is None or recipe.optimizer != "sgd" or recipe.lr_schedule == "stepped":
+        return None
+    if recipe.learning_rate is not None or recipe.lr_schedule_params.initial_learning_rate is not None:
+        return None
+    return (
+        f"{given.option(start)} starts from trained weights, but the learning rate is the default for "
+        "training from scratch, at which they are soon forgotten; --config fine_tune has settings that suit, "
+        "or --learning-rate 0.01 sets a lower rate."
+    )
+
+
 def _check_keys(given: Given, *, choice: str, params: str, keys: Mapping[str, Sequence[str]]) -> None:
     chosen = str(given.value(choice))
     for key in given.value(params):
@@ -89,7 +115,7 @@ def _check_complete(given: Given) -> None:
 
 
 def _check_epsilon(given: Given) -> None:
-    if given.recipe.optimizer in ("adam", "adamw") and given.recipe.optimizer_params.epsilon == 0:
+    if given.recipe.optimizer in ("adam", "adamw", "rmsprop") and given.recipe.optimizer_params.epsilon == 0:
         raise BadInputError(
             f"epsilon of --optimizer-params is 0, for {given.option('optimizer')} it must be more than 0; "
             "--optimizer-params '{\"epsilon\": 1e-08}' works."

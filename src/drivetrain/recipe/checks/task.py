@@ -12,7 +12,7 @@ from drivetrain.recipe.given import Given
 def check_task(given: Given) -> None:
     """Model and data set must have the same task, and every option must belong to it."""
     from drivetrain.catalogue.data_sets import dataset_task
-    from drivetrain.catalogue.models import check_image_size, model_info, model_task
+    from drivetrain.catalogue.models import check_image_size, is_external_model, model_info, model_task
 
     of_data, of_model = dataset_task(given.recipe.dataset), model_task(given.recipe.model)
     if of_data is not None and of_model is not None and of_data != of_model:
@@ -22,7 +22,7 @@ def check_task(given: Given) -> None:
             f"--dataset {task_info(of_model).example_dataset} works."
         )
     is_dense = of_model is not None and task_info(of_model).has_dense_labels
-    if is_dense and given.recipe.image_size is not None:
+    if is_dense and given.recipe.image_size is not None and not is_external_model(given.recipe.model):
         check_image_size(model_info(given.recipe.model), given.recipe.image_size)
     task = of_data or of_model
     if task is not None:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.catalogue.metrics import brief_metric
 from drivetrain.console.figures import speed_text
+from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.run.loop.clocks import UpdateTimes
 from drivetrain.run.loop.context import RunContext
 from drivetrain.run.reporting.loss_scale_report import scale_values
@@ -62,4 +64,5 @@ class TrainingLog:
         metric = self.context.program.task.metric
         words = brief_metric(metric)
         score = f"training{'_' if words == metric else ' '}{words}: {means[metric]:.4f}"
-        return f"loss: {means['loss']:.4f}  {score}  images/s: {speed_text(images_per_second)}"
+        unit = plural_of(input_kind_of_model(self.context.program.model))
+        return f"loss: {means['loss']:.4f}  {score}  {unit}/s: {speed_text(images_per_second)}"

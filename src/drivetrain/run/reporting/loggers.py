@@ -70,10 +70,10 @@ class EventLog:
 
 
 def open_event_log(
-    recipe: Recipe, *, directory: RunDirectory, reporter: Reporter, total_updates: int, first_update: int
+    recipe: Recipe, *, directory: RunDirectory, screen: EventReader, first_update: int
 ) -> EventLog:
     """Opens the readers that a recipe asks for; a continued run appends to their earlier records."""
-    log = EventLog([MetricsLog(directory.metrics), ScreenLog(reporter, total_updates=total_updates)])
+    log = EventLog([MetricsLog(directory.metrics), screen])
     folder = log_folder(recipe, directory)
     if recipe.tensorboard:
         board = directory.tensorboard if folder is None else folder
@@ -107,10 +107,10 @@ def log_folder(recipe: Recipe, directory: RunDirectory) -> Path | None:
 
 
 class ScreenLog:
-    """Prints one line per training log and validation."""
+    """Prints one line per training log and validation; `unit` is what the speed counts."""
 
-    def __init__(self, reporter: Reporter, *, total_updates: int) -> None:
-        self._reporter = reporter
+    def __init__(self, reporter: Reporter, *, total_updates: int, unit: str = "images") -> None:
+        self._reporter, self._unit = reporter, unit
         self._total_updates = total_updates
 
     def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:
@@ -122,7 +122,7 @@ class ScreenLog:
             f"{_shown_name(kind, name)}: {numbers[name]:.4f}" for name in _SHOWN_METRICS if name in numbers
         ]
         if "images_per_second" in values:
-            parts.append(f"images/s: {speed_text(values['images_per_second'])}")
+            parts.append(f"{self._unit}/s: {speed_text(values['images_per_second'])}")
         if "loss_scale" in values:
             parts.append(f"loss scale: {values['loss_scale']:g}  skipped: {values['skipped_updates']}")
         if "compile_seconds" in values:

@@ -110,13 +110,13 @@ class Scaling:
             "lost_to": {name: round(share, 4) for name, share in self.losses.items()},
         }
 
-    def sentence(self) -> str:
+    def sentence(self, *, unit: str = "images") -> str:
         """The line of the final summary, with advice if ranks waited much."""
         count = f"{self.replicas} replica{'s' if self.replicas > 1 else ''}"
         of = f" on {self.devices} devices{' each' if self.replicas > 1 else ''}" if self.devices > 1 else ""
         all_of_it = f" each, {speed_text(self.images_per_second)} in total" if self.replicas > 1 else ""
         own = speed_text(self.images_per_second / self.replicas)
-        speed = f"{count}{of}: {own} images/s{all_of_it}"
+        speed = f"{count}{of}: {own} {unit}/s{all_of_it}"
         if self.computing is None:
             return (
                 f"{speed}; {self.data:.0%} of the time was spent waiting for data; this device cannot time "

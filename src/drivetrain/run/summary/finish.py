@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.catalogue.metrics import shown_metric
 from drivetrain.catalogue.tasks import TaskName
 from drivetrain.console.figures import rounded_speed, speed_text, table_lines
@@ -13,6 +14,7 @@ from drivetrain.core.files import write_json
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
+from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.reporting.loss_scale_report import scale_values, skipped_in_words
@@ -60,7 +62,7 @@ def finish_run(
     _write_bad_samples(loop, data)
     if context.recipe.clean_dir:
         shutil.rmtree(context.directory.checkpoints, ignore_errors=True)
-    write_readme(context.directory, summary=summary, recipe=context.recipe)
+    write_readme(context.directory, summary=summary, recipe=context.recipe, unit=_unit(loop))
     _say_summary(loop, summary, spent)
     skipped = skipped_in_words(summary, updates=update)
     if skipped is not None:
@@ -72,7 +74,7 @@ def _draw_validation(
     loop: RunLoop, *, data: DataSplits, preprocess: Preparation, program: TrainingProgram
 ) -> None:
     """Draws predictions/validation.png with the weights that were validated (averaged ones with --ema)."""
-    if data.validation is None:
+    if data.validation is None or data.spec.input_kind != "image":
         return
     context = loop.context
     drawings: dict[TaskName, Callable[..., None]] = {
@@ -141,6 +143,11 @@ def _scaling(loop: RunLoop) -> Scaling:
     )
 
 
+def _unit(loop: RunLoop) -> str:
+    """What is counted per second: images, rows or signals."""
+    return plural_of(input_kind_of_model(loop.context.program.model))
+
+
 def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:
     say = loop.context.reporter.say
     total = sum(spent.values())
@@ -148,17 +155,17 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
         f"time to train: {summary['time_to_train_seconds']:.1f} s "
         f"({'compilation' if loop.compiles else 'first update'} "
         f"{summary['compile_seconds']:.2f} s), "
-        f"{speed_text(summary['images_per_second'])} images/s"
+        f"{speed_text(summary['images_per_second'])} {_unit(loop)}/s"
     )
     if "capture" in summary:
         say(f"updates: {summary['capture']}")
     if len(loop.replica_times) > 1:
-        say(_scaling(loop).sentence())
+        say(_scaling(loop).sentence(unit=_unit(loop)))
     if loop.validations.early_end.reason is not None:
         say(f"ended early by {loop.validations.early_end.reason}")
     bound = data_bound_of(loop)
     if bound is not None:
-        say(bound.sentence())
+        say(bound.sentence(unit=_unit(loop)))
     shares = {part: seconds / total for part, seconds in spent.items()}
     listed = [
         part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= _WORTH_A_WORD

@@ -35,13 +35,15 @@ _SCORES_EXPLAINED = (
 )
 
 
-def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Recipe) -> None:
-    """Writes the page once a run is finished."""
+def write_readme(
+    directory: RunDirectory, *, summary: dict[str, Any], recipe: Recipe, unit: str = "images"
+) -> None:
+    """Writes the page once a run is finished; `unit` is what the throughput counts."""
     lines = [f"# {directory.path.name}", "", f"`{recipe.model}` on `{recipe.dataset}`.", ""]
     lines += [
         "| | |",
         "| --- | --- |",
-        *(f"| {name} | {value} |" for name, value in _results(summary).items()),
+        *(f"| {name} | {value} |" for name, value in _results(summary, unit=unit).items()),
     ]
     lines += _by_class(summary)
     lines += ["", "![curves](curves.png)", ""]
@@ -57,7 +59,7 @@ def write_readme(directory: RunDirectory, *, summary: dict[str, Any], recipe: Re
     write_atomically(directory.path / "README.md", ("\n".join(lines) + "\n").encode())
 
 
-def _results(summary: dict[str, Any]) -> dict[str, str]:
+def _results(summary: dict[str, Any], *, unit: str) -> dict[str, str]:
     results: dict[str, str] = {}
     if "validation" in summary:
         results["best checkpoint"] = f"{Best.from_json(summary['best']).sentence()}; see `--best-by`"
@@ -67,7 +69,7 @@ def _results(summary: dict[str, Any]) -> dict[str, str]:
         results |= {f"last validation {shown_metric(name)}": f"{numbers[name]:.4f}" for name in names}
         results["validation samples"] = str(summary["validation"][_COUNT])
     results["time to train"] = f"{summary['time_to_train_seconds']:.1f} s"
-    results["throughput"] = f"{speed_text(summary['images_per_second'])} images/s"
+    results["throughput"] = f"{speed_text(summary['images_per_second'])} {unit}/s"
     results["device"] = str(summary["device"])
     return results
 

@@ -90,11 +90,11 @@ class DataBound:
             "device_images_per_second": rounded_speed(self.device_images_per_second),
         }
 
-    def sentence(self) -> str:
+    def sentence(self, *, unit: str = "images") -> str:
         """The line of the final summary."""
         loader, device = map(speed_text, (self.loader_images_per_second, self.device_images_per_second))
         return (
-            f"data loading was the bottleneck: the loader delivers {loader} images/s and "
+            f"data loading was the bottleneck: the loader delivers {loader} {unit}/s and "
             f"the device could train {device}; try more --num-workers, and `drivetrain "
             "bench data` to see what takes the loader's time."
         )

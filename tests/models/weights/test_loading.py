@@ -10,8 +10,12 @@ from torch import Tensor, nn
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.models.create import create_model
-from drivetrain.models.initial_weights import load_initial_weights
+from drivetrain.models.weights.loading import load_file
 from drivetrain.store.checkpoint import save_checkpoint
+
+
+def load_initial_weights(model: nn.Module, path: str) -> list[str]:
+    return load_file(model, path, option="--init-from")
 
 
 def build(*, num_classes: int = 10, seed: int = 0, name: str = "cifar_resnet8") -> nn.Module:
@@ -73,8 +77,9 @@ def test_mismatches_name_the_first_three(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_file(build(name="cifar_resnet20").state_dict(), path)
     message = refusal(build(), path)
+    assert "does not fit the model: 37 of the model's 37 tensors fit; " in message
     assert message.count(" is not in the model") == 3
-    assert "conv2_block2_layer1_conv.weight" not in build().state_dict()
+    assert "conv2_block2_layer1_bn.running_var (16) is not in the model" in message
     assert " and 57 more; give weights of this --model." in message
 
 
@@ -82,11 +87,11 @@ def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     state = build().state_dict()
     del state["conv1_bn.running_var"]
-    state["conv1_conv.weight"] = torch.zeros(16, 1, 3, 3)
+    state["conv1_conv.weight"] = torch.zeros(16, 1, 5, 5)
     save_file(state, path)
     assert refusal(build(), path) == (
-        f"--init-from {path} does not fit the model: conv1_conv.weight is 16x1x3x3 instead of 16x3x3x3, "
-        "conv1_bn.running_var is missing; give weights of this --model."
+        f"--init-from {path} does not fit the model: 35 of the model's 37 tensors fit; conv1_bn.running_var "
+        "(16) is missing, conv1_conv.weight is 16x1x5x5 instead of 16x3x3x3; give weights of this --model."
     )
 
 
@@ -101,7 +106,12 @@ def test_a_head_that_sees_other_features_is_a_mismatch(tmp_path: Path) -> None:
 def test_nothing_fits(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_file({"foreign": torch.zeros(3)}, path)
-    assert "contains no weights that fit the model" in refusal(build(), path)
+    message = refusal(build(), path)
+    assert message.endswith(
+        "does not fit the model: 0 of the model's 37 tensors fit; conv1_conv.weight (16x3x3x3) is missing, "
+        "conv1_bn.weight (16) is missing, foreign (3) is not in the model and 35 more; give weights of this "
+        "--model."
+    )
 
 
 class _Code:
@@ -128,7 +138,7 @@ def test_a_pickle_of_anything_else_is_not_opened(
         ("broken.safetensors", "cannot be read as safetensors"),
         ("broken.pt", "is not opened"),
         ("weights.h5", "is neither a run directory nor"),
-        ("empty", "is a folder but not a run"),
+        ("empty", "is a folder but neither a run nor one with a file of weights"),
         ("untrained", "has no intact checkpoint: it was trained without any"),
     ],
 )
@@ -193,3 +203,15 @@ def test_a_corrupt_best_checkpoint_is_refused(tmp_path: Path) -> None:
     manifest = run / "checkpoints" / "9" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "update": 8}))
     assert "checkpoints/9 is corrupt" in refusal(build(), run)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_values_that_are_not_finite_are_refused_by_name(tmp_path: Path, value: float) -> None:
+    state = build(seed=1).state_dict()
+    state["fc_layer.bias"][3] = value
+    save_file(state, tmp_path / "weights.safetensors")
+    model = build()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(BadInputError, match=r"not finite .* in 1 of \d+ tensors, first in fc_layer\.bias"):
+        load_initial_weights(model, str(tmp_path / "weights.safetensors"))
+    assert same_weights(model, before)

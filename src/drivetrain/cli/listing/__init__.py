@@ -1,0 +1,1 @@
+"""What `drivetrain models` prints: its tables, and the models of libraries."""

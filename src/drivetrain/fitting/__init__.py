@@ -1,0 +1,1 @@
+"""What a Keras model was compiled with, as options of a training here."""

@@ -1,0 +1,1 @@
+"""Models of other libraries, chosen by name; one file per library, loaded when it is used."""

@@ -1,0 +1,1 @@
+"""The models, by what they do."""
