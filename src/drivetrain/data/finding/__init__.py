@@ -1,0 +1,1 @@
+"""What a folder holds: classes, masks, tables of labels, packs or published files."""

@@ -1,0 +1,109 @@
+"""The fingerprint of a data set: what the rules for a recipe look at, as numbers that can be stored."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from drivetrain.catalogue.tasks import TaskName
+
+__all__ = ["Asymmetry", "Duplicates", "Fingerprint", "ObjectSizes", "Spread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Smallest, median and largest of a quantity."""
+
+    smallest: float
+    median: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asymmetry:
+    """How far images differ from their turned copies, as effect sizes: mean over standard deviation.
+
+    Near 0 where left and right (or up and down, or height and width) mean the same, as in microscopy; digits
+    and street scenes have large values.
+    """
+
+    left_right: float
+    up_down: float
+    quarter_turn: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSizes:
+    """The objects of all classes but the background: diameters in pixels and their number per image."""
+
+    diameter_px: Spread
+    per_image: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicates:
+    """Images that are in the training and in the validation set: how many, and the first pairs of names."""
+
+    count: int
+    first: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """The measurements of a data set. Shares and colours are between 0 and 1.
+
+    `samples` has the number of images by split: train, and validation and test where the data set has them.
+    `measured` is the number of images that were opened; large data sets are sampled.
+    """
+
+    dataset: str
+    task: TaskName
+    samples: dict[str, int]
+    measured: int
+    channels: int
+    bits: int
+    height_px: Spread
+    width_px: Spread
+    class_names: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    """Training images of each class; of masks, the images that hold any pixel of it."""
+    pixel_shares: tuple[float, ...]
+    """Of masks: the share of all pixels that each class has; empty otherwise."""
+    objects: ObjectSizes | None
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    asymmetry: Asymmetry
+    unreadable: tuple[str, ...]
+    duplicates: Duplicates | None
+    """None where the validation set is a share of the training set and no copies were found in it."""
+    groups: int | None
+    """Number of groups by --group-by; None without."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain data for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Self:
+        """Reads what `as_json` wrote."""
+        objects, duplicates = stored["objects"], stored["duplicates"]
+        return cls(
+            **{
+                **stored,
+                "height_px": Spread(**stored["height_px"]),
+                "width_px": Spread(**stored["width_px"]),
+                "class_names": tuple(stored["class_names"]),
+                "class_counts": tuple(stored["class_counts"]),
+                "pixel_shares": tuple(stored["pixel_shares"]),
+                "objects": objects
+                and ObjectSizes(
+                    diameter_px=Spread(**objects["diameter_px"]), per_image=objects["per_image"]
+                ),
+                "mean": tuple(stored["mean"]),
+                "std": tuple(stored["std"]),
+                "asymmetry": Asymmetry(**stored["asymmetry"]),
+                "unreadable": tuple(stored["unreadable"]),
+                "duplicates": duplicates
+                and Duplicates(
+                    count=duplicates["count"], first=tuple(tuple(pair) for pair in duplicates["first"])
+                ),
+            }
+        )
