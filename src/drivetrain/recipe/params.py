@@ -25,6 +25,10 @@ SegmentationLoss = Annotated[Literal["softmax", "sigmoid"], BeforeValidator(lowe
 PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeValidator(number_as_text)]
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
 MemoryFormat = Annotated[Literal["auto", "channels_last", "contiguous"], BeforeValidator(lower_text)]
+FlipDirection = Literal["horizontal", "vertical"]
+RandomFlips = Annotated[
+    Literal["auto", "none", "horizontal", "vertical", "both"], BeforeValidator(lower_text)
+]
 InputChoice = Literal["auto", "image", "table", "signal"]
 InputKindName = Annotated[InputChoice, BeforeValidator(lower_text)]
 CaptureMode = Annotated[Literal["auto", "off"], BeforeValidator(lower_text)]

@@ -63,6 +63,7 @@ from drivetrain.recipe.params import (
     Placement,
     PrecisionList,
     PrecisionName,
+    RandomFlips,
     Remainder,
     ScheduleName,
     SegmentationLoss,
@@ -127,7 +128,8 @@ class Recipe(BaseModel):
         default=None,
         examples=[32],
         ge=1,
-        description="channels of the model's first block, for models with a variable width (unet, unet_same)",
+        description="channels of the model's first block, for models with a variable width (unet, unet_same, "
+        "cifar_resnet, resnet18, resnet34)",
     )
     num_classes: Annotated[int | None, _in("model", IN_INFERENCE, IN_DELIVERY)] = Field(
         default=None, examples=[10], ge=1, description="number of classes (default: as in the data set)"
@@ -276,6 +278,14 @@ class Recipe(BaseModel):
         examples=[True],
         description="augment training images with random flips and crops, for segmentation also brightness "
         "(default: on for cifar10 and imagenet; flips only for segmentation; off otherwise)",
+    )
+    random_flips: Annotated[
+        RandomFlips,
+        _in("data", LATER, OF_IMAGES, *augmentation(off="none"), idle(augment=False, urgency=5)),
+    ] = Field(
+        default="auto",
+        description="directions in which training images are mirrored at random; auto: with --augment "
+        "horizontal for classification, always both for segmentation",
     )
     random_resized_crop: Annotated[
         float | None,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from drivetrain.data.augment.chain import Augmentation
-from drivetrain.data.augment.flip import HorizontalFlip
+from drivetrain.data.augment.flip import Flip
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
 from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
@@ -16,7 +16,7 @@ from drivetrain.data.preprocess import Preprocess, channels_last_view
 from drivetrain.data.source import DataSpec
 from tests.data.augment.helpers import as_array, in_pass, numbers, random_pixels
 
-CIFAR = Augmentation(seed=3, on_pixels=(HorizontalFlip(),), on_normalised=(PaddedCrop(),))
+CIFAR = Augmentation(seed=3, on_pixels=(Flip("horizontal"),), on_normalised=(PaddedCrop(),))
 
 
 def cifar_spec() -> DataSpec:
@@ -111,7 +111,7 @@ def test_all_techniques_together_give_channels_last_images_of_the_size(image_siz
         seed=1,
         on_pixels=(
             ResizedCrop(smallest_share=0.3, height=32, width=32, size=size),
-            HorizontalFlip(),
+            Flip("horizontal"),
             RandAugment(operations=2, magnitude=9),
         ),
         on_normalised=(PaddedCrop(),),

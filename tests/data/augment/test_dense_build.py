@@ -13,6 +13,7 @@ from drivetrain.data.augment.intensity import Brightness, Gamma, Noise
 from drivetrain.data.augment.warp import Elastic, Rotate
 from drivetrain.data.preprocess import DensePreprocess
 from drivetrain.data.source import DataSpec
+from drivetrain.recipe.params import FlipDirection
 from drivetrain.recipe.schema import Recipe
 from tests.data.dense_samples import dense_spec
 
@@ -36,6 +37,21 @@ def test_by_default_images_are_flipped() -> None:
     for dataset in ("isbi2012", "mask-folder", "synthetic-em"):
         assert built(dataset=dataset) == DenseAugmentation(7, FLIPS)
         assert built(dataset=dataset, augment=False) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "directions"),
+    [
+        ("none", ()),
+        ("horizontal", ("horizontal",)),
+        ("vertical", ("vertical",)),
+        ("both", ("horizontal", "vertical")),
+    ],
+)
+def test_the_directions_are_chosen(asked: str, directions: tuple[FlipDirection, ...]) -> None:
+    found = built(dataset="mask-folder", random_flips=asked)
+    assert (() if found is None else found.techniques) == tuple(map(DenseFlip, directions))
+    assert built(dataset="mask-folder", random_flips=asked, augment=False) is None
 
 
 def test_options_come_on_top_and_bend_before_the_crop() -> None:

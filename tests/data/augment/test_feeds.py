@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.chain import Augmentation
-from drivetrain.data.augment.flip import HorizontalFlip
+from drivetrain.data.augment.flip import Flip
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
 from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
@@ -31,7 +31,7 @@ FULL = Augmentation(
     seed=11,
     on_pixels=(
         ResizedCrop(smallest_share=0.4, height=6, width=5, size=(7, 7)),
-        HorizontalFlip(),
+        Flip("horizontal"),
         RandAugment(operations=1, magnitude=8),
     ),
     on_normalised=(PaddedCrop(padding=2),),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.chain import Augmentation
-from drivetrain.data.augment.flip import HorizontalFlip
+from drivetrain.data.augment.flip import Flip
 from drivetrain.data.augment.from_recipe import build_augmentation
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
@@ -18,7 +18,7 @@ from drivetrain.recipe.schema import Recipe
 from tests.data.helpers import float_source, small_source, spec_of_small
 
 FLIP, PAD, CROP = (
-    HorizontalFlip(),
+    Flip("horizontal"),
     PaddedCrop(),
     ResizedCrop(smallest_share=0.5, height=6, width=5, size=(6, 5)),
 )

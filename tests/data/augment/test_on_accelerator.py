@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from drivetrain.data.augment.chain import Augmentation
-from drivetrain.data.augment.flip import HorizontalFlip
+from drivetrain.data.augment.flip import Flip
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
 from drivetrain.data.augment.random_crop import PaddedCrop, ResizedCrop
@@ -18,7 +18,7 @@ from tests.data.helpers import collect, make_order, small_source, spec_of_small
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 
 EXACT = Augmentation(
-    seed=2, on_pixels=(HorizontalFlip(),), on_normalised=(PaddedCrop(),), mixup=Mixup(alpha=1.0)
+    seed=2, on_pixels=(Flip("horizontal"),), on_normalised=(PaddedCrop(),), mixup=Mixup(alpha=1.0)
 )
 RESAMPLING = replace(
     EXACT,

@@ -143,6 +143,14 @@ def test_flips_are_turned_back_and_averaged() -> None:
     torch.testing.assert_close(averaged, torch.full_like(averaged, 6.0), rtol=0, atol=1e-6)
 
 
+def test_only_the_chosen_direction_is_averaged() -> None:
+    images, model = random_images(1, 2, 12, 14), valid_convolutions(classes=3)
+    across = FlipAveraged(model, ("horizontal",))
+    expected = (model(images).float() + model(images.flip(3)).float().flip(3)) / 2
+    assert torch.equal(across(images), expected)
+    assert not torch.equal(across(images), FlipAveraged(model)(images))
+
+
 def test_an_averaged_model_does_not_care_about_flips() -> None:
     averaged = FlipAveraged(valid_convolutions(classes=3))
     images = random_images(1, 2, 12, 14)

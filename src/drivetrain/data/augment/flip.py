@@ -1,7 +1,6 @@
 """Random flips of images, or of images with their labels."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -9,11 +8,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.data.augment.technique import draw_per_sample
+from drivetrain.recipe.params import FlipDirection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HorizontalFlip:
-    """Mirrors each image left to right with probability 1/2."""
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Mirrors each image with probability 1/2."""
+
+    direction: FlipDirection
 
     @property
     def columns(self) -> int:
@@ -23,18 +25,18 @@ class HorizontalFlip:
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """1 where the image is mirrored, else 0."""
-        return _draw_flips(seed, "flip", passes=passes, indices=indices)
+        return _draw_flips(seed, self.direction, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
         """Mirrors the images whose number is 1."""
-        return _mirrored(images, draws, axis=3)
+        return _mirrored(images, draws, axis=3 if self.direction == "horizontal" else 2)
 
 
 @dataclass(frozen=True, slots=True)
 class DenseFlip:
     """Mirrors each image together with its labels with probability 1/2."""
 
-    direction: Literal["horizontal", "vertical"]
+    direction: FlipDirection
 
     @property
     def columns(self) -> int:
@@ -44,8 +46,7 @@ class DenseFlip:
         self, seed: int, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """1 where image and labels are mirrored, else 0."""
-        purpose = "flip" if self.direction == "horizontal" else "vertical flip"
-        return _draw_flips(seed, purpose, passes=passes, indices=indices)
+        return _draw_flips(seed, self.direction, passes=passes, indices=indices)
 
     def apply(self, images: Tensor, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Mirrors the images and labels whose number is 1."""
@@ -55,8 +56,9 @@ class DenseFlip:
 
 
 def _draw_flips(
-    seed: int, purpose: str, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
+    seed: int, direction: FlipDirection, *, passes: NDArray[np.int64], indices: NDArray[np.int64]
 ) -> NDArray[np.float64]:
+    purpose = "flip" if direction == "horizontal" else "vertical flip"
     numbers = draw_per_sample(seed, purpose, passes=passes, indices=indices)
     return (numbers < 0.5).astype(np.float64)[..., np.newaxis]
 

@@ -4,7 +4,7 @@ from drivetrain.catalogue.data_sets import dataset_info, is_augmented_by_default
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.augment.chain import Augmentation, DenseAugmentation, augments_at_decode
 from drivetrain.data.augment.crop_and_resize import CropAndResize
-from drivetrain.data.augment.flip import DenseFlip, HorizontalFlip
+from drivetrain.data.augment.flip import DenseFlip, Flip
 from drivetrain.data.augment.intensity import Brightness, Gamma, Noise
 from drivetrain.data.augment.mixup import Mixup
 from drivetrain.data.augment.rand_augment import RandAugment
@@ -13,17 +13,27 @@ from drivetrain.data.augment.technique import DenseTechnique, Technique
 from drivetrain.data.augment.warp import Elastic, Rotate, largest_shift
 from drivetrain.data.preprocess import DensePreprocess
 from drivetrain.data.source import DataSpec, Source
+from drivetrain.recipe.params import FlipDirection
 from drivetrain.recipe.schema import Recipe
 
 # Data sets whose images come from files of any size.
 _NEVER_PADDED = ("image-folder", "imagenet", "packed")
 
 
+def flip_directions(recipe: Recipe, *, auto: tuple[FlipDirection, ...]) -> tuple[FlipDirection, ...]:
+    """The directions in which training images are mirrored; `auto` where --random-flips leaves it open."""
+    if recipe.augment is False or recipe.random_flips == "none":
+        return ()
+    if recipe.random_flips == "auto":
+        return auto
+    return ("horizontal", "vertical") if recipe.random_flips == "both" else (recipe.random_flips,)
+
+
 def build_augmentation(recipe: Recipe, spec: DataSpec, *, source: Source) -> Augmentation | None:
     """Builds the augmentation of a recipe's training images; None if it changes nothing.
 
-    --augment flips images and, unless they come from files of any size, crops them after padding with 4
-    pixels; --random-resized-crop replaces that crop.
+    --augment flips images horizontally, unless --random-flips says otherwise, and crops those that do not come
+    from files of any size after padding with 4 pixels; --random-resized-crop replaces that crop.
     """
     _require_8_bits(recipe, spec)
     dataset = "" if is_external_dataset(recipe.dataset) else dataset_info(recipe.dataset).name
@@ -33,8 +43,7 @@ def build_augmentation(recipe: Recipe, spec: DataSpec, *, source: Source) -> Aug
     pixel_techniques: list[Technique] = []
     if share is not None and not augments_at_decode(source):
         pixel_techniques.append(_resized_crop(share, spec=spec, image_size=recipe.image_size))
-    if own_changes:
-        pixel_techniques.append(HorizontalFlip())
+    pixel_techniques += map(Flip, flip_directions(recipe, auto=("horizontal",) if own_changes else ()))
     if recipe.rand_augment:
         magnitude = recipe.rand_augment_magnitude
         pixel_techniques.append(RandAugment(operations=recipe.rand_augment, magnitude=magnitude))
@@ -69,14 +78,13 @@ def build_dense_augmentation(
 ) -> DenseAugmentation | None:
     """Builds the augmentation of a recipe's training images and masks; None if it changes nothing.
 
-    Images are flipped horizontally and vertically unless --augment False. --augment adds CropAndResize and
+    Images are flipped as --random-flips says unless --augment False. --augment adds CropAndResize and
     Brightness. --rotate and --elastic come before the crop, because they expect the padding at the border of
     the canvas. --gamma and --noise come last.
     """
     _require_8_bits_of_masked(recipe, spec)
     techniques: list[DenseTechnique] = []
-    if _is_flipped(recipe):
-        techniques += [DenseFlip("horizontal"), DenseFlip("vertical")]
+    techniques += map(DenseFlip, flip_directions(recipe, auto=("horizontal", "vertical")))
     techniques += _bending(recipe, spec, preprocess=preprocess)
     if recipe.augment:
         techniques += [CropAndResize(num_classes=spec.num_classes), Brightness()]
@@ -85,10 +93,6 @@ def build_dense_augmentation(
     if recipe.noise:
         techniques.append(Noise(deviation=recipe.noise))
     return DenseAugmentation(recipe.seed, tuple(techniques)) if techniques else None
-
-
-def _is_flipped(recipe: Recipe) -> bool:
-    return recipe.augment is not False
 
 
 def _bending(recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess) -> list[DenseTechnique]:

@@ -94,9 +94,7 @@ class Fingerprint:
                 "class_counts": tuple(stored["class_counts"]),
                 "pixel_shares": tuple(stored["pixel_shares"]),
                 "objects": objects
-                and ObjectSizes(
-                    diameter_px=Spread(**objects["diameter_px"]), per_image=objects["per_image"]
-                ),
+                and ObjectSizes(diameter_px=Spread(**objects["diameter_px"]), per_image=objects["per_image"]),
                 "mean": tuple(stored["mean"]),
                 "std": tuple(stored["std"]),
                 "asymmetry": Asymmetry(**stored["asymmetry"]),

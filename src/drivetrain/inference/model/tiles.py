@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from drivetrain.data.training_tiles import mirrored_places
 from drivetrain.passes.forward import Forward
+from drivetrain.recipe.params import FlipDirection
 
 __all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "ScaledForward", "TileAxis", "TiledForward"]
 
@@ -24,7 +25,7 @@ __all__ = ["DEFAULT_OVERLAP", "FlipAveraged", "ResizedForward", "ScaledForward",
 _WIDEST_STEP = 32
 # More overlap gives smoother seams but computes more pixels twice.
 DEFAULT_OVERLAP = 0.25
-_FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))
+_AXES: tuple[tuple[int, FlipDirection], ...] = ((3, "horizontal"), (2, "vertical"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +159,20 @@ class TiledForward:
 
 @dataclass(frozen=True, slots=True)
 class FlipAveraged:
-    """The mean of the logits over an image and its three mirror images, each flipped back."""
+    """The mean of the logits over an image and its mirror images, each flipped back."""
 
     forward: Forward
+    directions: tuple[FlipDirection, ...] = ("horizontal", "vertical")
 
     def __call__(self, images: Tensor) -> Tensor:
         """The mean logits."""
-        logits = [self.forward(images.flip(dims)).float().flip(dims) for dims in _FLIPS]
+        logits = [self.forward(images.flip(axes)).float().flip(axes) for axes in self._axes()]
         return torch.stack(logits).mean(0)
+
+    def _axes(self) -> list[tuple[int, ...]]:
+        """The axes to flip for each image of the mean; none for the image itself."""
+        across, down = ((axis,) if name in self.directions else () for axis, name in _AXES)
+        return list(dict.fromkeys(((), across, down, down + across)))
 
 
 @dataclass(frozen=True, slots=True)

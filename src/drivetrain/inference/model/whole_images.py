@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from drivetrain.catalogue.data_sets import dataset_info, dataset_names
+from drivetrain.data.augment.from_recipe import flip_directions
 from drivetrain.data.preprocess import channels_last_view, normalise_dense
 from drivetrain.data.source import DataSpec
 from drivetrain.inference.model.exported_tiles import GraphScaled, GraphTiles
@@ -22,6 +23,7 @@ from drivetrain.inference.model.tiles import (
     TiledForward,
 )
 from drivetrain.passes.forward import Forward
+from drivetrain.recipe.params import FlipDirection
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["image_logits", "size_before_scaling", "whole_image_forward", "whole_image_graph"]
@@ -47,6 +49,11 @@ def _has_one_size(dataset: str) -> bool:
     return dataset in dataset_names() and dataset_info(dataset).height > 0
 
 
+def averaged_directions(recipe: Recipe) -> tuple[FlipDirection, ...]:
+    """The flips over which predictions are averaged: those that the training images had, or else both."""
+    return flip_directions(recipe, auto=()) or ("horizontal", "vertical")
+
+
 def whole_image_forward(
     recipe: Recipe,
     spec: DataSpec,
@@ -63,7 +70,7 @@ def whole_image_forward(
     the number of pixels by which the output of the model is smaller than its input, on each side. `say` is
     called once with a sentence on how images are scaled.
     """
-    forward = FlipAveraged(forward) if flips else forward
+    forward = FlipAveraged(forward, averaged_directions(recipe)) if flips else forward
     batch = recipe.validation_micro_batch_size
     tiled = partial(_tiled, forward, margin=margin, overlap=overlap, batch=batch)
     if spec.tile is not None:

@@ -1,13 +1,18 @@
-"""Residual networks for small images: three stacks of 16, 32 and 64 channels, 6n + 2 layers deep."""
+"""Residual networks for small images: three stacks whose channels double, 6n + 2 layers deep.
+
+With 16 channels in the first stack they are the networks of the paper; wider ones learn more per update.
+"""
 
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from drivetrain.models.zoo.check_params import check_whole
 from drivetrain.models.zoo.initialise import InitialisedModel, Initialiser, variance_scaling
 from drivetrain.models.zoo.layers import Add, Conv2dSame, GlobalMean, Shortcut
 
-_STACK_WIDTHS = (16, 32, 64)
+_STACKS = 3
+_WIDTH = 16
 # The epsilon of the ResNets in Keras. torch's momentum weights the new value: 0.03 is 0.97 in Keras' terms.
 _BN_EPS = 1.001e-5
 _BN_MOMENTUM = 0.03
@@ -25,14 +30,14 @@ class _Block(NamedTuple):
 class CifarResNet(InitialisedModel):
     """A convolution, three stacks of residual blocks, global mean pooling, a classifier; returns logits."""
 
-    def __init__(self, *, blocks_per_stack: int, channels: int, num_classes: int) -> None:
+    def __init__(self, *, blocks_per_stack: int, channels: int, num_classes: int, width: int) -> None:
         super().__init__()
-        self.conv1_conv = nn.Conv2d(channels, _STACK_WIDTHS[0], 3, padding=1, bias=False)
-        self.conv1_bn = _batch_norm(_STACK_WIDTHS[0])
+        self.conv1_conv = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.conv1_bn = _batch_norm(width)
         self.conv1_relu = nn.ReLU()
         self._blocks: list[_Block] = []
-        width = _STACK_WIDTHS[0]
-        for stack, new_width in enumerate(_STACK_WIDTHS, start=2):
+        for stack in range(2, 2 + _STACKS):
+            new_width = width if stack == 2 else 2 * width
             for index in range(1, blocks_per_stack + 1):
                 self._blocks.append(self._add_block(f"conv{stack}_block{index}", width, new_width))
                 width = new_width
@@ -90,26 +95,33 @@ def _batch_norm(width: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(width, eps=_BN_EPS, momentum=_BN_MOMENTUM)
 
 
-def cifar_resnet8(*, channels: int, num_classes: int) -> CifarResNet:
+def _cifar_resnet(blocks_per_stack: int, *, channels: int, num_classes: int, width: int) -> CifarResNet:
+    check_whole("width", width, example=_WIDTH)
+    return CifarResNet(
+        blocks_per_stack=blocks_per_stack, channels=channels, num_classes=num_classes, width=width
+    )
+
+
+def cifar_resnet8(*, channels: int, num_classes: int, width: int = _WIDTH) -> CifarResNet:
     """One block per stack."""
-    return CifarResNet(blocks_per_stack=1, channels=channels, num_classes=num_classes)
+    return _cifar_resnet(1, channels=channels, num_classes=num_classes, width=width)
 
 
-def cifar_resnet20(*, channels: int, num_classes: int) -> CifarResNet:
+def cifar_resnet20(*, channels: int, num_classes: int, width: int = _WIDTH) -> CifarResNet:
     """Three blocks per stack."""
-    return CifarResNet(blocks_per_stack=3, channels=channels, num_classes=num_classes)
+    return _cifar_resnet(3, channels=channels, num_classes=num_classes, width=width)
 
 
-def cifar_resnet32(*, channels: int, num_classes: int) -> CifarResNet:
+def cifar_resnet32(*, channels: int, num_classes: int, width: int = _WIDTH) -> CifarResNet:
     """Five blocks per stack."""
-    return CifarResNet(blocks_per_stack=5, channels=channels, num_classes=num_classes)
+    return _cifar_resnet(5, channels=channels, num_classes=num_classes, width=width)
 
 
-def cifar_resnet44(*, channels: int, num_classes: int) -> CifarResNet:
+def cifar_resnet44(*, channels: int, num_classes: int, width: int = _WIDTH) -> CifarResNet:
     """Seven blocks per stack."""
-    return CifarResNet(blocks_per_stack=7, channels=channels, num_classes=num_classes)
+    return _cifar_resnet(7, channels=channels, num_classes=num_classes, width=width)
 
 
-def cifar_resnet56(*, channels: int, num_classes: int) -> CifarResNet:
+def cifar_resnet56(*, channels: int, num_classes: int, width: int = _WIDTH) -> CifarResNet:
     """Nine blocks per stack."""
-    return CifarResNet(blocks_per_stack=9, channels=channels, num_classes=num_classes)
+    return _cifar_resnet(9, channels=channels, num_classes=num_classes, width=width)

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from drivetrain.models.zoo.check_params import check_switch
+from drivetrain.models.zoo.check_params import check_switch, check_whole
 from drivetrain.models.zoo.initialise import InitialisedModel, Initialiser, variance_scaling, zeros
 from drivetrain.models.zoo.layers import Add, GlobalMean
 
-_STEM_WIDTH = 64
-_STACK_WIDTHS = (64, 128, 256, 512)
+_WIDTH = 64
 _BOTTLENECK_GROWTH = 4
 # The epsilon of the ResNets in Keras. torch's momentum weights the new value: 0.03 is 0.97 in Keras' terms.
 BN_EPS = 1.001e-5
@@ -47,19 +46,19 @@ class ResNet(InitialisedModel):
         bottleneck: bool,
         channels: int,
         num_classes: int,
+        stem_width: int = _WIDTH,
         first_shortcut: bool = True,
     ) -> None:
         super().__init__()
         self._bottleneck = bottleneck
-        self.conv1_conv = nn.Conv2d(channels, _STEM_WIDTH, 7, stride=2, padding=3, bias=False)
-        self.conv1_bn = _batch_norm(_STEM_WIDTH)
+        self.conv1_conv = nn.Conv2d(channels, stem_width, 7, stride=2, padding=3, bias=False)
+        self.conv1_bn = _batch_norm(stem_width)
         self.conv1_relu = nn.ReLU()
         self.pool1_pool = nn.MaxPool2d(3, stride=2, padding=1)
         self._blocks: list[_Block] = []
-        width = _STEM_WIDTH
-        for stack, (inner_width, num_blocks) in enumerate(
-            zip(_STACK_WIDTHS, blocks_per_stack, strict=True), 2
-        ):
+        width = stem_width
+        for stack, num_blocks in enumerate(blocks_per_stack, start=2):
+            inner_width = stem_width * 2 ** (stack - 2)
             for index in range(1, num_blocks + 1):
                 stride = 2 if index == 1 and stack > 2 else 1
                 has_shortcut = index == 1 and (first_shortcut or stack > 2)
@@ -158,29 +157,31 @@ def _batch_norm(width: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(width, eps=BN_EPS, momentum=_BN_MOMENTUM)
 
 
-def resnet18(*, channels: int, num_classes: int, first_shortcut: bool = True) -> ResNet:
+def resnet18(*, channels: int, num_classes: int, width: int = _WIDTH, first_shortcut: bool = True) -> ResNet:
     """Basic blocks, two per stack; `first_shortcut=False` is the structure of torchvision."""
     return _basic_resnet(
-        (2, 2, 2, 2), channels=channels, num_classes=num_classes, first_shortcut=first_shortcut
+        (2, 2, 2, 2), channels=channels, num_classes=num_classes, width=width, first_shortcut=first_shortcut
     )
 
 
-def resnet34(*, channels: int, num_classes: int, first_shortcut: bool = True) -> ResNet:
+def resnet34(*, channels: int, num_classes: int, width: int = _WIDTH, first_shortcut: bool = True) -> ResNet:
     """Basic blocks, three to six per stack; `first_shortcut=False` is the structure of torchvision."""
     return _basic_resnet(
-        (3, 4, 6, 3), channels=channels, num_classes=num_classes, first_shortcut=first_shortcut
+        (3, 4, 6, 3), channels=channels, num_classes=num_classes, width=width, first_shortcut=first_shortcut
     )
 
 
 def _basic_resnet(
-    blocks_per_stack: tuple[int, ...], *, channels: int, num_classes: int, first_shortcut: bool
+    blocks_per_stack: tuple[int, ...], *, channels: int, num_classes: int, width: int, first_shortcut: bool
 ) -> ResNet:
+    check_whole("width", width, example=_WIDTH)
     check_switch("first_shortcut", first_shortcut)
     return ResNet(
         blocks_per_stack=blocks_per_stack,
         bottleneck=False,
         channels=channels,
         num_classes=num_classes,
+        stem_width=width,
         first_shortcut=first_shortcut,
     )
 
