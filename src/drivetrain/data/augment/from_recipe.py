@@ -32,8 +32,8 @@ def flip_directions(recipe: Recipe, *, auto: tuple[FlipDirection, ...]) -> tuple
 def build_augmentation(recipe: Recipe, spec: DataSpec, *, source: Source) -> Augmentation | None:
     """Builds the augmentation of a recipe's training images; None if it changes nothing.
 
-    --augment flips images horizontally, unless --random-flips says otherwise, and crops those that do not come
-    from files of any size after padding with 4 pixels; --random-resized-crop replaces that crop.
+    --augment flips images horizontally, unless --random-flips says otherwise. It also crops those that do not
+    come from files of any size after padding with 4 pixels; --random-resized-crop replaces that crop.
     """
     _require_8_bits(recipe, spec)
     dataset = "" if is_external_dataset(recipe.dataset) else dataset_info(recipe.dataset).name
