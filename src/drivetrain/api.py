@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import nn
 
+from drivetrain.auto.choices import show_choices
+from drivetrain.auto.configure import Asked, Rules, configure
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.stopped import raise_if_signalled
@@ -44,6 +46,7 @@ from drivetrain.recipe.params import CompileWord
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.start import train_resolved
 from drivetrain.run.train import RunResult
+from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
@@ -86,12 +89,20 @@ def train(
     began_s = time.time()
     if validation_data is not None and data is None:
         raise BadInputError("validation_data has no effect without data; give both.")
-    resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
+    resolved = _resolve_own(
+        recipe,
+        options,
+        model=model,
+        data=data,
+        config_path=config_path,
+        rules=Rules(stored_recipe=_run_to_continue, is_quiet=quiet, began_s=began_s),
+    )
     require_one_training(resolved.recipe)
     splits = (
         None if data is None else split_user_data(resolved.recipe, train=data, validation=validation_data)
     )
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
+        show_choices(resolved, reporter=reporter)
         result = train_resolved(
             resolved,
             reporter=reporter,
@@ -123,8 +134,16 @@ def crossval(
     Every fold starts from your module as it is now; the module itself is not trained. Signals raise as in
     `train`.
     """
-    resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
+    resolved = _resolve_own(
+        recipe,
+        options,
+        model=model,
+        data=data,
+        config_path=config_path,
+        rules=Rules(stored_recipe=_job_to_continue, is_quiet=quiet, splits_budget=True),
+    )
     with CrossvalReporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
+        show_choices(resolved, reporter=reporter)
         result = crossval_resolved(
             resolved,
             reporter=reporter,
@@ -243,7 +262,8 @@ def make_plan(
     **options: Any,
 ) -> dict[str, Any]:
     """The plan of a recipe, as `drivetrain plan --json` prints it."""
-    return build_plan(_resolve(recipe, options, config_path=config_path), lr_at=lr_at)
+    resolved = _resolve(recipe, options, config_path=config_path, rules=Rules(is_quiet=True))
+    return build_plan(resolved, lr_at=lr_at)
 
 
 def certify(
@@ -284,13 +304,28 @@ def certify(
     return certificate.to_json()
 
 
+def _run_to_continue(path: Path) -> Path | None:
+    directory = RunDirectory(path)
+    return directory.recipe if directory.binds else None
+
+
+def _job_to_continue(path: Path) -> Path | None:
+    stored = CrossvalDirectory(path).recipe
+    return stored if stored.is_file() else None
+
+
 def _require_one_of(keyword: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise BadInputError(f"{keyword} is {value!r}, it must be one of {', '.join(map(repr, choices))}.")
 
 
 def _resolve(
-    recipe: Recipe | str | None, options: dict[str, Any], *, config_path: str | Path | None
+    recipe: Recipe | str | None,
+    options: dict[str, Any],
+    *,
+    config_path: str | Path | None,
+    rules: Rules | None = None,
+    has_python_parts: bool = False,
 ) -> ResolvedRecipe:
     if recipe is not None and not isinstance(recipe, Recipe | str):
         raise BadInputError(
@@ -300,7 +335,15 @@ def _resolve(
     # Unknown keywords are refused here: the suggestion must have underscores, as Python has no dashes.
     replaced = {require_target(key, separator="_").field for key in options}
     if not isinstance(recipe, Recipe):
-        return take_over(resolve_recipe(config=recipe, config_path=config_path, overrides=options))
+        asked = Asked(
+            overrides=options,
+            config=recipe,
+            config_path=config_path,
+            rules=rules,
+            has_python_parts=has_python_parts,
+        )
+        is_quiet = rules is None or rules.is_quiet
+        return configure(asked, reporter=lambda found: Reporter(verbosity=found.verbosity, quiet=is_quiet))
     if config_path is not None:
         raise BadInputError(
             "config_path needs the name of a recipe, not a Recipe object; leave one of them out."
@@ -316,6 +359,7 @@ def _resolve_own(
     model: GivenModel | str | None,
     data: Any,
     config_path: str | Path | None,
+    rules: Rules | None = None,
 ) -> ResolvedRecipe:
     """The recipe of a call that may pass its own model and data."""
     own = require_given_model(model)
@@ -324,7 +368,13 @@ def _resolve_own(
             raise BadInputError(f"{name} has no effect on a model that is already built; leave it out.")
     compiled = _compiled_options(recipe, options, model=model)
     given = {**compiled, **_with_own_parts(options, model=model, data=data)}
-    resolved = _resolve(recipe, given, config_path=config_path)
+    resolved = _resolve(
+        recipe,
+        given,
+        config_path=config_path,
+        rules=rules,
+        has_python_parts=own is not None or data is not None,
+    )
     unused = is_keras_model(model) and not compiled and getattr(model, "compiled", False)
     warnings = [_UNUSED_COMPILE] if unused else []
     warning = dtype_warning(own)

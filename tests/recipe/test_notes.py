@@ -157,7 +157,7 @@ def test_a_new_field_is_welcome_where_it_does_something() -> None:
 
 def test_messages_come_by_urgency_and_then_in_the_order_of_the_schema() -> None:
     assert fields_of_stages() == ("pipeline_schedule", "split_by", "device_mapping")
-    assert fields_of_task("segmentation")[-2:] == ("border_sigma", "flip_averaging")
+    assert fields_of_task("segmentation")[-2:] == ("border_weight", "border_sigma")
     assert fields_of_validation()[:4] == ("validation_replicas", "evaluate_every", "stop_at", "patience")
     assert [field for field, _ in idle_conditions()][:3] == [
         "keep_checkpoints",

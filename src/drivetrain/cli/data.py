@@ -1,4 +1,4 @@
-"""`drivetrain data`: lists, downloads, checks and packs data sets."""
+"""`drivetrain data`: lists, looks at, downloads, checks and packs data sets."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info, dataset_names
 from drivetrain.core.errors import BadInputError, RunFailedError
+from drivetrain.core.files import write_atomically
 
 if TYPE_CHECKING:
     from drivetrain.console.reporter import Reporter
@@ -22,10 +23,17 @@ _MOST_SIZES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the actions `list`, `fetch`, `check` and `pack`."""
-    actions = parser.add_subparsers(dest="action", metavar="list|fetch|check|pack", required=True)
+    """Adds the actions `list`, `look`, `fetch`, `check` and `pack`."""
+    actions = parser.add_subparsers(dest="action", metavar="list|look|fetch|check|pack", required=True)
     listing = actions.add_parser("list", help="list all data sets")
     listing.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    look = actions.add_parser("look", help="recognise a folder, measure its images and draw them")
+    look.add_argument("directory", metavar="DIR", help="folder with your data")
+    look.add_argument("--dataset", metavar="NAME", help="how to read it, if that is not clear")
+    look.add_argument(
+        "--output", metavar="FILE", help="the picture to write (default: NAME-look.png in the current folder)"
+    )
+    look.add_argument("--json", action="store_true", help="print JSON instead of text")
     fetch = actions.add_parser("fetch", help="download a data set")
     fetch.add_argument("name", metavar="NAME", help="mnist, cifar10, cifar100 or isbi2012")
     _add_data_dir(fetch, help_text="folder to download to")
@@ -51,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of the actions."""
-    actions = {"list": _list, "fetch": _fetch, "check": _check, "pack": _pack}
+    actions = {"list": _list, "look": _look, "fetch": _fetch, "check": _check, "pack": _pack}
     return actions[args.action](args)
 
 
@@ -87,6 +95,38 @@ def _row(info: DatasetInfo) -> tuple[str, ...]:
 def _as_json(info: DatasetInfo) -> dict[str, Any]:
     values = {key: value for key, value in asdict(info).items() if key != "class_names"}
     return values if info.is_sized else {key: value for key, value in values.items() if value not in (0, ())}
+
+
+def _look(args: argparse.Namespace) -> int:
+    from drivetrain.data.finding.find import find_data
+
+    found = find_data(Path(args.directory), dataset=args.dataset)
+    picture = Path(args.output or f"{Path(args.directory).resolve().name}-look.png")
+    check_picture(picture)
+    from drivetrain.auto.look import look_at
+
+    with _progress_shown():
+        measured, image = look_at(found, title=found.sentence)
+    write_atomically(picture, image)
+    if args.json:
+        _print_json({"found": found.sentence, "left_out": found.left_out, **measured.as_json()})
+    else:
+        for line in (found.sentence, *found.left_out):
+            _say(line)
+        from drivetrain.cli.listing.fingerprint_text import fingerprint_lines
+
+        for line in fingerprint_lines(measured):
+            _say(line)
+        _say(f"picture: {picture}")
+    return 0
+
+
+def check_picture(path: Path) -> None:
+    """Refuses a picture that could not be written."""
+    if path.suffix.lower() != ".png":
+        raise BadInputError(f"--output {path} is not a PNG file; --output {path.stem or 'look'}.png works.")
+    if not path.parent.is_dir():
+        raise BadInputError(f"--output {path}: {path.parent} is not a folder; --output look.png works.")
 
 
 def _fetch(args: argparse.Namespace) -> int:

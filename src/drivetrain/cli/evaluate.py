@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_switch(
         parser,
         "--flips",
-        "segmentation: average predictions over the image and its three flips (default: as in training)",
+        "average predictions over the image and its mirror images (default: as in training)",
     )
     parser.add_argument(
         "--tile-overlap",

@@ -2,19 +2,21 @@
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from drivetrain.auto.configure import Asked, Rules, configure
 from drivetrain.cli.sentences import missing_value, refused_choice, refused_value
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
-from drivetrain.models.libraries.taken_over import take_over
 from drivetrain.recipe.aliases import ALIASES, refusal_of
 from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
-from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
 from drivetrain.recipe.schema import GROUPS, Recipe, field_note
 
 _OVERRIDES = "recipe_overrides"
@@ -214,25 +216,64 @@ def replace_overrides(args: argparse.Namespace, overrides: Mapping[str, Any]) ->
     setattr(args, _OVERRIDES, dict(overrides))
 
 
-def recipe_from_args(args: argparse.Namespace, *, base: Mapping[str, Any] | None = None) -> ResolvedRecipe:
-    """The recipe of the parsed arguments; `base` is the recipe of the run that they continue."""
-    resolved = resolve_recipe(
+def recipe_from_args(
+    args: argparse.Namespace,
+    *,
+    base: Mapping[str, Any] | None = None,
+    rules: Rules | None = None,
+    keeps_stdout: bool = False,
+) -> ResolvedRecipe:
+    """The recipe of the parsed arguments; `base` is the recipe of the run that they continue.
+
+    With `rules`, options that were not typed may be chosen from the user's data. `keeps_stdout`: what is
+    found out meanwhile is shown on stderr.
+    """
+    asked = Asked(
+        overrides=typed_overrides(args),
         config=args.config,
         config_path=args.config_path,
-        overrides=typed_overrides(args),
         base=base,
+        rules=rules,
     )
-    return take_over(resolved)
+    is_quiet = rules is not None and rules.is_quiet
+
+    def reporter(recipe: Recipe) -> Reporter:
+        return Reporter(verbosity=recipe.verbosity, quiet=is_quiet, to_stderr=keeps_stdout)
+
+    return configure(asked, reporter=reporter)
 
 
-def continued_recipe(
-    args: argparse.Namespace, *, stored_recipe: Callable[[Path], Path | None]
-) -> ResolvedRecipe:
+def continued_recipe(args: argparse.Namespace, *, rules: Rules) -> ResolvedRecipe:
     """The recipe of a command; if no recipe is named, that of the run in --output-dir is continued."""
-    resolved = recipe_from_args(args)
-    recipe = resolved.recipe
-    names_recipe = args.config is not None or args.config_path is not None
-    if names_recipe or recipe.output_dir is None or recipe.overwrite:
-        return resolved
-    stored = stored_recipe(Path(recipe.output_dir))
-    return resolved if stored is None else recipe_from_args(args, base=read_recipe_yaml(stored))
+    plain = recipe_from_args(args)
+    recipe = plain.recipe
+    if args.config is not None or args.config_path is not None:
+        return plain
+    if recipe.output_dir is not None and not recipe.overwrite:
+        stored = rules.stored_recipe(Path(recipe.output_dir))
+        if stored is not None:
+            return recipe_from_args(args, base=read_recipe_yaml(stored))
+    return recipe_from_args(args, rules=rules)
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    """Adds the folder that may stand in place of --data-dir."""
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        metavar="DIR",
+        help="folder with your data, which is recognised: the same as --data-dir DIR without --dataset",
+    )
+
+
+def take_directory(args: argparse.Namespace) -> None:
+    """Makes DIR the --data-dir of the arguments; refuses both."""
+    typed = typed_overrides(args)
+    if args.directory is None:
+        return
+    given = next((name for name in ("data_dir", "dataset_path") if name in typed), None)
+    if given is not None:
+        raise BadInputError(
+            f"{option_name(given)} {typed[given]} and DIR {args.directory} both name a folder; keep one."
+        )
+    replace_overrides(args, {**typed, "data_dir": args.directory})

@@ -1,39 +1,86 @@
-"""`drivetrain plan`: prints what a recipe would do, without reading data or starting anything."""
+"""`drivetrain plan`: prints what a recipe would do, without training anything."""
 
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from pathlib import Path
 
-from drivetrain.cli.options import add_recipe_options, recipe_from_args
+from drivetrain.auto.choices import choice_rows
+from drivetrain.auto.configure import Rules
+from drivetrain.catalogue.data_sets import is_folder_of_files
+from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.files import write_atomically
+from drivetrain.recipe.load import ResolvedRecipe, recipe_to_yaml
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of the command."""
+    add_directory(parser)
     add_recipe_options(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
         "--lr-at", metavar="UPDATES", default="", help="print the learning rate at these updates: 0,100,1000"
+    )
+    parser.add_argument(
+        "--save-recipe",
+        metavar="FILE",
+        help="write the recipe with all choices, for --config-path FILE",
     )
 
 
 def run(args: Namespace) -> int:
     """Prints the plan of the recipe."""
     lr_at = parse_updates(args.lr_at)
-    resolved = recipe_from_args(args)
+    take_directory(args)
+    resolved = _with_fingerprint(recipe_from_args(args, rules=Rules(), keeps_stdout=True))
     from drivetrain.plan.training_plan import build_plan, plan_training
 
     plan = build_plan(resolved, lr_at=lr_at)
+    if args.save_recipe is not None:
+        _save(resolved, Path(args.save_recipe))
     if args.json:
-        sys.stdout.write(json.dumps(plan, indent=2) + "\n")
+        sys.stdout.write(json.dumps(plan | _choices(resolved), indent=2) + "\n")
         return 0
     from rich.console import Console
 
     from drivetrain.plan.render import print_plan
+    from drivetrain.plan.render_choices import print_choices
 
+    console = Console()
+    print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
-    print_plan(plan, learning_rate=training.learning_rate, console=Console())
+    print_plan(plan, learning_rate=training.learning_rate, console=console)
     return 0
+
+
+def _with_fingerprint(resolved: ResolvedRecipe) -> ResolvedRecipe:
+    """Opens a user's own folder, whose size and classes only its files tell."""
+    recipe = resolved.recipe
+    is_own = is_folder_of_files(recipe.dataset) and recipe.data_dir is not None
+    if resolved.fingerprint is not None or not is_own or recipe.dataset_size is not None:
+        return resolved
+    from drivetrain.auto.choose import fingerprint_of
+
+    return replace(resolved, fingerprint=fingerprint_of(recipe).as_json())
+
+
+def _choices(resolved: ResolvedRecipe) -> dict[str, object]:
+    if not resolved.reasons:
+        return {}
+    rows = [{"option": option, "value": value, "reason": why} for option, value, why in choice_rows(resolved)]
+    return {"notes": list(resolved.notes), "choices": rows, "fingerprint": resolved.fingerprint}
+
+
+def _save(resolved: ResolvedRecipe, path: Path) -> None:
+    if path.exists():
+        raise BadInputError(f"--save-recipe {path} exists already; name a new file.")
+    if not path.parent.is_dir():
+        raise BadInputError(
+            f"--save-recipe {path}: {path.parent} is not a folder; --save-recipe new.yaml works."
+        )
+    write_atomically(path, recipe_to_yaml(resolved.recipe, reasons=resolved.reasons).encode())
 
 
 def parse_updates(text: str) -> list[int]:

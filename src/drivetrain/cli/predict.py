@@ -38,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, or another torch device (default: auto)")
     add_compile(parser)
+    add_switch(
+        parser,
+        "--flips",
+        "average predictions over the image and its mirror images: slower, often better (default: as in "
+        "training)",
+    )
     _add_mask_arguments(parser.add_argument_group("masks", "only for segmentation runs"))
 
 
@@ -54,9 +60,6 @@ def _add_mask_arguments(group: argparse._ArgumentGroup) -> None:
         "also write a float32 TIFF of probabilities per input: all classes of page 1, then of page 2, ...",
     )
     add_switch(group, "--overlay", "write a picture of each image beside its coloured mask (default: True)")
-    add_switch(
-        group, "--flips", "average predictions over the image and its three flips: slower, often better"
-    )
     group.add_argument(
         "--tile-overlap",
         type=float,

@@ -6,9 +6,11 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
+from drivetrain.auto.choices import show_choices
+from drivetrain.auto.configure import Rules
 from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_benchmark
 from drivetrain.cli.launched import resolve_for_ranks
-from drivetrain.cli.options import add_recipe_options, continued_recipe
+from drivetrain.cli.options import add_directory, add_recipe_options, continued_recipe, take_directory
 from drivetrain.console.reporter import Reporter
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launched_rank import launched_rank
@@ -21,6 +23,7 @@ from drivetrain.store.directory import RunDirectory, check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_directory(parser)
     add_recipe_options(parser)
     add_benchmark_options(parser)
 
@@ -28,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if is_benchmark(args):
         return bench_instead(args)
+    take_directory(args)
     place = find_place(os.environ)
-    resolve = partial(continued_recipe, stored_recipe=_stored_recipe)
+    resolve = partial(continued_recipe, rules=_rules(place))
     resolved = resolve_for_ranks(args, place, resolve=resolve)
     require_one_training(resolved.recipe)
     with nullcontext() if place is None else launched_rank(place):
@@ -44,10 +48,21 @@ def _train(resolved: ResolvedRecipe, place: RankPlace | None) -> int:
 
 def _prepare_and_start(resolved: ResolvedRecipe, place: RankPlace | None, reporter: Reporter) -> int:
     # Errors in the request are reported before torch is imported, which is slow.
+    show_choices(resolved, reporter=reporter)
     prepared = [prepare_request(resolved, began_s=process_began_s(), reporter=reporter)]
     from drivetrain.run.start import start_training
 
     return start_training(prepared.pop(), reporter=reporter, place=place).exit_status
+
+
+def _rules(place: RankPlace | None) -> Rules:
+    is_own = place is None or place.launcher == "drivetrain"
+    return Rules(
+        stored_recipe=_stored_recipe,
+        ranks=1 if is_own or place is None else place.world_size,
+        is_quiet=place is not None and place.rank > 0,
+        began_s=process_began_s(),
+    )
 
 
 def _stored_recipe(path: Path) -> Path | None:

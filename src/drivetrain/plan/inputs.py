@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from drivetrain.catalogue.data_sets import (
     dataset_info,
     dataset_task,
+    default_share,
     held_out_count,
     is_external_dataset,
     sample_counts,
@@ -19,6 +21,9 @@ from drivetrain.data.folds import fold_size, held_out_size
 from drivetrain.models.libraries.library import library_for
 from drivetrain.recipe.messages import DEFAULT
 from drivetrain.recipe.schema import Recipe
+
+# Images of many sizes are resized to this side, unless --image-size says otherwise.
+_SIZE_OF_MANY = 224
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,28 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
         num_classes=shape.num_classes,
         warnings=(*shape_warnings, *sample_warnings),
         input_kind=kind,
+    )
+
+
+def known_inputs(recipe: Recipe, fingerprint: Mapping[str, Any]) -> PlannedInputs:
+    """The same for data whose fingerprint was measured."""
+    samples, has_validation = fingerprint["samples"], "validation" in fingerprint["samples"]
+    height, width = fingerprint["height_px"], fingerprint["width_px"]
+    is_one_size = all(side["smallest"] == side["largest"] for side in (height, width))
+    own_size = int(min(height["median"], width["median"])) if is_one_size else _SIZE_OF_MANY
+    fraction = recipe.validation_fraction
+    if fraction is None:
+        fraction = default_share(dataset_info(recipe.dataset), has_validation=has_validation)
+    train = samples["train"]
+    if recipe.folds is None:
+        train -= held_out_count(train, fraction=fraction)
+    else:
+        train = _outside_fold(train, recipe)
+    return PlannedInputs(
+        samples=min(train, recipe.limit_train_samples or train),
+        channels=recipe.channels or dataset_info(recipe.dataset).channels or fingerprint["channels"],
+        image_size=recipe.image_size or recipe.tile_size or own_size,
+        num_classes=recipe.num_classes or len(fingerprint["class_names"]),
     )
 
 

@@ -10,7 +10,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.optim.learning_rate import LearningRate, build_learning_rate
 from drivetrain.plan.epochs import EpochPlan, plan_epochs
 from drivetrain.plan.events import HostEvents, plan_host_events
-from drivetrain.plan.inputs import planned_inputs
+from drivetrain.plan.inputs import known_inputs, planned_inputs
 from drivetrain.plan.precision import precision_in_words
 from drivetrain.recipe.layout import BatchArithmetic, batch_of, devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -83,9 +83,12 @@ def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
 
 
 def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
-    """The plan of a recipe as plain values for JSON, made without opening data."""
+    """The plan of a recipe as plain values for JSON; what data need opening is known by their fingerprint."""
     recipe = resolved.recipe
-    inputs = planned_inputs(recipe, origins=resolved.origins)
+    if resolved.fingerprint is None:
+        inputs = planned_inputs(recipe, origins=resolved.origins)
+    else:
+        inputs = known_inputs(recipe, resolved.fingerprint)
     training = plan_training(recipe, samples=inputs.samples)
     shape = InputShape(
         channels=inputs.channels,

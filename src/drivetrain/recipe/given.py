@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.recipe.fields import default_values, option_name, plain_value, written_value
-from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, RUN_DIRECTORY
+from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, RULES, RUN_DIRECTORY
 from drivetrain.recipe.schema import Recipe
 
 
@@ -39,7 +39,7 @@ class Given:
     def option(self, field: str) -> str:
         """An option with its value, and with file and line if it comes from a file."""
         origin = self.origins.get(field, "")
-        place = "" if origin in ("", COMMAND_LINE, DEFAULT, RUN_DIRECTORY) else f" ({origin})"
+        place = "" if origin in ("", COMMAND_LINE, DEFAULT, RULES, RUN_DIRECTORY) else f" ({origin})"
         return f"{option_name(field)} {written_value(self.value(field))}{place}"
 
     def _source(self, field: str) -> str:

@@ -1,8 +1,9 @@
 """Resolves YAML files and command-line options into one checked recipe, and writes a recipe as YAML."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from drivetrain.recipe.checks.replicas import derive_replicas
 from drivetrain.recipe.fields import default_values, fields_with, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.merging import Layer, Setting, layer_of, merge_layers
-from drivetrain.recipe.messages import COMMAND_LINE, RUN_DIRECTORY, explain_validation_error
+from drivetrain.recipe.messages import COMMAND_LINE, RULES, RUN_DIRECTORY, explain_validation_error
 from drivetrain.recipe.named import file_layers, packaged_layers
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
@@ -27,6 +28,7 @@ from drivetrain.recipe.yaml_text import PlainDumper, read_yaml_file
 __all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_yaml", "resolve_recipe"]
 
 _EMBEDDED = "synthetic_em"
+_COMMENT_WIDTH = 100
 
 
 def default_layers(asked: Sequence[Layer]) -> list[Layer]:
@@ -62,11 +64,24 @@ def _last_word(layers: Sequence[Layer], field: str) -> str | None:
     return words[-1] if words else None
 
 
-def recipe_to_yaml(recipe: Recipe) -> str:
-    """All fields as YAML, in the schema's order, for the run directory; reading it back is lossless."""
-    return yaml.dump(
+def recipe_to_yaml(recipe: Recipe, *, reasons: Mapping[str, str] | None = None) -> str:
+    """All fields as YAML, in the schema's order, for the run directory; reading it back is lossless.
+
+    `reasons` are written as comments above the fields that rules have set.
+    """
+    text: str = yaml.dump(
         plain_values(recipe), Dumper=PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=None
     )
+    return "".join(_with_reasons(text.splitlines(keepends=True), reasons or {}))
+
+
+def _with_reasons(lines: Iterable[str], reasons: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a recipe, with comments above the fields that have a reason."""
+    for line in lines:
+        # Lines of nested values are indented or begin with a dash, so they are no field's name.
+        reason = reasons.get(line.partition(":")[0], "")
+        yield from (f"# {part}\n" for part in textwrap.wrap(reason, width=_COMMENT_WIDTH))
+        yield line
 
 
 def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
@@ -83,12 +98,19 @@ def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRecipe:
-    """A checked recipe, the origin of each value, and a name for its run directory."""
+    """A checked recipe, the origin of each value, and a name for its run directory.
+
+    Where rules have set options for a user's own data, `reasons` says why, by field, `fingerprint` is what
+    they looked at, and `notes` are sentences for the user.
+    """
 
     recipe: Recipe
     origins: dict[str, str]
     name: str
     warnings: tuple[str, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def resolve_recipe(
@@ -97,14 +119,19 @@ def resolve_recipe(
     config_path: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     base: Mapping[str, Any] | None = None,
+    decided: Mapping[str, Any] | None = None,
 ) -> ResolvedRecipe:
-    """Merges defaults, a run's recipe, a named recipe and the command line, later ones win; then checks."""
+    """Merges defaults, a run's recipe, a named recipe and the command line, later ones win; then checks.
+
+    `decided` are values that rules chose for the options that nobody set.
+    """
     layers = [
         *_plain_layer(_lasting(base), origin=RUN_DIRECTORY),
         *_recipe_layers(config, config_path),
+        *_plain_layer(decided, origin=RULES),
         *_plain_layer(overrides, origin=COMMAND_LINE),
     ]
-    if base is None and config is None and config_path is None:
+    if base is None and config is None and config_path is None and decided is None:
         layers = [*default_layers(layers), *layers]
     merged = merge_layers(layers)
     origins = dict(merged.origins)

@@ -24,6 +24,7 @@ from drivetrain.recipe.schema import Recipe
 COMMAND_LINE = "command line"
 DEFAULT = "default"
 RUN_DIRECTORY = "run directory"
+RULES = "rules"
 
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _KIND_RULES = {
@@ -40,7 +41,7 @@ _BOUND_ERRORS = {"greater_than_equal", "greater_than", "less_than_equal", "less_
 
 def place(origin: str) -> str:
     """The prefix of a sentence about a value: file and line, or nothing for the command line."""
-    return "" if origin in (COMMAND_LINE, DEFAULT, "") else f"{origin}: "
+    return "" if origin in (COMMAND_LINE, DEFAULT, RULES, "") else f"{origin}: "
 
 
 def explain_validation_error(error: ValidationError, *, origins: Mapping[str, str]) -> BadInputError:

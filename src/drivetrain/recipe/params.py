@@ -26,6 +26,7 @@ PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeVali
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]
 MemoryFormat = Annotated[Literal["auto", "channels_last", "contiguous"], BeforeValidator(lower_text)]
 FlipDirection = Literal["horizontal", "vertical"]
+RulesMode = Literal["auto", "on", "off"]
 RandomFlips = Annotated[
     Literal["auto", "none", "horizontal", "vertical", "both"], BeforeValidator(lower_text)
 ]

@@ -39,7 +39,6 @@ from drivetrain.recipe.notes import (
     Group,
     Mark,
     NeedsStages,
-    OfTask,
     augmentation,
     check_notes,
     idle,
@@ -65,6 +64,7 @@ from drivetrain.recipe.params import (
     PrecisionName,
     RandomFlips,
     Remainder,
+    RulesMode,
     ScheduleName,
     SegmentationLoss,
     SplitBy,
@@ -410,8 +410,10 @@ class Recipe(BaseModel):
             description="samples per validation batch (default: a size that suits the device)",
         )
     )
-    flip_averaging: Annotated[bool, _free("batch", OfTask("segmentation"), UNMEASURED)] = Field(
-        default=False, description="segmentation: average predictions over the image and its three flips"
+    flip_averaging: Annotated[bool, _free("batch", OF_IMAGES, UNMEASURED)] = Field(
+        default=False,
+        description="test-time augmentation: average predictions over the image and its mirror images, in "
+        "the directions of --random-flips (without those: left and right; for segmentation also up and down)",
     )
 
     # pipeline
@@ -471,6 +473,17 @@ class Recipe(BaseModel):
     )
 
     # length
+    auto: Annotated[RulesMode, _free("length")] = Field(
+        default="auto",
+        description="whether rules choose every option that you do not set, from your data and device; auto: "
+        "for your own folder, where no --config is given; off: the plain defaults",
+    )
+    budget: Annotated[str | None, BeforeValidator(number_as_text), _free("length")] = Field(
+        default=None,
+        examples=["10m"],
+        description="time that the rules of --auto plan for: quick (2 minutes), normal (15 minutes), best (2 "
+        "hours), or a duration such as 10m (default: normal)",
+    )
     num_epochs: Annotated[int, _free("length", LENGTH)] = Field(
         default=15, ge=1, description="number of epochs to train"
     )

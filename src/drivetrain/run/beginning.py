@@ -18,7 +18,7 @@ from drivetrain.store.best import best_metric
 from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after
 from drivetrain.store.data_files import write_files, write_own_data
 from drivetrain.store.metrics_file import damaged_events, read_metrics
-from drivetrain.store.stored_plan import plan_problem, stored_plan
+from drivetrain.store.stored_plan import REASONS_KEY, kept_reasons, plan_problem, stored_plan
 
 __all__ = ["introduce", "warn_of_changes", "write_request"]
 
@@ -64,13 +64,17 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
     )
     write_json(directory.identity, request.identity)
     compared = {} if assembly.compared is None else {"checked": assembly.compared}
-    write_json(directory.plan, plan | compared | chosen_before(directory.plan))
+    reasons = request.resolved.reasons or kept_reasons(directory.plan)
+    chosen = {REASONS_KEY: dict(reasons)} if reasons else {}
+    write_json(directory.plan, plan | compared | chosen_before(directory.plan) | chosen)
     write_json(directory.data, request.data.spec.to_json())
     write_files(directory, request.files)
     write_own_data(directory, request.own_data)
     # Options of this call alone are not stored: with --overwrite, a continued run would erase itself.
     lasting = request.recipe.model_copy(update=defaults_with(Fact.ONE_CALL))
-    write_atomically(directory.recipe, recipe_to_yaml(lasting).encode())
+    if request.resolved.fingerprint is not None:
+        write_json(directory.fingerprint, dict(request.resolved.fingerprint))
+    write_atomically(directory.recipe, recipe_to_yaml(lasting, reasons=reasons).encode())
 
 
 def _shape(request: Request, assembly: Assembly) -> InputShape:

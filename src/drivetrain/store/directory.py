@@ -23,6 +23,7 @@ _OWN_NAMES = (
     "plan.json",
     "data.json",
     "data_files.json",
+    "fingerprint.json",
     "own_data.json",
     "metrics.jsonl",
     "updates.npz",
@@ -55,6 +56,7 @@ class RunDirectory:
         self.plan = path / "plan.json"
         self.data = path / "data.json"
         self.data_files = path / "data_files.json"
+        self.fingerprint = path / "fingerprint.json"
         self.own_data = path / "own_data.json"
         self.metrics = path / "metrics.jsonl"
         self.updates = path / "updates.npz"

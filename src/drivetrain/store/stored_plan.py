@@ -6,10 +6,12 @@ from typing import Any
 
 from drivetrain.core.files import read_json
 
-__all__ = ["VALIDATION_KEY", "plan_problem", "stored_cut", "stored_plan"]
+__all__ = ["REASONS_KEY", "VALIDATION_KEY", "kept_reasons", "plan_problem", "stored_cut", "stored_plan"]
 
 VALIDATION_KEY = "validation"
 """The key of plan.json for the chosen validation interval."""
+REASONS_KEY = "chosen_by_rules"
+"""The key of plan.json for the options that rules set, each with its reason."""
 
 
 def stored_plan(path: Path) -> dict[str, Any]:
@@ -18,6 +20,12 @@ def stored_plan(path: Path) -> dict[str, Any]:
         return read_json(path)
     except (OSError, ValueError):
         return {}
+
+
+def kept_reasons(path: Path) -> dict[str, str]:
+    """Why rules set the options of a run, by field; empty for other runs."""
+    reasons = stored_plan(path).get(REASONS_KEY, {})
+    return {str(field): str(reason) for field, reason in reasons.items()}
 
 
 def plan_problem(path: Path) -> str | None:

@@ -157,6 +157,17 @@ def test_an_averaged_model_does_not_care_about_flips() -> None:
     torch.testing.assert_close(averaged(images.flip(3)), averaged(images).flip(3), rtol=0, atol=1e-6)
 
 
+def test_class_logits_are_averaged_without_turning_them_back() -> None:
+    images = random_images(2, 1, 3, 4)
+
+    def corner(x: Tensor) -> Tensor:
+        return x[:, 0, 0, :2]
+
+    averaged = FlipAveraged(corner, ("horizontal",), has_pixels=False)(images)
+    assert torch.equal(averaged, torch.stack([corner(images), corner(images.flip(3))]).mean(0))
+    assert not torch.equal(averaged, FlipAveraged(corner, ("vertical",), has_pixels=False)(images))
+
+
 def test_resizing_back_and_forth() -> None:
     shapes: list[torch.Size] = []
 

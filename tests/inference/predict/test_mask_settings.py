@@ -1,5 +1,6 @@
 """The options of `predict` that concern masks."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,7 +31,6 @@ def _spec(tile: int | None = None, *, task: TaskName = "segmentation") -> DataSp
         ({"mask_format": "png"}, "--mask-format"),
         ({"probabilities": False}, "--probabilities"),
         ({"overlay": False}, "--overlay"),
-        ({"flips": True}, "--flips"),
         ({"tile_overlap": 0.0}, "--tile-overlap"),
     ],
 )
@@ -39,6 +39,14 @@ def test_a_classifier_refuses_them(options: dict[str, Any], name: str) -> None:
         MaskSettings(**options).check(Recipe(), _spec(task="classification"))
     MaskSettings().check(Recipe(), _spec(task="classification"))
     MaskSettings(**options).check(Recipe(), _spec())
+
+
+def test_flips_are_for_images() -> None:
+    MaskSettings(flips=True).check(Recipe(), _spec(task="classification"))
+    table = replace(_spec(task="classification"), input_kind="table")
+    MaskSettings(flips=False).check(Recipe(), table)
+    with pytest.raises(BadInputError, match=r"--flips is for images, but RUN was trained on rows"):
+        MaskSettings(flips=True).check(Recipe(), table)
 
 
 @pytest.mark.parametrize("overlap", [-0.1, 0.95, float("nan")])

@@ -44,6 +44,21 @@ def test_digits_from_files_are_recognised(run: Path, tmp_path: Path) -> None:
         assert sum(row["probabilities"].values()) == pytest.approx(1.0, abs=1e-4)
 
 
+def test_flips_average_an_image_and_its_mirror_image(run: Path, tmp_path: Path) -> None:
+    _save_digits(tmp_path / "images", 3)
+    for path in sorted((tmp_path / "images").iterdir()):
+        with Image.open(path) as image:
+            image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(path.with_name(f"mirrored-{path.name}"))
+
+    def probabilities(flips: bool) -> list[list[float]]:
+        rows = drivetrain.predict(run, [tmp_path / "images"], output=tmp_path / f"{flips}", flips=flips)
+        return [list(row["probabilities"].values()) for row in rows]
+
+    averaged, plain = probabilities(True), probabilities(False)
+    np.testing.assert_allclose(averaged[:3], averaged[3:], rtol=0, atol=1e-5)
+    assert np.abs(np.subtract(plain[:3], plain[3:])).max() > 0.01
+
+
 def test_csv_and_json_hold_the_same_rows(run: Path, tmp_path: Path) -> None:
     from drivetrain.cli.main import main
 

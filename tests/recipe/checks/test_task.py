@@ -34,7 +34,6 @@ def test_what_fits_is_accepted() -> None:
         ({"dataset": "digits", "tile_size": 8}, "--tile-size 8 is for segmentation, and this is class"),
         ({"dataset": "digits", "fold_scheme": "graphcore"}, "--fold-scheme graphcore is for segmentation"),
         ({"model": "cifar_resnet8", "dice_weight": 2.0}, "--dice-weight 2.0 is for segmentation"),
-        ({"dataset": "digits", "flip_averaging": True}, "--flip-averaging True is for segmentation"),
         ({"mixup": 0.2}, "--mixup 0.2 is for classification, and this is segmentation; leave it out"),
         ({"label_smoothing": 0.1}, "--label-smoothing 0.1 is for classification"),
         ({"model": "unet", "random_resized_crop": 0.5}, "--random-resized-crop 0.5 is for classification"),

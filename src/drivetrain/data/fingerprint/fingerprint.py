@@ -70,7 +70,8 @@ class Fingerprint:
     objects: ObjectSizes | None
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    asymmetry: Asymmetry
+    asymmetry: Asymmetry | None
+    """None where too few independent images were there to tell."""
     unreadable: tuple[str, ...]
     duplicates: Duplicates | None
     """None where the validation set is a share of the training set and no copies were found in it."""
@@ -84,7 +85,7 @@ class Fingerprint:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """Reads what `as_json` wrote."""
-        objects, duplicates = stored["objects"], stored["duplicates"]
+        objects, duplicates, asymmetry = (stored[key] for key in ("objects", "duplicates", "asymmetry"))
         return cls(
             **{
                 **stored,
@@ -97,7 +98,7 @@ class Fingerprint:
                 and ObjectSizes(diameter_px=Spread(**objects["diameter_px"]), per_image=objects["per_image"]),
                 "mean": tuple(stored["mean"]),
                 "std": tuple(stored["std"]),
-                "asymmetry": Asymmetry(**stored["asymmetry"]),
+                "asymmetry": asymmetry and Asymmetry(**asymmetry),
                 "unreadable": tuple(stored["unreadable"]),
                 "duplicates": duplicates
                 and Duplicates(

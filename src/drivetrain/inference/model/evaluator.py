@@ -16,8 +16,8 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSpec, Source, SubsetSource
 from drivetrain.data.training_tiles import masked_of
 from drivetrain.devices.device import Device
-from drivetrain.inference.model.tiles import DEFAULT_OVERLAP, FlipAveraged
-from drivetrain.inference.model.whole_images import averaged_directions, whole_image_forward
+from drivetrain.inference.model.tiles import DEFAULT_OVERLAP
+from drivetrain.inference.model.whole_images import flip_averaged, whole_image_forward
 from drivetrain.passes.forward import Forward, choose_precision, in_precision
 from drivetrain.ranks.replica_group import ALL_ALONE, ALONE, RankGroups, ReplicaGroup
 from drivetrain.recipe.schema import Recipe
@@ -126,7 +126,7 @@ def build_evaluator(
     else:
         _refuse_overlap(recipe, overlap)
         feed = _batched(recipe, source=share, preprocess=preprocess, device=device) if len(share) else ()
-        forward = FlipAveraged(forward, averaged_directions(recipe)) if flips else forward
+        forward = flip_averaged(recipe, spec, forward) if flips else forward
     return Evaluator(
         recipe=recipe,
         model=model,

@@ -159,15 +159,20 @@ class TiledForward:
 
 @dataclass(frozen=True, slots=True)
 class FlipAveraged:
-    """The mean of the logits over an image and its mirror images, each flipped back."""
+    """The mean of the logits over an image and its mirror images, each flipped back where it has pixels."""
 
     forward: Forward
     directions: tuple[FlipDirection, ...] = ("horizontal", "vertical")
+    _: KW_ONLY
+    has_pixels: bool = True
 
     def __call__(self, images: Tensor) -> Tensor:
         """The mean logits."""
-        logits = [self.forward(images.flip(axes)).float().flip(axes) for axes in self._axes()]
+        logits = [self._upright(self.forward(images.flip(axes)).float(), axes) for axes in self._axes()]
         return torch.stack(logits).mean(0)
+
+    def _upright(self, logits: Tensor, axes: tuple[int, ...]) -> Tensor:
+        return logits.flip(axes) if self.has_pixels else logits
 
     def _axes(self) -> list[tuple[int, ...]]:
         """The axes to flip for each image of the mean; none for the image itself."""

@@ -26,7 +26,7 @@ from drivetrain.passes.forward import Forward
 from drivetrain.recipe.params import FlipDirection
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["image_logits", "size_before_scaling", "whole_image_forward", "whole_image_graph"]
+__all__ = ["flip_averaged", "image_logits", "size_before_scaling", "whole_image_forward", "whole_image_graph"]
 
 # Limits the memory of a batch of tiles: as many tiles as have two million pixels together, but at least one.
 _PIXELS_AT_A_TIME = 2 * 1024 * 1024
@@ -49,9 +49,13 @@ def _has_one_size(dataset: str) -> bool:
     return dataset in dataset_names() and dataset_info(dataset).height > 0
 
 
-def averaged_directions(recipe: Recipe) -> tuple[FlipDirection, ...]:
-    """The flips over which predictions are averaged: those that the training images had, or else both."""
-    return flip_directions(recipe, auto=()) or ("horizontal", "vertical")
+def flip_averaged(recipe: Recipe, spec: DataSpec, forward: Forward) -> FlipAveraged:
+    """The mean over mirror images: in the directions of the training images, or else in the usual ones."""
+    usual: tuple[FlipDirection, ...] = (
+        ("horizontal", "vertical") if spec.has_dense_labels else ("horizontal",)
+    )
+    directions = flip_directions(recipe, auto=()) or usual
+    return FlipAveraged(forward, directions, has_pixels=spec.has_dense_labels)
 
 
 def whole_image_forward(
@@ -70,7 +74,7 @@ def whole_image_forward(
     the number of pixels by which the output of the model is smaller than its input, on each side. `say` is
     called once with a sentence on how images are scaled.
     """
-    forward = FlipAveraged(forward, averaged_directions(recipe)) if flips else forward
+    forward = flip_averaged(recipe, spec, forward) if flips else forward
     batch = recipe.validation_micro_batch_size
     tiled = partial(_tiled, forward, margin=margin, overlap=overlap, batch=batch)
     if spec.tile is not None:

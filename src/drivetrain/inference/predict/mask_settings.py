@@ -1,8 +1,9 @@
-"""The options of `predict` and `evaluate` for masks, and their checks."""
+"""The options of `predict` and `evaluate` on how images are predicted and masks written, and their checks."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSpec
 from drivetrain.inference.model.whole_images import size_before_scaling
@@ -34,11 +35,15 @@ class MaskSettings:
             self._check_for_masks(recipe, spec)
         else:
             self._refuse_for_classifier()
+        if self.flips and spec.input_kind != "image":
+            raise BadInputError(
+                f"--flips is for images, but RUN was trained on {plural_of(spec.input_kind)}; leave it out."
+            )
 
     def _refuse_for_classifier(self) -> None:
-        """Raises for any of these options, because none applies to image classification."""
+        """Raises for the options that do not apply to image classification."""
         for field in fields(self):
-            if getattr(self, field.name) is not None:
+            if field.name != "flips" and getattr(self, field.name) is not None:
                 raise BadInputError(
                     f"--{field.name.replace('_', '-')} is for runs that predict masks, but RUN classifies "
                     f"whole images; leave it out."

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from drivetrain.devices.backend_settings import training_backends
 from drivetrain.inference.model.evaluator import validation_batch_size
 from drivetrain.inference.model.restore import TrainedRun, find_checkpoint, open_trained_run, weights_sentence
 from drivetrain.inference.model.trained_forward import TrainedForward
+from drivetrain.inference.model.whole_images import flip_averaged
 from drivetrain.inference.predict.given_numbers import GivenSamples, read_array, read_files
 from drivetrain.inference.predict.inputs import (
     InputNotes,
@@ -80,6 +82,8 @@ def predict_run(
     require_outside_data(folder, run)
     reporter.say(weights_sentence(found))
     forward = TrainedForward(run, reporter=reporter, compiles=compiles)
+    if settings.flips is not None:
+        run = replace(run, recipe=run.recipe.model_copy(update={"flip_averaging": settings.flips}))
     given = _given_samples(inputs, files, run)
     predictors: dict[TaskName, Callable[..., list[dict[str, Any]]]] = {
         "classification": _predict_classes,
@@ -214,7 +218,8 @@ def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
 @torch.inference_mode()
 def _probabilities(run: TrainedRun, forward: TrainedForward, images: NDArray[Any]) -> NDArray[np.float32]:
     batch = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device.torch_device)
-    logits = forward(run.preprocess(batch))
+    compute = flip_averaged(run.recipe, run.spec, forward) if run.recipe.flip_averaging else forward
+    logits = compute(run.preprocess(batch))
     probabilities: NDArray[np.float32] = build_task(run.recipe, run.spec).probabilities(logits).cpu().numpy()
     return probabilities
 

@@ -1,0 +1,209 @@
+"""From typed options to a recipe: recognises a folder, and lets rules choose what was not typed."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from drivetrain.auto.applies import rules_apply
+from drivetrain.auto.budget import DEFAULT_BUDGET, budget_s
+from drivetrain.auto.earlier_run import plain_run
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.data.finding.find import find_data
+from drivetrain.data.finding.found_data import FoundData
+from drivetrain.models.libraries.taken_over import take_over
+from drivetrain.recipe.ending import parse_duration_s
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
+from drivetrain.recipe.merging import Setting, layer_of
+from drivetrain.recipe.messages import COMMAND_LINE
+from drivetrain.recipe.schema import Recipe, field_note
+from drivetrain.store.directory import DEFAULT_PARENT
+
+__all__ = ["Asked", "Rules", "configure", "typed_by_field"]
+
+# What starting and ending a training takes besides its updates and validations.
+_RESERVE_S, _RESERVE_SHARE = 4.0, 0.05
+_LEAST_LEFT_SHARE = 0.3
+_OF_MAX_TIME = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a command lets rules choose options.
+
+    `stored_recipe` gives the recipe of the run in a directory, if the command would continue it. `ranks` is
+    the number of processes that a launcher started. With `splits_budget`, the folds of a cross-validation
+    share the budget.
+    """
+
+    stored_recipe: Callable[[Path], Path | None] = lambda _: None
+    ranks: int = 1
+    is_quiet: bool = False
+    splits_budget: bool = False
+    began_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a command was asked: typed options, the named recipe, the recipe of a run that it continues.
+
+    Without `rules`, the command takes the plain defaults for what was not typed.
+    """
+
+    overrides: Mapping[str, Any]
+    config: str | None = None
+    config_path: str | Path | None = None
+    base: Mapping[str, Any] | None = None
+    rules: Rules | None = None
+    has_python_parts: bool = False
+
+    @property
+    def names_recipe(self) -> bool:
+        return self.config is not None or self.config_path is not None
+
+
+def typed_by_field(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Typed values by field, as an option may have several names."""
+    settings = [Setting(key, value, COMMAND_LINE) for key, value in overrides.items()]
+    return dict(layer_of(settings, may_repeat=True).values) if settings else {}
+
+
+def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> ResolvedRecipe:
+    """The recipe of a command. Rules are applied once; a run that continues keeps what they chose."""
+    began_s = time.time()
+    found, overrides = _with_found(asked)
+    plain = _noted(
+        resolve_recipe(
+            config=asked.config, config_path=asked.config_path, overrides=overrides, base=asked.base
+        ),
+        found,
+    )
+    if asked.base is not None:
+        return _checked_continued(plain, asked)
+    applies = rules_apply(
+        plain.recipe,
+        plain.origins,
+        names_recipe=asked.names_recipe,
+        was_found=found is not None,
+        has_python_parts=asked.has_python_parts,
+    )
+    if not applies or asked.rules is None:
+        return plain
+    path = _default_path(plain, overrides)
+    stored = _earlier(plain, path, asked.rules)
+    if stored is not None:
+        overrides = {**overrides, "output_dir": str(stored.parent)}
+        return _noted(resolve_recipe(overrides=overrides, base=read_recipe_yaml(stored)), found)
+    _require_one_process(asked.rules, plain.recipe)
+    with reporter(plain.recipe) as shown:
+        began_s = asked.rules.began_s or began_s
+        trainings = (plain.recipe.folds or 1) if asked.rules.splits_budget else 1
+        left_s = _clock(plain.recipe, began_s=began_s, trainings=trainings)
+        decided = _decided(plain, overrides, path=path, reporter=shown, left_s=left_s)
+    return replace(decided, notes=plain.notes)
+
+
+def _earlier(plain: ResolvedRecipe, path: Path, rules: Rules) -> Path | None:
+    """The stored recipe of the run that the same command began, under rules or under the plain defaults."""
+    if plain.recipe.overwrite:
+        return None
+    stored = rules.stored_recipe(path)
+    if stored is None and plain.recipe.output_dir is None:
+        earlier = plain_run(plain)
+        return None if earlier is None else rules.stored_recipe(earlier)
+    return stored
+
+
+def _with_found(asked: Asked) -> tuple[FoundData | None, dict[str, Any]]:
+    """Recognises --data-dir where no data set was named."""
+    overrides = typed_by_field(asked.overrides)
+    data_dir = overrides.get("data_dir")
+    if data_dir is None or "dataset" in overrides or asked.names_recipe:
+        return None, overrides
+    known = None if asked.base is None else str(asked.base["dataset"])
+    found = find_data(Path(str(data_dir)), dataset=known)
+    options = {field: value for field, value in found.options.items() if field not in overrides}
+    return found, {**overrides, "dataset": found.dataset, "data_dir": str(found.data_dir), **options}
+
+
+def _noted(resolved: ResolvedRecipe, found: FoundData | None) -> ResolvedRecipe:
+    """The recipe with what its library brings along, and with what was found in the folder."""
+    notes = () if found is None else (found.sentence, *found.left_out)
+    return replace(take_over(resolved), notes=notes)
+
+
+def _checked_continued(resolved: ResolvedRecipe, asked: Asked) -> ResolvedRecipe:
+    """Refuses a new budget for a run that has begun: its schedule follows from its length."""
+    assert asked.base is not None
+    before, now = asked.base.get("budget"), resolved.recipe.budget
+    if before != now:
+        raise BadInputError(
+            f"--budget {now} has no effect on a run that has begun with {before or DEFAULT_BUDGET}; name "
+            "another --output-dir, or give --num-epochs N to train longer."
+        )
+    return resolved
+
+
+def _require_one_process(rules: Rules, recipe: Recipe) -> None:
+    if rules.ranks > 1:
+        raise BadInputError(
+            f"Rules cannot choose options in {rules.ranks} processes at once; let one choose, with "
+            f"`drivetrain plan --data-dir {recipe.data_dir} --save-recipe recipe.yaml`, and start all with "
+            "--config-path recipe.yaml."
+        )
+
+
+def _default_path(plain: ResolvedRecipe, overrides: Mapping[str, Any]) -> Path:
+    """The run directory: the same typed options find the same one, however fast the machine is."""
+    if plain.recipe.output_dir is not None:
+        return Path(plain.recipe.output_dir)
+    folder = Path(str(plain.recipe.data_dir or plain.recipe.dataset)).resolve()
+    kept = {
+        name: str(value)
+        for name, value in overrides.items()
+        if not field_note(name).may_change or name in ("budget", "auto")
+    }
+    text = json.dumps({**kept, "data_dir": str(folder)}, sort_keys=True)
+    return DEFAULT_PARENT / f"{folder.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _decided(
+    plain: ResolvedRecipe,
+    overrides: Mapping[str, Any],
+    *,
+    path: Path,
+    reporter: Reporter,
+    left_s: Callable[[], float],
+) -> ResolvedRecipe:
+    """Looks at data and device, and resolves the recipe again with what the rules chose."""
+    # Bad input is refused before torch is imported, which is slow.
+    from drivetrain.auto.choose import choose_by_rules
+
+    typed = {
+        field: getattr(plain.recipe, field)
+        for field, origin in plain.origins.items()
+        if origin == COMMAND_LINE and getattr(plain.recipe, field) is not None
+    }
+    fingerprint, case = choose_by_rules(
+        plain.recipe, typed=typed, overrides=overrides, left_s=left_s, reporter=reporter
+    )
+    decided = {field: decision.value for field, decision in case.decisions.items()}
+    resolved = resolve_recipe(overrides=overrides, decided={**decided, "output_dir": str(path)})
+    return replace(
+        take_over(resolved),
+        reasons={field: decision.reason for field, decision in case.decisions.items()},
+        fingerprint=fingerprint.as_json(),
+    )
+
+
+def _clock(recipe: Recipe, *, began_s: float, trainings: int) -> Callable[[], float]:
+    """The seconds that are left for one training itself."""
+    seconds = budget_s(recipe.budget or DEFAULT_BUDGET)
+    if recipe.budget is None and recipe.max_time is not None:
+        seconds = parse_duration_s(str(recipe.max_time)) * _OF_MAX_TIME
+    ends_s = began_s + seconds * (1 - _RESERVE_SHARE) - _RESERVE_S * trainings
+    return lambda: max(ends_s - time.time(), seconds * _LEAST_LEFT_SHARE) / trainings

@@ -1,0 +1,65 @@
+"""Times training samples of a recipe on its device, in a program that is thrown away afterwards."""
+
+import time
+from contextlib import closing
+from statistics import median
+from typing import Any
+
+from drivetrain.assembly.training_parts import assemble
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.progress import showing_progress
+from drivetrain.data.splits import open_data
+from drivetrain.plan.training_plan import plan_training
+from drivetrain.program.training_program import TrainingProgram
+from drivetrain.ranks.replica_group import ALONE
+from drivetrain.recipe.schema import Recipe
+from drivetrain.run.train import set_up_device
+
+__all__ = ["sample_seconds"]
+
+# A captured (CUDA graph) update runs twice normally and is recorded at its third run. Loader workers start
+# during the first two as well.
+_WARM_UPS = 3
+_FEWEST, _MOST = 5, 50
+_ENOUGH_S, _LONGEST_S = 1.0, 8.0
+
+
+def sample_seconds(recipe: Recipe, *, reporter: Reporter) -> float:
+    """Seconds of one training sample, in updates as the training will run them.
+
+    Replicas and stages are timed as one process; on accelerators, each replica adds its own speed.
+    """
+    alone = recipe.model_copy(update=_one_training(recipe))
+    data = open_data(alone)
+    plan = plan_training(alone, samples=len(data.train))
+    with set_up_device(alone, ALONE) as device, showing_progress(reporter):
+        assembly = assemble(alone, data=data, model=None, plan=plan, device=device)
+        with closing(assembly.program.feed):
+            update_s = _update_seconds(assembly.program)
+    sample_s = update_s / plan.batch.global_batch
+    return sample_s if device.is_cpu else sample_s / recipe.replicas
+
+
+def _one_training(recipe: Recipe) -> dict[str, Any]:
+    """A whole training in one process: without a limit of updates, and of cross-validations one fold."""
+    fold = 0 if recipe.folds is not None and recipe.fold is None else recipe.fold
+    return {"replicas": 1, "devices": None, "stages": None, "max_updates": None, "fold": fold}
+
+
+def _update_seconds(program: TrainingProgram) -> float:
+    program.model.train()
+    updates = len(program.records)
+    seconds: list[float] = []
+    begun_s = time.perf_counter()
+    for run in range(_WARM_UPS + _MOST):
+        program.device.synchronise()
+        began_s = time.perf_counter()
+        program.run_update(run % updates)
+        program.device.synchronise()
+        ended_s = time.perf_counter()
+        if run >= _WARM_UPS:
+            seconds.append(ended_s - began_s)
+        is_steady = len(seconds) >= _FEWEST and sum(seconds) > _ENOUGH_S
+        if is_steady or (seconds and ended_s - begun_s > _LONGEST_S):
+            break
+    return median(seconds)

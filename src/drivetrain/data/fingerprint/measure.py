@@ -1,0 +1,142 @@
+"""Measures the fingerprint of a data set: opens a spread of its images, never more than a thousand."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.catalogue.data_sets import background_class
+from drivetrain.data.fingerprint.asymmetry import AsymmetryMeter
+from drivetrain.data.fingerprint.colours import ColourMeter
+from drivetrain.data.fingerprint.duplicates import find_duplicates
+from drivetrain.data.fingerprint.fingerprint import Fingerprint
+from drivetrain.data.fingerprint.looked_at import Look, LookedAt, samples_of, spread_indices
+from drivetrain.data.fingerprint.object_sizes import ObjectMeter, spread_of
+from drivetrain.data.labels import known_labels_of
+from drivetrain.data.source import DataSpec, DataSplits
+
+__all__ = ["Measured", "measure"]
+
+MOST_LABELLED, MOST_MASKED = 1000, 200
+_BITS = {"uint8": 8, "float32": 32}
+_BITS_OF_WHITE_LEVEL = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """A fingerprint, with some samples and the values of single images and objects, for pictures."""
+
+    fingerprint: Fingerprint
+    samples: list[LookedAt]
+    brightness: list[float]
+    sides_px: list[tuple[float, float]]
+    diameters_px: list[float]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Meters:
+    """Everything that is measured image by image."""
+
+    spec: DataSpec
+    objects: ObjectMeter
+    colours: ColourMeter = field(default_factory=ColourMeter)
+    asymmetry: AsymmetryMeter = field(default_factory=AsymmetryMeter)
+    heights_px: list[float] = field(default_factory=list)
+    widths_px: list[float] = field(default_factory=list)
+    pixel_counts: NDArray[np.int64]
+    images_with: NDArray[np.int64]
+
+    def add(self, looked: LookedAt) -> None:
+        self.heights_px.append(looked.size_px[0])
+        self.widths_px.append(looked.size_px[1])
+        self.colours.add(looked.pixels)
+        self.asymmetry.add(looked.pixels, label=looked.label or 0, name=looked.name)
+        if looked.mask is not None:
+            counts = np.bincount(looked.mask.reshape(-1), minlength=len(self.pixel_counts))
+            self.pixel_counts += counts[: len(self.pixel_counts)]
+            self.images_with += counts[: len(self.pixel_counts)] > 0
+            self.objects.add(looked.mask)
+
+
+def measure(
+    splits: DataSplits, *, dataset: str, keeps: Callable[[LookedAt], bool] = lambda _: False
+) -> Measured:
+    """The fingerprint of data from which nothing was held out yet; `keeps` chooses samples for pictures."""
+    spec, dense = splits.spec, splits.spec.has_dense_labels
+    samples = samples_of(splits.train, has_dense_labels=dense)
+    look, meters = Look(samples), _meters(spec)
+    kept: list[LookedAt] = []
+    indices = spread_indices(len(samples), most=MOST_MASKED if dense else MOST_LABELLED)
+    labels: list[int] = []
+    for looked in look.at(indices, what="looking at the images"):
+        meters.add(looked)
+        labels.append(looked.label or 0)
+        if keeps(looked):
+            kept.append(looked)
+    counts = meters.images_with if dense else _class_counts(splits, labels=labels)
+    return Measured(
+        fingerprint=_fingerprint(splits, dataset=dataset, meters=meters, look=look, counts=counts),
+        samples=kept,
+        brightness=meters.colours.brightness,
+        sides_px=[*zip(meters.heights_px, meters.widths_px, strict=True)],
+        diameters_px=meters.objects.diameters_px,
+    )
+
+
+def _meters(spec: DataSpec) -> _Meters:
+    background = background_class(spec.class_names)
+    return _Meters(
+        spec=spec,
+        objects=ObjectMeter(background=background),
+        pixel_counts=np.zeros(spec.num_classes, dtype=np.int64),
+        images_with=np.zeros(spec.num_classes, dtype=np.int64),
+    )
+
+
+def _class_counts(splits: DataSplits, *, labels: list[int]) -> NDArray[np.int64]:
+    """Training images of each class; an estimate where labels are known only after opening."""
+    known = known_labels_of(splits.train)
+    if known is not None:
+        return np.bincount(known, minlength=splits.spec.num_classes)
+    counts = np.bincount(labels, minlength=splits.spec.num_classes)
+    scaled: NDArray[np.float64] = np.rint(counts * (len(splits.train) / max(1, len(labels))))
+    return scaled.astype(np.int64)
+
+
+def _fingerprint(
+    splits: DataSplits, *, dataset: str, meters: _Meters, look: Look, counts: NDArray[np.int64]
+) -> Fingerprint:
+    spec, colours = splits.spec, meters.colours
+    dense, channels = spec.has_dense_labels, spec.channels
+    is_grey = channels == 3 and colours.is_grey
+    parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    duplicates = None
+    if splits.validation is not None:
+        validation = samples_of(splits.validation, has_dense_labels=dense)
+        duplicates = find_duplicates((splits.train, look.samples), (splits.validation, validation))
+    pixels = meters.pixel_counts.sum()
+    return Fingerprint(
+        dataset=dataset,
+        task=spec.task,
+        samples={name: len(part) for name, part in parts.items() if part is not None},
+        measured=len(meters.heights_px),
+        channels=1 if is_grey else channels,
+        bits=_bits(spec),
+        height_px=spread_of(meters.heights_px),
+        width_px=spread_of(meters.widths_px),
+        class_names=spec.class_names,
+        class_counts=tuple(int(count) for count in counts),
+        pixel_shares=tuple(round(float(count / pixels), 5) for count in meters.pixel_counts) if dense else (),
+        objects=meters.objects.result() if dense else None,
+        mean=colours.mean[:1] if is_grey else colours.mean,
+        std=colours.std[:1] if is_grey else colours.std,
+        asymmetry=meters.asymmetry.result(),
+        unreadable=tuple(look.unreadable),
+        duplicates=duplicates,
+        groups=None,
+    )
+
+
+def _bits(spec: DataSpec) -> int:
+    return _BITS_OF_WHITE_LEVEL if spec.white_level is not None else _BITS[spec.image_dtype]
