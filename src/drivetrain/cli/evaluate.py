@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
         for row in rows:
             for line in _lines(row, split=args.split):
                 reporter.say(line)
+        for finding in rows[-1].get("findings", ()):
+            reporter.say(f"finding: {finding}")
         table = f"images-{args.split}.csv" if "dice" in rows[-1] else f"confusion-{args.split}.csv"
         reporter.say(f"details: evaluation-{args.split}.json and {table} in {args.run}")
         if args.overlay:

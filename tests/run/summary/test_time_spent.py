@@ -96,8 +96,9 @@ def _loop(data_s: float, *, fastest_s: float = math.inf, workers: int | None = N
     """1000 samples in 10 s, in updates of 10."""
     feed = object.__new__(StreamFeed)
     program = SimpleNamespace(feed=feed, order=SimpleNamespace(global_batch=10))
+    recipe = RECIPE.model_copy(update={"num_workers": workers})
     loop = SimpleNamespace(
-        context=SimpleNamespace(program=program, recipe=SimpleNamespace(num_workers=workers)),
+        context=SimpleNamespace(program=program, recipe=recipe),
         replica_times=[ReplicaTimes(execution_s=10.0, data_s=share) for share in (data_s, 0.0)],
         times=SimpleNamespace(timed_samples=1000, fastest_update_s=fastest_s),
     )
@@ -110,8 +111,12 @@ def test_what_the_device_could_do() -> None:
     assert found is not None
     assert found.to_json() == {"loader_images_per_second": 100.0, "device_images_per_second": 200.0}
     assert "the loader delivers 100 images/s and the device could train 200;" in found.sentence()
+    assert found.sentence().endswith(
+        "try more --num-workers; `drivetrain bench data` shows what takes the loader's time."
+    )
     by_itself = data_bound_of(_loop(5.0, workers=0, fastest_s=0.01))
     assert by_itself is not None
+    assert by_itself.remedy == "try --num-workers 2, which load beside the training"
     assert by_itself.to_json() == {"loader_images_per_second": 200.0, "device_images_per_second": 1000.0}
     assert data_bound_of(_loop(5.0, fastest_s=0.2)) is None
 

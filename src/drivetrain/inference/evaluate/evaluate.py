@@ -21,6 +21,8 @@ from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.splits import open_data
 from drivetrain.data.training_tiles import UniformSource, masked_of
 from drivetrain.devices.backend_settings import training_backends
+from drivetrain.findings.findings import evaluation_findings
+from drivetrain.findings.record import Measured
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
 from drivetrain.inference.evaluate.evaluation_overlays import painting
 from drivetrain.inference.evaluate.given_data import divide_given
@@ -61,6 +63,8 @@ def evaluate_run(
 ) -> list[dict[str, Any]]:
     """One row of metrics per checkpoint, also written to evaluation-<split>.json in the run.
 
+    The last one has `findings`: sentences about what stands out, if anything does.
+
     The default `split` is "validation". If `data` is given in Python and is not the data of the run, the
     default is "all". `overlay` writes pictures of the last checkpoint's predictions to `overlay_folder`.
     """
@@ -86,10 +90,18 @@ def evaluate_run(
     _say_which_weights(checkpoints, checkpoint, reporter)
     measured = _Measured(run=run, source=source, split=split, forward=forward, reporter=reporter)
     rows, last = measured.by(evaluate, checkpoints, paints=bool(overlay))
+    rows[-1] |= _findings(run, last, source=source, split=split)
     settings = {"data_dir": recipe.data_dir, "flips": flips, "tile_overlap": tile_overlap}
     write_json(run.directory.path / f"evaluation-{split}.json", {"evaluations": rows, "settings": settings})
     write_evaluation(run.directory, last, source=source, names=run.spec.class_names, split=split)
     return rows
+
+
+def _findings(run: TrainedRun, last: Evaluation, *, source: Source, split: str) -> dict[str, list[str]]:
+    """What stands out in an evaluation, for its row."""
+    measured = Measured(evaluation=last, source=source, class_names=run.spec.class_names, split=split)
+    found = evaluation_findings(run.recipe, measured)
+    return {"findings": found} if found else {}
 
 
 def _splits(

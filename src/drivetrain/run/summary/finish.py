@@ -6,7 +6,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.catalogue.metrics import shown_metric
 from drivetrain.catalogue.tasks import TaskName
 from drivetrain.console.figures import rounded_speed, speed_text, table_lines
@@ -14,15 +13,15 @@ from drivetrain.core.files import write_json
 from drivetrain.data.preprocess import Preparation
 from drivetrain.data.source import DataSplits
 from drivetrain.inference.evaluate.evaluation_files import write_evaluation
-from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.reporting.loss_scale_report import scale_values, skipped_in_words
 from drivetrain.run.reporting.replica_efficiency import Scaling, scaling_of
+from drivetrain.run.summary.findings_of_run import findings_of
 from drivetrain.run.summary.mask_pictures import draw_mask_predictions
 from drivetrain.run.summary.pictures import draw_curves, draw_predictions
 from drivetrain.run.summary.report_page import write_readme
-from drivetrain.run.summary.time_spent import PART_WORDS, data_bound_of, suggest, time_spent
+from drivetrain.run.summary.time_spent import PART_WORDS, data_bound_of, suggest, time_spent, unit_of
 from drivetrain.state.updates_file import save_history
 
 # Parts that would be printed as 0% are left out.
@@ -48,6 +47,9 @@ def finish_run(
     summary |= scale_values(context.program.records, 0, update)
     if data.bad_samples:
         summary["bad_samples"] = len(data.bad_samples)
+    findings = findings_of(loop, update=update, data=data)
+    if findings:
+        summary["findings"] = findings
     context.log.summary(update, **summary)
     with context.clock.measure("pictures"), context.reporter.showing("drawing figures"):
         draw_curves(context.directory)
@@ -62,7 +64,7 @@ def finish_run(
     _write_bad_samples(loop, data)
     if context.recipe.clean_dir:
         shutil.rmtree(context.directory.checkpoints, ignore_errors=True)
-    write_readme(context.directory, summary=summary, recipe=context.recipe, unit=_unit(loop))
+    write_readme(context.directory, summary=summary, recipe=context.recipe, unit=unit_of(loop))
     _say_summary(loop, summary, spent)
     skipped = skipped_in_words(summary, updates=update)
     if skipped is not None:
@@ -143,11 +145,6 @@ def _scaling(loop: RunLoop) -> Scaling:
     )
 
 
-def _unit(loop: RunLoop) -> str:
-    """What is counted per second: images, rows or signals."""
-    return plural_of(input_kind_of_model(loop.context.program.model))
-
-
 def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]) -> None:
     say = loop.context.reporter.say
     total = sum(spent.values())
@@ -155,17 +152,14 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
         f"time to train: {summary['time_to_train_seconds']:.1f} s "
         f"({'compilation' if loop.compiles else 'first update'} "
         f"{summary['compile_seconds']:.2f} s), "
-        f"{speed_text(summary['images_per_second'])} {_unit(loop)}/s"
+        f"{speed_text(summary['images_per_second'])} {unit_of(loop)}/s"
     )
     if "capture" in summary:
         say(f"updates: {summary['capture']}")
     if len(loop.replica_times) > 1:
-        say(_scaling(loop).sentence(unit=_unit(loop)))
+        say(_scaling(loop).sentence(unit=unit_of(loop)))
     if loop.validations.early_end.reason is not None:
         say(f"ended early by {loop.validations.early_end.reason}")
-    bound = data_bound_of(loop)
-    if bound is not None:
-        say(bound.sentence(unit=_unit(loop)))
     shares = {part: seconds / total for part, seconds in spent.items()}
     listed = [
         part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= _WORTH_A_WORD
@@ -173,6 +167,8 @@ def _say_summary(loop: RunLoop, summary: dict[str, Any], spent: dict[str, float]
     words = (f"{PART_WORDS.get(part, part)} {shares[part]:.0%}" for part in listed)
     say("where the time went: " + ", ".join(words))
     say(f"suggestion: {summary['suggestion']}")
+    for finding in summary.get("findings", ()):
+        say(f"finding: {finding}")
     if loop.validations.last is not None:
         _say_validation(loop, loop.validations.last.as_metrics())
         say(f"run directory: {loop.context.directory.path}")

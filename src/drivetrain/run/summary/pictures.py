@@ -1,6 +1,7 @@
 """Draws the figures of a run: curves.png, and predictions on validation images of a classifier."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from drivetrain.catalogue.metrics import MAIN_METRICS, class_scores, shown_metric
 from drivetrain.data.preprocess import Preparation
+from drivetrain.data.sample_names import image_file
 from drivetrain.data.source import DataSplits
 from drivetrain.passes.forward import in_precision
 from drivetrain.pictures.pyplot import load_pyplot
@@ -21,6 +23,7 @@ from drivetrain.tasks.classification_measure import ClassificationEvaluation, Gu
 from drivetrain.tasks.task import Evaluation
 
 _GRID_COLUMNS, _GRID_ROWS = 8, 4
+_LONGEST_NAME = 26
 # Validation images that are predicted to find mistakes if the last validation kept no predictions.
 _CANDIDATES = 512
 # Width of the moving average in curves.png, as a share of all updates.
@@ -124,6 +127,7 @@ def draw_predictions(
         data.validation.fetch(candidates[chosen])[0],
         guesses,
         chosen,
+        files=[image_file(data.validation, int(index)) for index in candidates[chosen]],
         names=data.spec.class_names,
         title=_title_of_mistakes(guesses, there=there, shown=len(chosen)),
     )
@@ -183,6 +187,7 @@ def _draw_grid(
     guesses: Guesses,
     chosen: NDArray[np.int64],
     *,
+    files: Sequence[str | None],
     names: tuple[str, ...],
     title: str,
 ) -> None:
@@ -192,7 +197,7 @@ def _draw_grid(
     figure, axes = plt.subplots(rows, _GRID_COLUMNS, figsize=size, layout="constrained", squeeze=False)
     for axis in axes.flat:
         axis.axis("off")
-    for image, index, axis in zip(images, chosen, axes.flat, strict=False):
+    for image, index, file, axis in zip(images, chosen, files, axes.flat, strict=False):
         label, guess = guesses.labels[index], guesses.classes[index]
         axis.imshow(_displayable(image), cmap="gray")
         text = f"{names[guess]} ({guesses.confidences[index]:.0%})"
@@ -201,9 +206,18 @@ def _draw_grid(
             fontsize=9,
             color="green" if guess == label else "red",
         )
+        if file is not None:
+            style = {"fontsize": 6, "color": "dimgray", "ha": "center", "va": "top"}
+            axis.text(0.5, -0.03, _end_of(file), transform=axis.transAxes, **style)
     figure.suptitle(title, fontsize=11)
     figure.savefig(directory.predictions / "validation.png", dpi=110)
     plt.close(figure)
+
+
+def _end_of(file: str) -> str:
+    """The name of a file, its end if it is long: numbers stand there."""
+    name = Path(file).name
+    return name if len(name) <= _LONGEST_NAME else f"...{name[3 - _LONGEST_NAME :]}"
 
 
 def _displayable(image: NDArray[Any]) -> NDArray[Any]:

@@ -46,6 +46,7 @@ def write_readme(
         *(f"| {name} | {value} |" for name, value in _results(summary, unit=unit).items()),
     ]
     lines += _by_class(summary)
+    lines += _findings(summary)
     lines += ["", "![curves](curves.png)", ""]
     if (directory.predictions / "validation.png").is_file():
         lines += ["![predictions](predictions/validation.png)", ""]
@@ -81,6 +82,12 @@ def _by_class(summary: dict[str, Any]) -> list[str]:
         return []
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return ["", lines[0], "|" + " --- |" * len(rows[0]), *lines[1:], "", _SCORES_EXPLAINED]
+
+
+def _findings(summary: dict[str, Any]) -> list[str]:
+    """What stands out, and what helps."""
+    found = summary.get("findings", [])
+    return ["", "What stands out:", "", *(f"- {finding}" for finding in found)] if found else []
 
 
 def _how_to_measure(directory: RunDirectory, recipe: Recipe) -> str:

@@ -3,12 +3,14 @@
 import math
 from dataclasses import dataclass
 
+from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.console.figures import rounded_speed, speed_text
 from drivetrain.data.feeds.stream import StreamFeed
+from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.loop.loop import RunLoop
 
-__all__ = ["PART_WORDS", "DataBound", "data_bound_of", "suggest", "time_spent"]
+__all__ = ["PART_WORDS", "DataBound", "data_bound_of", "suggest", "time_spent", "unit_of"]
 
 # Below 15% of the time, a part is not worth a suggestion. CPU threads that worked less than 60% of the time
 # of the updates are taken as displaced by other processes.
@@ -36,6 +38,8 @@ PART_WORDS = {
     "pictures": "drawing pictures",
     "probing": "comparing compiled and uncompiled updates",
 }
+# Data sets that `data pack` reads.
+_PACKABLE = ("image-folder", "imagenet")
 # If updates wait less than this share for data, faster loading would hardly shorten the run.
 _DATA_SHARE_WORTH_A_WORD = 0.1
 
@@ -82,6 +86,7 @@ class DataBound:
 
     loader_images_per_second: float
     device_images_per_second: float
+    remedy: str
 
     def to_json(self) -> dict[str, float]:
         """For the summary event."""
@@ -91,12 +96,11 @@ class DataBound:
         }
 
     def sentence(self, *, unit: str = "images") -> str:
-        """The line of the final summary."""
+        """The finding of the final summary."""
         loader, device = map(speed_text, (self.loader_images_per_second, self.device_images_per_second))
         return (
-            f"data loading was the bottleneck: the loader delivers {loader} {unit}/s and "
-            f"the device could train {device}; try more --num-workers, and `drivetrain "
-            "bench data` to see what takes the loader's time."
+            f"Data loading was the bottleneck: the loader delivers {loader} {unit}/s and the device could "
+            f"train {device}; {self.remedy}."
         )
 
 
@@ -116,4 +120,22 @@ def data_bound_of(loop: RunLoop) -> DataBound | None:
         device = loop.times.timed_samples / max(slowest.execution_s - slowest.data_s, 1e-9)
     if device <= loader:
         return None
-    return DataBound(loader_images_per_second=loader, device_images_per_second=device)
+    remedy = _faster_loading(loop.context.recipe)
+    return DataBound(loader_images_per_second=loader, device_images_per_second=device, remedy=remedy)
+
+
+def _faster_loading(recipe: Recipe) -> str:
+    """The option that helps most of those that are not in use."""
+    if recipe.data_placement == "stream":
+        return "--data-placement auto keeps data that fit on the device"
+    if recipe.num_workers == 0:
+        return "try --num-workers 2, which load beside the training"
+    see = "`drivetrain bench data` shows what takes the loader's time"
+    if recipe.dataset in _PACKABLE:
+        return f"try more --num-workers, or `drivetrain data pack --image-size N`, which decodes once; {see}"
+    return f"try more --num-workers; {see}"
+
+
+def unit_of(loop: RunLoop) -> str:
+    """What is counted per second: images, rows or signals."""
+    return plural_of(input_kind_of_model(loop.context.program.model))

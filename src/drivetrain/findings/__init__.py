@@ -1,0 +1,1 @@
+"""What went wrong in a training, in words: each finding is one sentence with an option that helps."""

@@ -1,0 +1,36 @@
+"""The findings of a run and of an evaluation: few, the most important ones first."""
+
+from drivetrain.findings.generalising import guesses_only, known_images, learned_by_heart
+from drivetrain.findings.labels import classes_without_predictions, doubtful_label, doubtful_mask
+from drivetrain.findings.learning import loss_stays, still_learning
+from drivetrain.findings.record import Measured, TrainingRecord
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["evaluation_findings", "training_findings"]
+
+# More at once are not read, and the first ones often explain the others.
+_MOST = 3
+
+
+def training_findings(record: TrainingRecord, measured: Measured | None) -> list[str]:
+    """What stands out in a finished training, with its last validation if there was one."""
+    by_heart = learned_by_heart(record)
+    failed = loss_stays(record)
+    if failed is None and by_heart is None and measured is not None:
+        failed = guesses_only(record, measured)
+    if failed is not None:
+        # A network that learned nothing says nothing about single classes and labels.
+        return _known([known_images(record), failed])
+    found = [known_images(record), by_heart or still_learning(record)]
+    return _known([*found, *([] if measured is None else evaluation_findings(record.recipe, measured))])
+
+
+def evaluation_findings(recipe: Recipe, measured: Measured) -> list[str]:
+    """What stands out in the evaluation of a split."""
+    return _known(
+        [classes_without_predictions(recipe, measured), doubtful_label(measured), doubtful_mask(measured)]
+    )
+
+
+def _known(findings: list[str | None]) -> list[str]:
+    return [finding for finding in findings if finding is not None][:_MOST]

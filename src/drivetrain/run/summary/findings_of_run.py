@@ -1,0 +1,54 @@
+"""What went wrong in a finished run, from what it recorded."""
+
+from contextlib import suppress
+from typing import Any
+
+from drivetrain.core.files import read_json
+from drivetrain.data.source import DataSplits
+from drivetrain.findings.findings import training_findings
+from drivetrain.findings.record import Measured, TrainingRecord
+from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.summary.time_spent import data_bound_of, unit_of
+from drivetrain.store.metrics_file import read_metrics
+
+__all__ = ["findings_of"]
+
+
+def findings_of(loop: RunLoop, *, update: int, data: DataSplits) -> list[str]:
+    """A sentence for everything that stands out, with an option that helps."""
+    context, evaluation = loop.context, loop.validations.last
+    fingerprint = _fingerprint(loop)
+    records = context.program.records
+    record = TrainingRecord(
+        recipe=context.recipe,
+        task=data.spec.task,
+        columns={name: records.read(name, 0, update) for name in records.columns},
+        validations=tuple(
+            event for event in read_metrics(context.directory.metrics) if event["event"] == "validation"
+        ),
+        image_dtype=data.spec.image_dtype if data.spec.input_kind == "image" else None,
+        ended_by=loop.validations.early_end.reason,
+        rules_chose=bool(fingerprint),
+        duplicates=_duplicates(fingerprint),
+    )
+    measured = None
+    if evaluation is not None and data.validation is not None:
+        measured = Measured(evaluation=evaluation, source=data.validation, class_names=data.spec.class_names)
+    bound = data_bound_of(loop)
+    waits = [] if bound is None else [bound.sentence(unit=unit_of(loop))]
+    return training_findings(record, measured) + waits
+
+
+def _fingerprint(loop: RunLoop) -> dict[str, Any]:
+    """The fingerprint by which rules chose the recipe; empty without."""
+    with suppress(OSError, ValueError):
+        return read_json(loop.context.directory.fingerprint)
+    return {}
+
+
+def _duplicates(fingerprint: dict[str, Any]) -> tuple[int, tuple[str, str]] | None:
+    found = fingerprint.get("duplicates")
+    if not found or not found["count"]:
+        return None
+    train, validation = found["first"][0]
+    return int(found["count"]), (str(train), str(validation))
