@@ -84,7 +84,8 @@ def test_a_handful_of_validation_samples_prove_nothing() -> None:
 
 def test_the_same_answer_for_all_is_guessing_however_common_it_is() -> None:
     labels = [0] * 90 + [1] * 10
-    said = guesses_only(a_record(recipe=a_recipe(num_epochs=4)), labelled(labels, [0] * 100))
+    record = a_record(train=0.9, validations=(0.9,), recipe=a_recipe(num_epochs=4))
+    said = guesses_only(record, labelled(labels, [0] * 100))
     assert said == (
         "Validation images are predicted no better than by guessing (50% right as a mean over 2 classes): "
         "the network has hardly learned; try --num-epochs 8."
@@ -99,10 +100,28 @@ def test_rules_send_people_to_their_data() -> None:
     assert said.endswith("`drivetrain data look` shows them together.")
 
 
+def test_a_short_training_is_made_longer_first() -> None:
+    record = a_record(rules_chose=True, updates=7, recipe=a_recipe(budget="4m"))
+    said = guesses_only(record, labelled([0] * 50 + [1] * 50, [0] * 100))
+    assert said is not None
+    assert said.endswith("7 updates are few; try --budget 480.")
+
+
 def test_a_slow_average_may_be_why_only_guesses_are_measured() -> None:
     said = guesses_only(a_record(recipe=a_recipe(ema=0.9999)), labelled([0] * 50 + [1] * 50, [0] * 100))
     assert said is not None
     assert "try --ema 0.95" in said
+
+
+def test_good_training_and_guessed_validation_are_a_matter_of_running_statistics() -> None:
+    guessed = labelled([0] * 50 + [1] * 50, [0] * 100)
+    short = guesses_only(a_record(train=0.99, validations=(0.5,)), guessed)
+    assert short is not None
+    assert short.endswith(
+        "but training images well: running statistics of batch norm lag behind in 200 updates; try "
+        "--bn-momentum 0.9, or a larger --num-epochs."
+    )
+    assert guesses_only(a_record(train=0.99, validations=(0.5,), updates=2000), guessed) is None
 
 
 def test_few_samples_and_a_single_class_are_not_judged() -> None:

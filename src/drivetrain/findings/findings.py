@@ -14,14 +14,13 @@ _MOST = 3
 
 def training_findings(record: TrainingRecord, measured: Measured | None) -> list[str]:
     """What stands out in a finished training, with its last validation if there was one."""
-    by_heart = learned_by_heart(record)
     failed = loss_stays(record)
-    if failed is None and by_heart is None and measured is not None:
+    if failed is None and measured is not None:
         failed = guesses_only(record, measured)
     if failed is not None:
         # A network that learned nothing says nothing about single classes and labels.
         return _known([known_images(record), failed])
-    found = [known_images(record), by_heart or still_learning(record)]
+    found = [known_images(record), learned_by_heart(record) or still_learning(record)]
     return _known([*found, *([] if measured is None else evaluation_findings(record.recipe, measured))])
 
 

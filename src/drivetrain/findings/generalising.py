@@ -5,6 +5,7 @@ from math import sqrt
 import numpy as np
 
 from drivetrain.catalogue.data_sets import is_augmented_by_default
+from drivetrain.findings.longer import FEW_UPDATES, longer_training
 from drivetrain.findings.record import Measured, TrainingRecord
 from drivetrain.tasks.classification_measure import ClassificationEvaluation
 
@@ -26,24 +27,32 @@ _PATIENCE = 5
 # An average over fewer than this many of its own spans still remembers the random weights of the start.
 _LEAST_SPANS = 3.0
 _FEWEST_SAMPLES = 20
+# Batch norms that keep 0.99 of their running statistics in each update have them after about 500 updates.
+_SETTLED_UPDATES = 500
+_FAST_STATISTICS = 0.9
 
 
 def learned_by_heart(record: TrainingRecord) -> str | None:
     """Training images that are predicted far better than validation images."""
+    if not _is_far_better(record):
+        return None
+    scores = record.scores()
+    return (
+        f"Training is far better than validation ({record.metric} {record.at_end(record.metric):.2f} and "
+        f"{scores[-1][1]:.2f}): {_remedy(record, scores)}."
+    )
+
+
+def _is_far_better(record: TrainingRecord) -> bool:
+    """Whether the training score at the end is far above that of the last validation, beyond chance."""
     scores = record.scores()
     if record.updates < _FEWEST_UPDATES or not scores:
-        return None
+        return False
     train, validation = record.at_end(record.metric), scores[-1][1]
     samples = float(record.validations[-1].get("validation_samples", 1))
     noise = _SURE * sqrt(max(0.0, validation * (1 - validation)) / samples)
-    if not (
-        train - validation >= max(_LEAST_GAP, noise) and (1 - validation) >= _LEAST_ERROR_RATIO * (1 - train)
-    ):
-        return None
-    return (
-        f"Training is far better than validation ({record.metric} {train:.2f} and {validation:.2f}): "
-        f"{_remedy(record, scores)}."
-    )
+    is_far = train - validation >= max(_LEAST_GAP, noise)
+    return is_far and 1 - validation >= _LEAST_ERROR_RATIO * (1 - train)
 
 
 def _remedy(record: TrainingRecord, scores: list[tuple[int, float]]) -> str:
@@ -81,8 +90,14 @@ def _more_decay(record: TrainingRecord) -> str | None:
 
 
 def guesses_only(record: TrainingRecord, measured: Measured) -> str | None:
-    """Validation images that are predicted no better than by one and the same answer."""
+    """Validation images that are predicted no better than by one and the same answer.
+
+    A long training that knows its images by heart is not meant.
+    """
     found = measured.evaluation
+    is_far_better = _is_far_better(record)
+    if is_far_better and record.updates >= _SETTLED_UPDATES and not _averages_the_start(record):
+        return None
     if found.samples < _FEWEST_SAMPLES and isinstance(found, ClassificationEvaluation):
         return None
     there = np.flatnonzero(measured.counts.sum(1))
@@ -101,9 +116,16 @@ def guesses_only(record: TrainingRecord, measured: Measured) -> str | None:
     )
     if _averages_the_start(record):
         return f"{lead}: {_shorter_average(record)}."
+    if is_far_better:
+        return (
+            f"{lead}, but training images well: running statistics of batch norm lag behind in "
+            f"{record.updates} updates; try --bn-momentum {_FAST_STATISTICS}, or a larger --num-epochs."
+        )
+    if record.updates < FEW_UPDATES:
+        return f"{lead}: {record.updates} updates are few; try {longer_training(record)}."
     if record.rules_chose:
         return f"{lead}: labels may not belong to their images; `drivetrain data look` shows them together."
-    return f"{lead}: the network has hardly learned; try --num-epochs {2 * record.recipe.num_epochs}."
+    return f"{lead}: the network has hardly learned; try {longer_training(record)}."
 
 
 def _averages_the_start(record: TrainingRecord) -> bool:

@@ -19,12 +19,13 @@ _FEWEST_OF_CLASS = 3
 _MOST_NAMED = 3
 # More than this between the largest and a class that is never predicted counts as unbalanced.
 _UNBALANCED = 4.0
-# A label is doubtful if a prediction against it is as sure as the surest tenth of those that agree with their
-# labels, and predictions that sure are hardly ever wrong. (Smoothed targets and long trainings shift all
-# probabilities, so no fixed one would do.)
-_SUREST = 0.9
+# A label is doubtful if a prediction against it is as sure as half of those of the same class that agree with
+# their labels, and predictions that sure are hardly ever wrong. Bounds from the network's own probabilities
+# by class are those of confident learning (Northcutt and others, 2021): a fixed one would not do, as smoothed
+# targets and long trainings shift all probabilities.
+_SUREST = 0.5
 _LEAST_RIGHT = 0.95
-_FEWEST_SURE = 20
+_FEWEST_SURE = 10
 # A mask is doubtful if half of the images reach the first score and it stays this far below.
 _USUAL_SCORE, _FAR_BELOW = 0.6, 0.5
 _FEWEST_MASKS = 5
@@ -70,13 +71,15 @@ def doubtful_label(measured: Measured) -> str | None:
 def _doubtful(guesses: Guesses) -> list[int]:
     """Samples whose labels are doubtful, the surest contradiction first."""
     is_right = guesses.classes == guesses.labels
-    if int(is_right.sum()) < _FEWEST_SURE:
-        return []
-    bound = float(np.quantile(guesses.confidences[is_right], _SUREST))
-    is_sure = guesses.confidences >= bound
-    if int(is_sure.sum()) < _FEWEST_SURE or float(is_right[is_sure].mean()) < _LEAST_RIGHT:
-        return []
+    is_sure = np.zeros(len(is_right), dtype=bool)
+    for predicted in np.unique(guesses.classes[is_right]):
+        is_own = guesses.classes == predicted
+        bound = np.quantile(guesses.confidences[is_own & is_right], _SUREST)
+        is_sure |= is_own & (guesses.confidences >= bound)
     wrong = np.flatnonzero(is_sure & ~is_right)
+    sure = int(is_sure.sum())
+    if sure < _FEWEST_SURE or len(wrong) > max(1.0, (1 - _LEAST_RIGHT) * sure):
+        return []
     return [int(index) for index in wrong[np.argsort(-guesses.confidences[wrong], kind="stable")]]
 
 

@@ -2,22 +2,19 @@
 
 from itertools import takewhile
 
-from drivetrain.core.errors import BadInputError
+from drivetrain.findings.longer import FEW_UPDATES, longer_training
 from drivetrain.findings.record import TrainingRecord
-from drivetrain.recipe.ending import parse_duration_s
 
 __all__ = ["loss_stays", "still_learning"]
 
-# Any network that learns at all loses more than a twentieth of its first loss. Fewer updates than these say
-# nothing about the learning rate, and even fewer say nothing at all.
+# Any network that learns at all loses more than a twentieth of its first loss. Fewer updates than this say nothing.
 _LEAST_FALL = 0.05
-_FEWEST_UPDATES, _FEW_UPDATES = 20, 100
+_FEWEST_UPDATES = 20
 # Rates at which these optimisers usually train from scratch, for batches of about 64.
 _USUAL_RATES = {"sgd": 0.05, "adam": 0.001, "adamw": 0.001, "rmsprop": 0.001}
 # A training is too short if the last fifth of it still removed a tenth of the validation error, and there is
 # at least this error left. Schedules that end at 0 always gain something at the end, but less.
 _LAST_PART, _LEAST_GAIN, _LEAST_ERROR = 0.2, 0.1, 0.1
-_LONGER_BUDGETS = {None: "best", "quick": "normal", "normal": "best"}
 
 
 def loss_stays(record: TrainingRecord) -> str | None:
@@ -32,8 +29,8 @@ def loss_stays(record: TrainingRecord) -> str | None:
 
 def _why(record: TrainingRecord) -> str:
     recipe = record.recipe
-    if record.updates < _FEW_UPDATES:
-        return f"{record.updates} updates are few; try {_longer(record)}"
+    if record.updates < FEW_UPDATES:
+        return f"{record.updates} updates are few; try {longer_training(record)}"
     if recipe.lr_schedule == "stepped":
         return "the learning rate may be too high or too low; try other values in --lr-schedule-params"
     peak, usual = float(record.columns["learning_rate"].max()), _USUAL_RATES.get(recipe.optimizer)
@@ -58,30 +55,9 @@ def still_learning(record: TrainingRecord) -> str | None:
     return (
         f"The validation {record.metric} still rose at the end ({best:.2f} to {last:.2f} in the last "
         f"{record.updates - before[-1][0]} of {record.updates} updates): a longer training helps; try "
-        f"{_longer(record)}."
+        f"{longer_training(record)}."
     )
 
 
 def _loss_falls(record: TrainingRecord) -> bool:
     return record.at_end("loss") < record.at_end("loss", tenths_before=2)
-
-
-def _longer(record: TrainingRecord) -> str:
-    """The option that makes a training about twice as long."""
-    recipe = record.recipe
-    if record.rules_chose and recipe.max_updates is None:
-        longer = _longer_budget(recipe.budget)
-        if longer is not None:
-            return f"--budget {longer}"
-    if recipe.max_updates is not None:
-        return f"--max-updates {2 * recipe.max_updates}"
-    return f"--num-epochs {2 * recipe.num_epochs}"
-
-
-def _longer_budget(budget: str | None) -> str | None:
-    if budget in _LONGER_BUDGETS:
-        return _LONGER_BUDGETS[budget]
-    try:
-        return f"{2 * parse_duration_s(str(budget)):g}"
-    except BadInputError:
-        return None

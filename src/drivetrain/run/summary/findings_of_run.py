@@ -13,6 +13,9 @@ from drivetrain.store.metrics_file import read_metrics
 
 __all__ = ["findings_of"]
 
+# Seconds of waiting for data that are worth a word.
+_LONG_S = 5.0
+
 
 def findings_of(loop: RunLoop, *, update: int, data: DataSplits) -> list[str]:
     """A sentence for everything that stands out, with an option that helps."""
@@ -34,9 +37,14 @@ def findings_of(loop: RunLoop, *, update: int, data: DataSplits) -> list[str]:
     measured = None
     if evaluation is not None and data.validation is not None:
         measured = Measured(evaluation=evaluation, source=data.validation, class_names=data.spec.class_names)
+    return training_findings(record, measured) + _waiting(loop)
+
+
+def _waiting(loop: RunLoop) -> list[str]:
+    """A device that waits for data, if it waited long enough for a change to matter."""
     bound = data_bound_of(loop)
-    waits = [] if bound is None else [bound.sentence(unit=unit_of(loop))]
-    return training_findings(record, measured) + waits
+    waited_s = loop.times.feed_seconds[0]
+    return [] if bound is None or waited_s < _LONG_S else [bound.sentence(unit=unit_of(loop))]
 
 
 def _fingerprint(loop: RunLoop) -> dict[str, Any]:

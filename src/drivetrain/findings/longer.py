@@ -1,0 +1,32 @@
+"""The option that makes a training longer."""
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.findings.record import TrainingRecord
+from drivetrain.recipe.ending import parse_duration_s
+
+__all__ = ["FEW_UPDATES", "longer_training"]
+
+# Networks from scratch hardly learn anything in fewer updates, whatever the other options.
+FEW_UPDATES = 100
+_LONGER_BUDGETS = {None: "best", "quick": "normal", "normal": "best"}
+
+
+def longer_training(record: TrainingRecord) -> str:
+    """The option that makes a training about twice as long."""
+    recipe = record.recipe
+    if record.rules_chose and recipe.max_updates is None:
+        longer = _longer_budget(recipe.budget)
+        if longer is not None:
+            return f"--budget {longer}"
+    if recipe.max_updates is not None:
+        return f"--max-updates {2 * recipe.max_updates}"
+    return f"--num-epochs {2 * recipe.num_epochs}"
+
+
+def _longer_budget(budget: str | None) -> str | None:
+    if budget in _LONGER_BUDGETS:
+        return _LONGER_BUDGETS[budget]
+    try:
+        return f"{2 * parse_duration_s(str(budget)):g}"
+    except BadInputError:
+        return None
