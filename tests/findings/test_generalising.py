@@ -95,16 +95,16 @@ def test_the_same_answer_for_all_is_guessing_however_common_it_is() -> None:
 
 
 def test_rules_send_people_to_their_data() -> None:
-    said = guesses_only(a_record(rules_chose=True), labelled([0] * 50 + [1] * 50, [0] * 100))
+    said = guesses_only(a_record(chosen=frozenset(["augment"])), labelled([0] * 50 + [1] * 50, [0] * 100))
     assert said is not None
     assert said.endswith("`drivetrain data look` shows them together.")
 
 
 def test_a_short_training_is_made_longer_first() -> None:
-    record = a_record(rules_chose=True, updates=7, recipe=a_recipe(budget="4m"))
+    record = a_record(chosen=frozenset(["max_updates"]), updates=7, recipe=a_recipe(budget="4m"))
     said = guesses_only(record, labelled([0] * 50 + [1] * 50, [0] * 100))
     assert said is not None
-    assert said.endswith("7 updates are few; try --budget 480.")
+    assert said.endswith("7 updates are few; try --budget 8m.")
 
 
 def test_a_slow_average_may_be_why_only_guesses_are_measured() -> None:

@@ -5,6 +5,7 @@ import pytest
 from drivetrain.findings.learning import loss_stays, still_learning
 from tests.findings.cases import a_recipe, a_record
 
+CHOSEN = frozenset(["augment", "num_epochs"])
 FLAT = (2.31, 2.30)
 RISING = (0.3, 0.4, 0.5, 0.55, 0.65)
 
@@ -64,18 +65,20 @@ def test_a_score_that_still_rises_asks_for_a_longer_training() -> None:
         (None, "--budget best"),
         ("quick", "--budget normal"),
         ("best", "--num-epochs 30"),
-        ("10m", "--budget 1200"),
+        ("10m", "--budget 20m"),
+        ("45", "--budget 90"),
     ],
 )
 def test_rules_are_given_more_time(budget: str | None, option: str) -> None:
     recipe = a_recipe(budget=budget)
-    found = still_learning(a_record(validations=RISING, recipe=recipe, rules_chose=True))
+    found = still_learning(a_record(validations=RISING, recipe=recipe, chosen=CHOSEN))
     assert found is not None
     assert found.endswith(f"try {option}.")
 
 
 def test_a_limit_of_updates_is_what_is_raised() -> None:
-    found = still_learning(a_record(validations=RISING, recipe=a_recipe(max_updates=200), rules_chose=True))
+    limited = a_recipe(max_updates=200)
+    found = still_learning(a_record(validations=RISING, recipe=limited, chosen=frozenset(["augment"])))
     assert found is not None
     assert found.endswith("try --max-updates 400.")
 

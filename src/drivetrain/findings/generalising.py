@@ -123,7 +123,7 @@ def guesses_only(record: TrainingRecord, measured: Measured) -> str | None:
         )
     if record.updates < FEW_UPDATES:
         return f"{lead}: {record.updates} updates are few; try {longer_training(record)}."
-    if record.rules_chose:
+    if record.chosen:
         return f"{lead}: labels may not belong to their images; `drivetrain data look` shows them together."
     return f"{lead}: the network has hardly learned; try {longer_training(record)}."
 

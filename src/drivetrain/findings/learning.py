@@ -7,7 +7,7 @@ from drivetrain.findings.record import TrainingRecord
 
 __all__ = ["loss_stays", "still_learning"]
 
-# Any network that learns at all loses more than a twentieth of its first loss. Fewer updates than this say nothing.
+# Any network that learns at all loses more than a twentieth of its first loss. A few updates say nothing.
 _LEAST_FALL = 0.05
 _FEWEST_UPDATES = 20
 # Rates at which these optimisers usually train from scratch, for batches of about 64.

@@ -14,7 +14,7 @@ _LONGER_BUDGETS = {None: "best", "quick": "normal", "normal": "best"}
 def longer_training(record: TrainingRecord) -> str:
     """The option that makes a training about twice as long."""
     recipe = record.recipe
-    if record.rules_chose and recipe.max_updates is None:
+    if record.chosen & {"num_epochs", "max_updates"}:
         longer = _longer_budget(recipe.budget)
         if longer is not None:
             return f"--budget {longer}"
@@ -27,6 +27,7 @@ def _longer_budget(budget: str | None) -> str | None:
     if budget in _LONGER_BUDGETS:
         return _LONGER_BUDGETS[budget]
     try:
-        return f"{2 * parse_duration_s(str(budget)):g}"
+        seconds = 2 * parse_duration_s(str(budget))
     except BadInputError:
         return None
+    return f"{seconds / 60:g}m" if seconds % 60 == 0 else f"{seconds:g}"

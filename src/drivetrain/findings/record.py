@@ -27,8 +27,8 @@ _FIRST_UPDATES = 10
 class TrainingRecord:
     """What a finished training has recorded.
 
-    `columns` are those of updates.npz and `validations` the events of metrics.jsonl. `rules_chose`: the rules
-    for a user's own data set what was not typed. `duplicates` is the number of validation images that are in
+    `columns` are those of updates.npz and `validations` the events of metrics.jsonl. `chosen` are the
+    options that rules set for a user's own data. `duplicates` is the number of validation images that are in
     the training set too, with the first pair.
     """
 
@@ -38,7 +38,7 @@ class TrainingRecord:
     validations: tuple[Mapping[str, Any], ...] = ()
     image_dtype: ImageDtype | None = "uint8"
     ended_by: str | None = None
-    rules_chose: bool = False
+    chosen: frozenset[str] = frozenset()
     duplicates: tuple[int, tuple[str, str]] | None = None
 
     @property

@@ -1,15 +1,14 @@
 """What went wrong in a finished run, from what it recorded."""
 
-from contextlib import suppress
-from typing import Any
-
 from drivetrain.core.files import read_json
 from drivetrain.data.source import DataSplits
 from drivetrain.findings.findings import training_findings
 from drivetrain.findings.record import Measured, TrainingRecord
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.summary.time_spent import data_bound_of, unit_of
+from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
+from drivetrain.store.stored_plan import kept_reasons
 
 __all__ = ["findings_of"]
 
@@ -20,7 +19,6 @@ _LONG_S = 5.0
 def findings_of(loop: RunLoop, *, update: int, data: DataSplits) -> list[str]:
     """A sentence for everything that stands out, with an option that helps."""
     context, evaluation = loop.context, loop.validations.last
-    fingerprint = _fingerprint(loop)
     records = context.program.records
     record = TrainingRecord(
         recipe=context.recipe,
@@ -31,8 +29,8 @@ def findings_of(loop: RunLoop, *, update: int, data: DataSplits) -> list[str]:
         ),
         image_dtype=data.spec.image_dtype if data.spec.input_kind == "image" else None,
         ended_by=loop.validations.early_end.reason,
-        rules_chose=bool(fingerprint),
-        duplicates=_duplicates(fingerprint),
+        chosen=frozenset(kept_reasons(context.directory.plan)),
+        duplicates=_duplicates(context.directory),
     )
     measured = None
     if evaluation is not None and data.validation is not None:
@@ -47,15 +45,12 @@ def _waiting(loop: RunLoop) -> list[str]:
     return [] if bound is None or waited_s < _LONG_S else [bound.sentence(unit=unit_of(loop))]
 
 
-def _fingerprint(loop: RunLoop) -> dict[str, Any]:
-    """The fingerprint by which rules chose the recipe; empty without."""
-    with suppress(OSError, ValueError):
-        return read_json(loop.context.directory.fingerprint)
-    return {}
-
-
-def _duplicates(fingerprint: dict[str, Any]) -> tuple[int, tuple[str, str]] | None:
-    found = fingerprint.get("duplicates")
+def _duplicates(directory: RunDirectory) -> tuple[int, tuple[str, str]] | None:
+    """Copies of training images in the validation set, by the fingerprint that rules looked at."""
+    try:
+        found = read_json(directory.fingerprint).get("duplicates")
+    except (OSError, ValueError):
+        return None
     if not found or not found["count"]:
         return None
     train, validation = found["first"][0]
