@@ -27,3 +27,8 @@ def test_the_copies_come_first_and_three_are_the_most() -> None:
     record = a_record(train=1.0, validations=(0.7,), duplicates=(1, ("a.png", "b.png")))
     found = training_findings(record, measured)
     assert [finding.partition(" ")[0] for finding in found] == ["1", "Training", "Class"]
+    assert training_findings(record, measured, waits="Data loading was the bottleneck.") == found
+
+
+def test_a_device_that_waits_is_said_last() -> None:
+    assert training_findings(a_record(), labelled(RIGHT, RIGHT), waits="Waited.") == ["Waited."]

@@ -11,6 +11,7 @@ from typing import Any
 from drivetrain.auto.applies import rules_apply
 from drivetrain.auto.budget import DEFAULT_BUDGET, budget_s
 from drivetrain.auto.earlier_run import plain_run
+from drivetrain.auto.trained_network import network_of_weights
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.find import find_data
@@ -29,6 +30,7 @@ __all__ = ["Asked", "Rules", "configure", "typed_by_field"]
 _RESERVE_S, _RESERVE_SHARE = 4.0, 0.05
 _LEAST_LEFT_SHARE = 0.3
 _OF_MAX_TIME = 0.9
+_OF_WEIGHTS = "the weights to start from belong to this network, and to images normalised like this"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,14 +190,20 @@ def _decided(
         for field, origin in plain.origins.items()
         if origin == COMMAND_LINE and getattr(plain.recipe, field) is not None
     }
+    of_weights = network_of_weights(typed, dataset=plain.recipe.dataset)
     fingerprint, case = choose_by_rules(
-        plain.recipe, typed=typed, overrides=overrides, left_s=left_s, reporter=reporter
+        plain.recipe,
+        typed={**typed, **of_weights},
+        overrides={**overrides, **of_weights},
+        left_s=left_s,
+        reporter=reporter,
     )
-    decided = {field: decision.value for field, decision in case.decisions.items()}
+    decided = of_weights | {field: decision.value for field, decision in case.decisions.items()}
     resolved = resolve_recipe(overrides=overrides, decided={**decided, "output_dir": str(path)})
     return replace(
         take_over(resolved),
-        reasons={field: decision.reason for field, decision in case.decisions.items()},
+        reasons=dict.fromkeys(of_weights, _OF_WEIGHTS)
+        | {field: decision.reason for field, decision in case.decisions.items()},
         fingerprint=fingerprint.as_json(),
     )
 

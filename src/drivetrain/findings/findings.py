@@ -12,16 +12,23 @@ __all__ = ["evaluation_findings", "training_findings"]
 _MOST = 3
 
 
-def training_findings(record: TrainingRecord, measured: Measured | None) -> list[str]:
-    """What stands out in a finished training, with its last validation if there was one."""
+def training_findings(
+    record: TrainingRecord, measured: Measured | None, *, waits: str | None = None
+) -> list[str]:
+    """What stands out in a finished training, with its last validation if there was one.
+
+    `waits` says that the device waited for data.
+    """
     failed = loss_stays(record)
     if failed is None and measured is not None:
         failed = guesses_only(record, measured)
     if failed is not None:
         # A network that learned nothing says nothing about single classes and labels.
-        return _known([known_images(record), failed])
+        return _known([known_images(record), failed, waits])
     found = [known_images(record), learned_by_heart(record) or still_learning(record)]
-    return _known([*found, *([] if measured is None else evaluation_findings(record.recipe, measured))])
+    if measured is not None:
+        found += evaluation_findings(record.recipe, measured)
+    return _known([*found, waits])
 
 
 def evaluation_findings(recipe: Recipe, measured: Measured) -> list[str]:

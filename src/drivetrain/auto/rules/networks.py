@@ -48,7 +48,16 @@ def networks_for(case: Case) -> list[Network]:
     """The candidates; a typed model, width or size leaves only those that have it."""
     dense = task_info(case.fingerprint.task).has_dense_labels
     found = _dense(case) if dense else _tiny(case) if is_tiny(case) else _photographs(case)
-    return sorted(found, key=lambda network: -network.work)
+    # Options that were typed make several candidates the same.
+    return _distinct(sorted(found, key=lambda network: -network.work))
+
+
+def _distinct(networks: list[Network]) -> list[Network]:
+    return [
+        network
+        for place, network in enumerate(networks)
+        if all(network.options != before.options for before in networks[:place])
+    ]
 
 
 def is_tiny(case: Case) -> bool:

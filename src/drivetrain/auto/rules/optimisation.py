@@ -15,10 +15,13 @@ _SAMPLES_FOR_SGD = 10_000
 _PASSES_FOR_SGD = 10
 _NORMALISED = ("resnet", "cifar_resnet", "unet_same")
 _REFERENCE_BATCH = 64
-# At the reference batch; Adam's rate grows with the root of the batch, SGD's with the batch.
-_ADAM_RATES = {"own": 0.002, "dense": 0.001, "external": 0.0005, "trained": 0.001}
-_SGD_RATE = 0.05
+# At the reference batch; Adam's rate grows with the root of the batch, SGD's with the batch. For trained
+# weights it is that of the recipe fine_tune: 0.001 for batches of 32.
+_ADAM_RATES = {"own": 0.002, "dense": 0.001, "external": 0.0005, "trained": 0.001 * sqrt(2)}
+_SGD_RATE, _SGD_RATE_TRAINED = 0.05, 0.01
 _BACKBONE_RATE = 0.1
+# Of fewer passes one for the head alone would be too large a part.
+_PASSES_FOR_HEAD_FIRST = 2
 _PASSES_FOR_SMOOTHING = 5
 # The average should span a small part of the training: the rate falls to zero over the last part.
 _AVERAGED_PART = 0.02
@@ -65,7 +68,8 @@ def _decide_rate(case: Case) -> None:
     batch = global_batch(case)
     optimiser = case.value("optimizer")
     if optimiser == "sgd":
-        rate, how = _SGD_RATE * batch / _REFERENCE_BATCH, "grows with"
+        at_reference = _SGD_RATE_TRAINED if starts_trained(case) else _SGD_RATE
+        rate, how = at_reference * batch / _REFERENCE_BATCH, "grows with"
     elif optimiser in ("adam", "adamw"):
         kind = _rate_kind(case)
         rate, how = _ADAM_RATES[kind] * sqrt(batch / _REFERENCE_BATCH), "grows with the root of"
@@ -107,11 +111,12 @@ def _decide_loss(case: Case, *, epochs: int) -> None:
 
 def _decide_parts(case: Case, *, epochs: int) -> None:
     """Fine-tuning: the head first, then all at lower rates below."""
-    if case.value("freeze"):
+    if "backbone" in case.value("freeze"):
         return
-    case.decide("backbone_rate", _BACKBONE_RATE, "trained layers need small steps, or they forget")
-    if epochs > 2:
-        case.decide("head_first_epochs", 1, "a new head would first spoil the trained layers")
+    if not case.is_typed("layer_decay"):
+        case.decide("backbone_rate", _BACKBONE_RATE, "trained layers need small steps, or they forget")
+    if epochs > _PASSES_FOR_HEAD_FIRST:
+        case.decide("head_first_epochs", 1, "a head that is new would first spoil the trained layers")
 
 
 def global_batch(case: Case) -> int:

@@ -35,14 +35,14 @@ def findings_of(loop: RunLoop, *, update: int, data: DataSplits) -> list[str]:
     measured = None
     if evaluation is not None and data.validation is not None:
         measured = Measured(evaluation=evaluation, source=data.validation, class_names=data.spec.class_names)
-    return training_findings(record, measured) + _waiting(loop)
+    return training_findings(record, measured, waits=_waiting(loop))
 
 
-def _waiting(loop: RunLoop) -> list[str]:
-    """A device that waits for data, if it waited long enough for a change to matter."""
+def _waiting(loop: RunLoop) -> str | None:
+    """That the device waited for data, if it waited long enough for a change to matter."""
     bound = data_bound_of(loop)
     waited_s = loop.times.feed_seconds[0]
-    return [] if bound is None or waited_s < _LONG_S else [bound.sentence(unit=unit_of(loop))]
+    return None if bound is None or waited_s < _LONG_S else bound.sentence(unit=unit_of(loop))
 
 
 def _duplicates(directory: RunDirectory) -> tuple[int, tuple[str, str]] | None:
