@@ -102,8 +102,10 @@ def test_networks_from_scratch_have_no_parts() -> None:
 def test_the_rules_agree_with_the_recipe_fine_tune() -> None:
     recipe = _fine_tune()
     case = _decide({**TRAINED, "micro_batch_size": recipe.micro_batch_size})
-    same = ("optimizer", "learning_rate", "backbone_rate", "lr_schedule", "weight_decay", "label_smoothing")
-    same += ("augment", "random_resized_crop")
+    same = [
+        *("optimizer", "learning_rate", "backbone_rate", "lr_schedule", "weight_decay"),
+        *("label_smoothing", "augment", "random_resized_crop"),
+    ]
     assert {field: case.value(field) for field in same} == {field: getattr(recipe, field) for field in same}
     assert case.value("lr_warmup_params")["warmup_epochs"] >= 1
     assert recipe.num_epochs <= case.value("num_epochs") <= 2 * recipe.num_epochs
@@ -119,9 +121,10 @@ def test_the_rate_grows_with_the_batch_and_stays_below_that_from_scratch() -> No
 
 
 def test_many_images_are_fine_tuned_with_adamw_too() -> None:
-    many = {"images": 20_000, "sample_s": 0.0001}
-    assert _decide(TRAINED, **many).value("optimizer") == "adamw"
-    assert _decide({"model": "resnet18"}, **many).value("optimizer") == "sgd"
+    trained, fresh = (
+        _decide(typed, images=20_000, sample_s=0.0001) for typed in (TRAINED, {"model": "resnet18"})
+    )
+    assert (trained.value("optimizer"), fresh.value("optimizer")) == ("adamw", "sgd")
 
 
 @pytest.mark.parametrize(
@@ -158,9 +161,14 @@ def test_two_passes_are_too_few_for_the_head_alone() -> None:
 
 
 def test_masks_are_fine_tuned_in_the_same_way() -> None:
-    case = _decide({"model": "smp/unet-resnet18", "pretrained": True}, task="segmentation")
+    case = _decide({"model": "smp/unet:resnet18", "pretrained": True}, task="segmentation")
     assert [case.value(field) for field in PARTS] == [0.1, 1]
     assert case.value("weight_decay") == 0.01
+
+
+@pytest.mark.parametrize(("model", "tile"), [("unet", 132), ("unet_same", 128), ("smp/unet:resnet18", 128)])
+def test_tiles_have_a_size_that_the_typed_network_takes(model: str, tile: int) -> None:
+    assert _decide({"model": model}, task="segmentation").value("tile_size") == tile
 
 
 def test_a_network_that_was_typed_is_timed_once() -> None:

@@ -16,6 +16,8 @@ __all__ = ["Network", "is_tiny", "networks_for"]
 TINY_SIDE_PX = 48
 _SIDES_PX = (224, 192, 160, 128, 96, 64)
 _TILE_SIDES_PX = (512, 384, 256, 192, 128, 64)
+# Segmentation networks of libraries halve an image five times at most.
+_LIBRARY_STEP = 32
 # Larger images are trained on tiles.
 _LARGEST_WHOLE_PX = 512
 # More layers need more images: with fewer, ResNet-18 generalises as well and computes less.
@@ -80,11 +82,24 @@ def _dense_sizes(case: Case) -> list[dict[str, Any]]:
     if case.is_typed("image_size") or case.is_typed("tile_size"):
         return [{}]
     height, width = case.fingerprint.height_px, case.fingerprint.width_px
-    if case.has_one_size and max(height.largest, width.largest) <= _LARGEST_WHOLE_PX:
+    sides = [int(height.largest), int(width.largest)]
+    if case.has_one_size and all(
+        side <= _LARGEST_WHOLE_PX and side == _accepted(case, side) for side in sides
+    ):
         return [{}]
     smallest = int(min(height.smallest, width.smallest))
     fitting = [side for side in _TILE_SIDES_PX if side <= max(smallest, _TILE_SIDES_PX[-1])]
-    return [{"tile_size": side} for side in fitting[:3]]
+    return [{"tile_size": _accepted(case, side)} for side in fitting[:3]]
+
+
+def _accepted(case: Case, side: int) -> int:
+    """The nearest side that a typed model takes; the rules' own takes any."""
+    model = str(case.value("model"))
+    if not case.is_typed("model"):
+        return side
+    if is_library_model(model):
+        return max(1, side // _LIBRARY_STEP) * _LIBRARY_STEP
+    return nearest_image_size(model, side)
 
 
 def _depth(side: int) -> int:
