@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from drivetrain.auto import speed
 from drivetrain.auto.case import Case, DeviceFacts
 from drivetrain.auto.decide import decide
 from drivetrain.auto.trained_network import network_of_weights
 from drivetrain.catalogue.tasks import TaskName
 from drivetrain.cli.main import main
+from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import write_json
 from drivetrain.data.fingerprint.fingerprint import Fingerprint, Spread
@@ -177,6 +179,14 @@ def test_a_network_that_was_typed_is_timed_once() -> None:
     assert len(timed) == 1
 
 
+def test_timing_needs_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may not have been fetched yet."""
+    monkeypatch.setattr(speed, "_ENOUGH_S", 0.0)
+    options = {"dataset": "digits", "model": "cifar_resnet8", "pretrained": "weights-to-come.safetensors"}
+    recipe = resolve_recipe(overrides={**options, "device": "cpu", "compile": "off"}, decided={}).recipe
+    assert speed.sample_seconds(recipe, reporter=Reporter(quiet=True)) > 0
+
+
 # The network that weights belong to.
 
 
@@ -237,8 +247,10 @@ def test_weights_that_name_no_network_ask_for_it(tmp_path: Path) -> None:
     for place in (file, tmp_path):
         with pytest.raises(BadInputError, match=r"does not say which network .* --model resnet18"):
             network_of_weights({"init_from": str(place)}, dataset="image-folder")
-    with pytest.raises(BadInputError, match="does not exist"):
-        network_of_weights({"pretrained": str(tmp_path / "missing")}, dataset="image-folder")
+    missing = {"pretrained": str(tmp_path / "missing")}
+    for typed in (missing, {**missing, "model": "resnet18"}):
+        with pytest.raises(BadInputError, match="does not exist"):
+            network_of_weights(typed, dataset="image-folder")
 
 
 def test_a_run_of_another_task_is_refused(tmp_path: Path) -> None:

@@ -41,9 +41,13 @@ def sample_seconds(recipe: Recipe, *, reporter: Reporter) -> float:
 
 
 def _one_training(recipe: Recipe) -> dict[str, Any]:
-    """A whole training in one process: without a limit of updates, and of cross-validations one fold."""
+    """A whole training in one process: without a limit of updates, and of cross-validations one fold.
+
+    Trained weights take as long as others, and may not have been fetched yet.
+    """
     fold = 0 if recipe.folds is not None and recipe.fold is None else recipe.fold
-    return {"replicas": 1, "devices": None, "stages": None, "max_updates": None, "fold": fold}
+    whole = {"replicas": 1, "devices": None, "stages": None, "max_updates": None, "fold": fold}
+    return {**whole, "init_from": None, "pretrained": False}
 
 
 def _update_seconds(program: TrainingProgram) -> float:

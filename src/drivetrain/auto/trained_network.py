@@ -23,12 +23,14 @@ def network_of_weights(typed: Mapping[str, Any], *, dataset: str) -> dict[str, A
     Empty where the network starts at random, or where its name was typed.
     """
     option = next((name for name in ("init_from", "pretrained") if isinstance(typed.get(name), str)), None)
-    if option is None or "model" in typed:
+    if option is None:
         return {}
     given = f"{option_name(option)} {typed[option]}"
     place = Path(str(typed[option])).expanduser()
     if not place.exists():
         raise BadInputError(f"{given} does not exist; give a run directory or a .safetensors file.")
+    if "model" in typed:
+        return {}
     directory = _run_of(place)
     if directory is None:
         raise BadInputError(
