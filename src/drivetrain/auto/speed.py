@@ -41,9 +41,13 @@ def sample_seconds(recipe: Recipe, *, reporter: Reporter) -> float:
 
 
 def _one_training(recipe: Recipe) -> dict[str, Any]:
-    """A whole training in one process: without a limit of updates, and of cross-validations one fold."""
+    """A whole training in one process: without a limit of updates, and of cross-validations one fold.
+
+    Weights from elsewhere change no time, and are fetched only when the training starts.
+    """
     fold = 0 if recipe.folds is not None and recipe.fold is None else recipe.fold
-    return {"replicas": 1, "devices": None, "stages": None, "max_updates": None, "fold": fold}
+    one_process = {"replicas": 1, "devices": None, "stages": None, "dbn_replica_group_size": 1}
+    return {**one_process, "max_updates": None, "fold": fold, "pretrained": False, "init_from": None}
 
 
 def _update_seconds(program: TrainingProgram) -> float:
