@@ -6,7 +6,7 @@ from typing import Any
 from drivetrain.auto.case import Case, DeviceFacts
 from drivetrain.auto.length import Length, choose_length
 from drivetrain.auto.rules.augmentation import decide_augmentation
-from drivetrain.auto.rules.batch import decide_batch, decide_norm_group
+from drivetrain.auto.rules.batch import decide_batch, decide_norm_group, decide_remainder
 from drivetrain.auto.rules.computing import decide_computing
 from drivetrain.auto.rules.data_rules import decide_data, decide_split
 from drivetrain.auto.rules.networks import Network
@@ -57,6 +57,7 @@ def _decide_all(case: Case, network: Network, *, why: str, epochs: int, updates:
     for field, value in network.options.items():
         case.decide(field, value, network.reasons.get(field, why))
     decide_norm_group(case)
+    decide_remainder(case)
     decide_data(case)
     decide_augmentation(case, epochs=epochs)
     passes = epochs if updates is None else updates * case.global_batch / case.epoch_samples
@@ -66,9 +67,6 @@ def _decide_all(case: Case, network: Network, *, why: str, epochs: int, updates:
         passes=passes,
         updates=updates or epochs * case.epoch_samples // case.global_batch,
     )
-    if case.train_samples < case.global_batch:
-        reason = f"{case.train_samples} images do not fill an update of {case.global_batch}"
-        case.decide("remainder", "pad", reason)
     decide_computing(case)
 
 

@@ -69,7 +69,7 @@ def _row_inches(samples: Sequence[LookedAt]) -> float:
     shapes = [looked.pixels.shape for looked in samples if looked.mask is not None]
     if not shapes:
         return _CELL_INCHES
-    tallest = max(height / width for height, width, *_ in shapes)
+    tallest = max(float(shape[0] / shape[1]) for shape in shapes)
     return 2 * _CELL_INCHES * min(max(tallest, _FLATTEST), _TALLEST)
 
 

@@ -2,13 +2,15 @@
 
 from drivetrain.auto.case import Case
 
-__all__ = ["BATCH_NORMED", "decide_batch", "decide_norm_group"]
+__all__ = ["BATCH_NORMED", "decide_batch", "decide_norm_group", "decide_remainder"]
 
 # Own networks with batch norm in every variant that rules choose.
 BATCH_NORMED = ("resnet", "cifar_resnet", "unet_same")
 
 _UPDATES_PER_PASS = 10
 _LARGEST, _SMALLEST = 128, 8
+# The default skips images that do not fill an update, others in every epoch.
+_MOST_SKIPPED = 0.05
 # U-Nets for biomedical images are trained with 2 (nnU-Net) to 16 large tiles.
 _DENSE_LARGEST, _DENSE_SMALLEST = 8, 2
 
@@ -38,6 +40,17 @@ def decide_norm_group(case: Case) -> None:
     if replicas > 1 and not case.is_typed("model") and str(case.value("model")).startswith(BATCH_NORMED):
         reason = "batch norm sees the images of all replicas together, as in one process"
         case.decide("dbn_replica_group_size", replicas, reason)
+
+
+def decide_remainder(case: Case) -> None:
+    """Says what happens to images that do not fill an update, where they are many of all."""
+    images, batch = case.train_samples, case.global_batch
+    left = images % batch
+    if images < batch:
+        case.decide("remainder", "pad", f"{images} images do not fill an update of {batch}")
+    elif left > _MOST_SKIPPED * images and not case.is_typed("weight_updates_per_epoch"):
+        reason = f"{left} of {images} images do not fill an update, and begin the first one of the next epoch"
+        case.decide("remainder", "carry", reason)
 
 
 def _wished(case: Case) -> tuple[int, str]:
