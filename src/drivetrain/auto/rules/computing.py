@@ -11,7 +11,7 @@ def decide_computing(case: Case) -> None:
     bits = (
         "in 16 bits where it has bfloat16, with weights in 32 bits" if device.is_accelerator else "in 32 bits"
     )
-    case.decide("precision", "auto", f"{device.name} computes {bits}")
+    case.decide("precision", "auto", f"on {device.name}, the run computes {bits}")
     case.decide(
         "compile",
         "auto",
