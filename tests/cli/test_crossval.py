@@ -43,7 +43,7 @@ def test_a_table_at_the_end_and_the_same_command_says_it_is_finished(
 def test_the_time_counts_from_the_start_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drivetrain.run.stopping.process_began_s", lambda: time.time() - 3600.0)
+    monkeypatch.setattr("drivetrain.cli.crossval.process_began_s", lambda: time.time() - 3600.0)
     options = ["--max-time", "1h", "--folds", "2", "--output-dir", str(tmp_path / "job")]
     assert main(["crossval", *SMALL, *options]) == 75
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.plan.inputs import PlannedInputs, planned_inputs
+from drivetrain.plan.inputs import PlannedInputs, known_inputs, planned_inputs
 from drivetrain.recipe.schema import Recipe
+from tests.auto.fingerprints import KINDS
 
 
 def _inputs(**fields: Any) -> PlannedInputs:
@@ -121,3 +122,27 @@ def test_imagenet_is_known_without_files() -> None:
     for name in ("imagenet", "gc-imagenet"):
         inputs = _inputs(dataset=name)
         assert (_shape(inputs), inputs.samples, inputs.warnings) == ((3, 224, 1000), 1281167, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("photographs", {}, (640, 3, 224, 4)),
+        ("photographs", {"validation_fraction": 0.5, "image_size": 96}, (400, 3, 96, 4)),
+        ("photographs", {"folds": 5, "fold": 0}, (640, 3, 224, 4)),
+        ("photographs", {"limit_train_samples": 30}, (30, 3, 224, 4)),
+        ("own validation", {}, (1000, 3, 224, 4)),
+        ("grey files in colour", {}, (640, 3, 224, 4)),
+        ("grey files in colour", {"channels": 1}, (640, 1, 224, 4)),
+        ("tiny images", {}, (50_000, 3, 28, 4)),
+        ("grey masks", {"tile_size": 64}, (90, 1, 64, 2)),
+        ("masks of one size", {}, (90, 3, 256, 2)),
+    ],
+)
+def test_measured_data_are_planned_as_they_are(
+    kind: str, options: dict[str, Any], expected: tuple[int, int, int, int]
+) -> None:
+    found = KINDS[kind]
+    inputs = known_inputs(Recipe(dataset=found.dataset, **options), found.as_json())
+    assert (inputs.samples, inputs.channels, inputs.image_size, inputs.num_classes) == expected
+    assert inputs.warnings == ()

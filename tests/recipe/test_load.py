@@ -367,6 +367,53 @@ def test_any_text_and_number_survives(folder: str, model_params: dict[str, Any],
     assert Recipe.model_validate(document.value(document.root)) == recipe
 
 
+@settings(max_examples=25)
+@given(reason=st.text(min_size=1, max_size=300), folder=st.text(st.characters(codec="utf-8"), max_size=200))
+def test_reasons_are_comments_that_change_nothing(reason: str, folder: str) -> None:
+    recipe = Recipe(
+        data_dir=f"x{folder}",
+        model_params={"seed": [1, {"model": "a: b"}], "text": "line\nseed: 5\n# end"},
+        lr_warmup_params=LrWarmupParams(warmup_mode="mask", warmup_epochs=2),
+        class_weights=("balanced",),
+    )
+    text = recipe_to_yaml(recipe, reasons=dict.fromkeys(Recipe.model_fields, reason))
+    assert yaml.safe_load(text) == yaml.safe_load(recipe_to_yaml(recipe))
+
+
+def test_a_reason_stands_above_its_field_in_short_lines(tmp_path: Path) -> None:
+    recipe = Recipe(seed=3, num_epochs=7)
+    reason = "because " * 30
+    text = recipe_to_yaml(recipe, reasons={"num_epochs": reason, "seed": "it was drawn"})
+    assert "\n# it was drawn\nseed: 3\n" in text
+    lines = text.splitlines()
+    place = lines.index("num_epochs: 7")
+    above = lines[place - 3 : place]
+    assert " ".join(line.removeprefix("# ") for line in above) == reason.strip()
+    assert max(map(len, above)) <= 102
+    written = tmp_path / "recipe.yaml"
+    written.write_text(text)
+    assert resolve_recipe(base=read_recipe_yaml(written)).recipe == recipe
+    assert text.replace("# it was drawn\n", "") != text
+
+
+def test_what_rules_decided_gives_way_to_what_was_typed() -> None:
+    asked = {"dataset": "mask-folder", "data_dir": "cells", "global_batch_size": "48", "optimizer": "adam"}
+    decided = {
+        "model": "unet_same",
+        "gradient_accumulation_count": 2,
+        "optimizer": "sgd",
+        "optimizer_params": {"momentum": 0.9},
+        "learning_rate": 0.1,
+    }
+    resolved = resolve_recipe(overrides=asked, decided=decided)
+    assert (resolved.recipe.global_batch_size, resolved.recipe.gradient_accumulation_count) == (48, None)
+    assert (resolved.recipe.optimizer, resolved.recipe.optimizer_params) == ("adam", OptimizerParams())
+    assert (resolved.recipe.learning_rate, resolved.origins["learning_rate"]) == (0.1, "rules")
+    # The recipe for segmentation stands below no decision.
+    assert resolved.recipe.loss == Recipe().loss
+    assert resolved.recipe.num_epochs == Recipe().num_epochs
+
+
 def test_a_changed_value_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(recipe_to_yaml(Recipe()).replace("seed: 0", "seed: 1"))

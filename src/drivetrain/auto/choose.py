@@ -21,7 +21,7 @@ from drivetrain.models.libraries.taken_over import take_over
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["choose_by_rules", "fingerprint_of", "whole_data"]
+__all__ = ["choose_by_rules", "fingerprint_of", "fit_memory", "whole_data"]
 
 _OPENING = (
     "dataset",
@@ -33,7 +33,8 @@ _OPENING = (
     "label_column",
     "seed",
 )
-_MOST_HALVINGS = 6
+_OF_A_NETWORK = ("model", "model_width", "model_params", "image_size", "tile_size")
+_MOST_HALVINGS = 8
 
 
 def choose_by_rules(
@@ -51,18 +52,22 @@ def choose_by_rules(
     timed = _Timed(overrides, reporter=reporter)
     with reporter.showing("timing networks"):
         case = decide(fingerprint, device=_facts(device), typed=typed, time=timed.seconds, left_s=left_s)
-    _fit_memory(case, timed.micro_batch_size)
+    fit_memory(case, timed.fitting(_values(case)))
     return fingerprint, case
 
 
-def _fit_memory(case: Case, most: int | None) -> None:
-    """Divides an update into micro-batches that fit the memory."""
-    whole = int(case.value("micro_batch_size"))
-    if most is None or most >= whole:
+def fit_memory(case: Case, most: int | None) -> None:
+    """Divides an update into micro-batches of at most `most` images, where more do not fit the memory."""
+    if most is None or most >= int(case.value("micro_batch_size")):
         return
-    reason = f"micro-batches of {2 * most} do not fit the device's memory"
+    whole = case.global_batch
+    reason = f"micro-batches of {2 * most} do not fit the memory of {case.device.name}"
     case.decide("micro_batch_size", most, reason)
-    case.decide("global_batch_size", whole, "what an update would have without that limit")
+    case.decide("global_batch_size", whole, f"an update still takes {whole} images, in several micro-batches")
+
+
+def _values(case: Case) -> dict[str, Any]:
+    return {field: decision.value for field, decision in case.decisions.items()}
 
 
 def fingerprint_of(recipe: Recipe) -> Fingerprint:
@@ -80,11 +85,7 @@ def whole_data(recipe: Recipe) -> Recipe:
 
 
 def _facts(device: Device) -> DeviceFacts:
-    return DeviceFacts(
-        name=device.description,
-        is_accelerator=not device.is_cpu,
-        memory_bytes=device.total_memory_bytes,
-    )
+    return DeviceFacts(name=device.description, is_accelerator=not device.is_cpu)
 
 
 class _Timed:
@@ -92,31 +93,36 @@ class _Timed:
 
     def __init__(self, overrides: Mapping[str, Any], *, reporter: Reporter) -> None:
         self._overrides, self._reporter = overrides, reporter
-        self.micro_batch_size: int | None = None
+        self._fitting: dict[str, int] = {}
+
+    def fitting(self, decided: Mapping[str, Any]) -> int | None:
+        """The largest micro-batch that fits the memory with a network; None if its own does."""
+        return self._fitting.get(_network_of(decided))
 
     def seconds(self, decided: Mapping[str, Any]) -> float:
         """Seconds of a training sample with the options that rules decided."""
         for _ in range(_MOST_HALVINGS):
-            recipe = take_over(
-                resolve_recipe(overrides=self._overrides, decided=self._fitting(decided))
-            ).recipe
+            options = _divided(decided, self.fitting(decided))
+            recipe = take_over(resolve_recipe(overrides=self._overrides, decided=options)).recipe
             try:
                 return sample_seconds(recipe, reporter=self._reporter)
             except torch.OutOfMemoryError:
                 if recipe.micro_batch_size == 1 or "micro_batch_size" in self._overrides:
                     break
-                self.micro_batch_size = recipe.micro_batch_size // 2
+                self._fitting[_network_of(decided)] = recipe.micro_batch_size // 2
         raise BadInputError(
             "No micro-batch fits the memory of the device; choose smaller images, for example with "
             "--image-size 64, or a smaller --model."
         )
 
-    def _fitting(self, decided: Mapping[str, Any]) -> dict[str, Any]:
-        if self.micro_batch_size is None or "micro_batch_size" not in decided:
-            return dict(decided)
-        whole = int(decided["micro_batch_size"])
-        return {
-            **decided,
-            "micro_batch_size": min(whole, self.micro_batch_size),
-            "global_batch_size": whole,
-        }
+
+def _network_of(decided: Mapping[str, Any]) -> str:
+    return str([decided.get(field) for field in _OF_A_NETWORK])
+
+
+def _divided(decided: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    """The options with smaller micro-batches and an update of the same size."""
+    if most is None:
+        return dict(decided)
+    micro, whole = int(decided["micro_batch_size"]), decided.get("global_batch_size")
+    return {**decided, "micro_batch_size": min(micro, most), "global_batch_size": whole or micro}

@@ -85,7 +85,8 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
         found,
     )
     if asked.base is not None:
-        return _checked_continued(plain, asked)
+        _check_continued(plain, asked.base)
+        return plain
     applies = rules_apply(
         plain.recipe,
         plain.origins,
@@ -96,10 +97,12 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
     if not applies or asked.rules is None:
         return plain
     path = _default_path(plain, overrides)
-    stored = _earlier(plain, path, asked.rules)
+    stored = _earlier(plain, path, asked.rules, was_found=found is not None)
     if stored is not None:
-        overrides = {**overrides, "output_dir": str(stored.parent)}
-        return _noted(resolve_recipe(overrides=overrides, base=read_recipe_yaml(stored)), found)
+        base = read_recipe_yaml(stored)
+        continued = resolve_recipe(overrides={**overrides, "output_dir": str(stored.parent)}, base=base)
+        _check_continued(continued, base)
+        return _noted(continued, found)
     _require_one_process(asked.rules, plain.recipe)
     with reporter(plain.recipe) as shown:
         began_s = asked.rules.began_s or began_s
@@ -109,12 +112,15 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
     return replace(decided, notes=plain.notes)
 
 
-def _earlier(plain: ResolvedRecipe, path: Path, rules: Rules) -> Path | None:
+def _earlier(plain: ResolvedRecipe, path: Path, rules: Rules, *, was_found: bool) -> Path | None:
     """The stored recipe of the run that the same command began, under rules or under the plain defaults."""
-    if plain.recipe.overwrite:
+    recipe = plain.recipe
+    if recipe.overwrite:
         return None
     stored = rules.stored_recipe(path)
-    if stored is None and plain.recipe.output_dir is None:
+    # Before there were rules, a folder needed --dataset, and neither --auto nor --budget existed.
+    asks_for_rules = was_found or recipe.budget is not None or recipe.auto == "on"
+    if stored is None and recipe.output_dir is None and not asks_for_rules:
         earlier = plain_run(plain)
         return None if earlier is None else rules.stored_recipe(earlier)
     return stored
@@ -138,24 +144,28 @@ def _noted(resolved: ResolvedRecipe, found: FoundData | None) -> ResolvedRecipe:
     return replace(take_over(resolved), notes=notes)
 
 
-def _checked_continued(resolved: ResolvedRecipe, asked: Asked) -> ResolvedRecipe:
-    """Refuses a new budget for a run that has begun: its schedule follows from its length."""
-    assert asked.base is not None
-    before, now = asked.base.get("budget"), resolved.recipe.budget
-    if before != now:
+def _check_continued(resolved: ResolvedRecipe, base: Mapping[str, Any]) -> None:
+    """Refuses other rules and another budget for a run that has begun: its options are chosen."""
+    recipe = resolved.recipe
+    if base.get("budget") != recipe.budget:
         raise BadInputError(
-            f"--budget {now} has no effect on a run that has begun with {before or DEFAULT_BUDGET}; name "
-            "another --output-dir, or give --num-epochs N to train longer."
+            f"--budget {recipe.budget} has no effect on a run that has begun with --budget "
+            f"{base.get('budget') or DEFAULT_BUDGET}; name another --output-dir, or give --num-epochs N to "
+            "train longer."
         )
-    return resolved
+    if base.get("auto", "auto") != recipe.auto:
+        raise BadInputError(
+            f"--auto {recipe.auto} has no effect on a run that has begun; leave it out, or name another "
+            "--output-dir."
+        )
 
 
 def _require_one_process(rules: Rules, recipe: Recipe) -> None:
     if rules.ranks > 1:
         raise BadInputError(
-            f"Rules cannot choose options in {rules.ranks} processes at once; let one choose, with "
-            f"`drivetrain plan --data-dir {recipe.data_dir} --save-recipe recipe.yaml`, and start all with "
-            "--config-path recipe.yaml."
+            f"{rules.ranks} processes cannot each choose options by rules, as their times would differ; let "
+            f"one choose with `drivetrain plan {recipe.data_dir} --replicas {recipe.replicas} --save-recipe "
+            "recipe.yaml` and your other options, then start all with --config-path recipe.yaml."
         )
 
 
@@ -188,7 +198,7 @@ def _decided(
     typed = {
         field: getattr(plain.recipe, field)
         for field, origin in plain.origins.items()
-        if origin == COMMAND_LINE and getattr(plain.recipe, field) is not None
+        if origin == COMMAND_LINE
     }
     of_weights = network_of_weights(typed, dataset=plain.recipe.dataset)
     fingerprint, case = choose_by_rules(

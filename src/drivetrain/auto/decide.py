@@ -6,9 +6,11 @@ from typing import Any
 from drivetrain.auto.case import Case, DeviceFacts
 from drivetrain.auto.length import Length, choose_length
 from drivetrain.auto.rules.augmentation import decide_augmentation
-from drivetrain.auto.rules.data_rules import decide_data
+from drivetrain.auto.rules.batch import decide_batch, decide_norm_group, decide_remainder
+from drivetrain.auto.rules.computing import decide_computing
+from drivetrain.auto.rules.data_rules import decide_data, decide_split
 from drivetrain.auto.rules.networks import Network
-from drivetrain.auto.rules.optimisation import decide_optimisation, global_batch
+from drivetrain.auto.rules.optimisation import decide_optimisation
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 
 __all__ = ["decide"]
@@ -28,42 +30,57 @@ def decide(
     """The case with every option that the rules set."""
 
     def fresh() -> Case:
-        return Case(fingerprint=fingerprint, device=device, typed=typed)
+        case = Case(fingerprint=fingerprint, device=device, typed=typed)
+        decide_split(case)
+        decide_batch(case)
+        return case
 
     def time_network(network: Network, epochs: int) -> float:
         case = fresh()
-        _decide_all(case, network, epochs=epochs)
+        _decide_all(case, network, why="", epochs=int(typed.get("num_epochs") or epochs))
         return time({field: decision.value for field, decision in case.decisions.items()})
 
     length = choose_length(fresh(), time=time_network, left_s=left_s)
     case = fresh()
-    _decide_all(case, length.network, epochs=length.epochs)
+    _decide_all(
+        case,
+        length.network,
+        why=length.why_network,
+        epochs=length.epochs,
+        updates=length.most_updates,
+    )
     _decide_length(case, length)
     return case
 
 
-def _decide_all(case: Case, network: Network, *, epochs: int) -> None:
-    reason = f"{network} is the largest of the candidates that learns enough in the time there is"
+def _decide_all(case: Case, network: Network, *, why: str, epochs: int, updates: int | None = None) -> None:
     for field, value in network.options.items():
-        case.decide(field, value, reason if field == "model" else f"goes with {network.options['model']}")
+        case.decide(field, value, network.reasons.get(field, why))
+    decide_norm_group(case)
+    decide_remainder(case)
     decide_data(case)
     decide_augmentation(case, epochs=epochs)
-    decide_optimisation(case, epochs=epochs, updates=epochs * case.train_samples // global_batch(case))
-    if case.train_samples < global_batch(case):
-        case.decide("remainder", "pad", "the images do not fill a batch")
+    passes = epochs if updates is None else updates * case.global_batch / case.epoch_samples
+    decide_optimisation(
+        case,
+        epochs=epochs,
+        passes=passes,
+        updates=updates or epochs * case.epoch_samples // case.global_batch,
+    )
+    decide_computing(case)
 
 
 def _decide_length(case: Case, length: Length) -> None:
     """How long to train, and how often to validate."""
-    if length.reason:
-        case.decide("num_epochs", length.epochs, length.reason)
+    if length.why_epochs:
+        case.decide("num_epochs", length.epochs, length.why_epochs)
     if length.most_updates is not None:
-        case.decide("max_updates", length.most_updates, "the time is not enough for all images once")
+        case.decide("max_updates", length.most_updates, "the time is not enough to see all images once")
         return
     every = max(1, length.epochs // length.validations)
     if every > 1:
         case.decide(
             "logs_per_epoch",
             f"1/{every}",
-            f"{length.validations} logs with a validation in the whole training",
+            f"about {length.epochs // every} logs, each with a validation, in {length.epochs} epochs",
         )

@@ -6,6 +6,7 @@ from math import ceil
 
 from drivetrain.auto.case import Case
 from drivetrain.auto.rules.amount import Amount, amount_of
+from drivetrain.auto.rules.augmentation import views_of
 from drivetrain.auto.rules.networks import Network, networks_for
 
 __all__ = ["Length", "Time", "choose_length"]
@@ -14,6 +15,8 @@ __all__ = ["Length", "Time", "choose_length"]
 _MOST_TIMED = 4
 # A pass forward costs about a third of a training step.
 _FORWARD_SHARE = 1 / 3
+# Predictions for images larger than a tile compute overlapping tiles.
+_OVERLAP_WORK = 1.8
 # Validations and pictures get this share of the budget, and at most this many are made.
 _VALIDATION_SHARE = 0.1
 _MOST_VALIDATIONS = 25
@@ -26,42 +29,54 @@ Time = Callable[[Network, int], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """A network with the length of its training."""
+    """A network with the length of its training, and why; `why_epochs` is empty if the length was typed."""
 
     network: Network
     epochs: int
     validations: int
-    reason: str
+    why_network: str
+    why_epochs: str = ""
     most_updates: int | None = None
 
 
 def choose_length(case: Case, *, time: Time, left_s: Callable[[], float]) -> Length:
-    """The network that computes most among those that see enough images in the time left."""
+    """The network that computes most among those that see enough images in the time left.
+
+    The case has its batch already, and no other decision.
+    """
     networks, amount = networks_for(case), amount_of(case)
     typed = _typed_samples(case)
     if typed is not None and len(networks) == 1:
-        return _as_typed(case, networks[0])
+        return _as_typed(case, networks[0], why="the only candidate for these data and options")
     if typed is not None:
         amount = Amount(least=typed, most=typed)
     network, sample_s = _search(networks, amount=amount, time=time, left_s=left_s)
+    why = _why_network(network, networks, sample_s=sample_s, amount=amount, left_s=left_s())
     if typed is not None:
-        return _as_typed(case, network)
-    return _timed_length(case, network, sample_s=sample_s, amount=amount, left_s=left_s())
+        return _as_typed(case, network, why=why)
+    return _timed_length(case, network, sample_s=sample_s, amount=amount, left_s=left_s(), why=why)
 
 
 def _typed_samples(case: Case) -> int | None:
     """The samples that a typed length needs; None where the length is open."""
-    if case.is_typed("max_updates"):
-        return int(case.value("max_updates")) * int(case.value("micro_batch_size"))
-    return int(case.value("num_epochs")) * case.train_samples if case.is_typed("num_epochs") else None
+    updates, epochs = case.typed.get("max_updates"), case.typed.get("num_epochs")
+    by_updates = None if updates is None else int(updates) * case.global_batch
+    by_epochs = None if epochs is None else int(epochs) * case.epoch_samples
+    return min((samples for samples in (by_updates, by_epochs) if samples is not None), default=None)
 
 
-def _as_typed(case: Case, network: Network) -> Length:
-    epochs = int(case.value("num_epochs"))
-    if case.is_typed("max_updates"):
-        batch = int(network.options.get("micro_batch_size", case.value("micro_batch_size")))
-        epochs = min(epochs, ceil(int(case.value("max_updates")) * batch / case.train_samples))
-    return Length(network=network, epochs=epochs, validations=min(epochs, _MOST_VALIDATIONS), reason="")
+def _as_typed(case: Case, network: Network, *, why: str) -> Length:
+    samples = _typed_samples(case)
+    assert samples is not None
+    epochs = ceil(samples / case.epoch_samples)
+    follows = case.typed.get("num_epochs") is None
+    return Length(
+        network=network,
+        epochs=epochs,
+        validations=min(epochs, _MOST_VALIDATIONS),
+        why_network=why,
+        why_epochs=f"the epochs that --max-updates {case.typed['max_updates']} takes" if follows else "",
+    )
 
 
 def _search(
@@ -97,19 +112,44 @@ def _fits(sample_s: float, *, amount: Amount, left_s: float) -> bool:
     return sample_s * amount.least <= left_s * (1 - _VALIDATION_SHARE)
 
 
-def _timed_length(case: Case, network: Network, *, sample_s: float, amount: Amount, left_s: float) -> Length:
+def _why_network(
+    network: Network, networks: list[Network], *, sample_s: float, amount: Amount, left_s: float
+) -> str:
+    if len(networks) == 1:
+        return "the only candidate for these data and options"
+    affordable = round(left_s * (1 - _VALIDATION_SHARE) / sample_s)
+    if not _fits(sample_s, amount=amount, left_s=left_s):
+        return (
+            f"{network}: of {len(networks)} candidates one of the fastest, as the time is enough for "
+            f"{affordable} images only"
+        )
+    return (
+        f"{network}: of {len(networks)} candidates one of the largest that see at least {amount.least} "
+        f"images in the time left; it could see {affordable}"
+    )
+
+
+def _timed_length(
+    case: Case, network: Network, *, sample_s: float, amount: Amount, left_s: float, why: str
+) -> Length:
     affordable = left_s * (1 - _VALIDATION_SHARE) / sample_s
     samples = min(affordable, amount.most)
-    epochs = max(1, int(samples / case.train_samples))
-    one_validation_s = max(1e-3, case.validation_samples * sample_s * _FORWARD_SHARE)
+    epochs = max(1, int(samples / case.epoch_samples))
+    one_validation_s = max(1e-3, _validation_work(case, network) * sample_s * _FORWARD_SHARE)
     affordable_validations = int(left_s * _VALIDATION_SHARE / one_validation_s)
-    why = "more would hardly help" if affordable > amount.most else f"{left_s:.0f} s are left for them"
-    batch = int(network.options.get("micro_batch_size", case.value("micro_batch_size")))
-    is_short = samples < case.train_samples
+    limit = "more hardly helps" if affordable > amount.most else f"{left_s:.0f} s are left for training"
     return Length(
         network=network,
         epochs=epochs,
         validations=max(1, min(_MOST_VALIDATIONS, epochs, affordable_validations)),
-        reason=f"an image takes {sample_s * 1e3:.3g} ms here; {why}",
-        most_updates=max(1, int(samples / batch)) if is_short else None,
+        why_network=why,
+        why_epochs=f"an image takes {sample_s * 1e3:.3g} ms on {case.device.name}, and {limit}",
+        most_updates=max(1, int(samples / case.global_batch)) if samples < case.epoch_samples else None,
     )
+
+
+def _validation_work(case: Case, network: Network) -> float:
+    """The work of one validation, in passes forward over images as they are trained on."""
+    height, width = case.fingerprint.height_px.median, case.fingerprint.width_px.median
+    tiles = height * width / network.side_px**2 if "tile_size" in network.options else 1.0
+    return case.validation_samples * views_of(case) * (tiles * _OVERLAP_WORK if tiles > 1 else 1.0)

@@ -43,11 +43,11 @@ def sample_seconds(recipe: Recipe, *, reporter: Reporter) -> float:
 def _one_training(recipe: Recipe) -> dict[str, Any]:
     """A whole training in one process: without a limit of updates, and of cross-validations one fold.
 
-    Trained weights take as long as others, and may not have been fetched yet.
+    Weights from elsewhere change no time, and are fetched only when the training starts.
     """
     fold = 0 if recipe.folds is not None and recipe.fold is None else recipe.fold
-    whole = {"replicas": 1, "devices": None, "stages": None, "max_updates": None, "fold": fold}
-    return {**whole, "init_from": None, "pretrained": False}
+    one_process = {"replicas": 1, "devices": None, "stages": None, "dbn_replica_group_size": 1}
+    return {**one_process, "max_updates": None, "fold": fold, "pretrained": False, "init_from": None}
 
 
 def _update_seconds(program: TrainingProgram) -> float:

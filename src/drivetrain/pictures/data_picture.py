@@ -1,5 +1,6 @@
 """One picture of a data set: some samples of each class, or images with outlined masks, and histograms."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ _CELL_INCHES, _HISTOGRAM_INCHES = 1.35, 3.0
 _MOST_BARS = 40
 _BINS = 30
 _DPI = 110
+_NAME_CHARACTERS, _TITLE_CHARACTERS = 20, 110
+# Rows of masked images: the least and the largest height as a part of their width.
+_FLATTEST, _TALLEST = 0.3, 1.5
 
 
 @dataclass(slots=True)
@@ -47,18 +51,30 @@ def data_picture(measured: Measured, *, title: str) -> bytes:
     plt = load_pyplot()
     found = measured.fingerprint
     rows = _rows(measured.samples, found)
-    # Images with masks come four to a row, so they are twice as high.
-    row_inches = _CELL_INCHES * (2 if any(looked.mask is not None for looked in measured.samples) else 1)
+    row_inches = _row_inches(measured.samples)
     height = len(rows) * row_inches + _HISTOGRAM_INCHES + 0.6
     figure = plt.figure(figsize=(_COLUMNS * _CELL_INCHES, height), layout="constrained", dpi=_DPI)
     above, below = figure.subfigures(2, 1, height_ratios=(len(rows) * row_inches, _HISTOGRAM_INCHES))
     _draw_samples(above, rows, found)
     _draw_histograms(below, measured)
-    figure.suptitle(title)
+    figure.suptitle(textwrap.fill(title, _TITLE_CHARACTERS), fontsize=11)
     content = BytesIO()
     figure.savefig(content, format="png")
     plt.close(figure)
     return content.getvalue()
+
+
+def _row_inches(samples: Sequence[LookedAt]) -> float:
+    """The height of a row: images with masks come four to a row, and are as high as their shape asks for."""
+    shapes = [looked.pixels.shape for looked in samples if looked.mask is not None]
+    if not shapes:
+        return _CELL_INCHES
+    tallest = max(float(shape[0] / shape[1]) for shape in shapes)
+    return 2 * _CELL_INCHES * min(max(tallest, _FLATTEST), _TALLEST)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
 
 
 def _rows(samples: Sequence[LookedAt], found: Fingerprint) -> list[tuple[str, list[LookedAt]]]:
@@ -70,7 +86,7 @@ def _rows(samples: Sequence[LookedAt], found: Fingerprint) -> list[tuple[str, li
     labels = sorted({looked.label or 0 for looked in samples})
     return [
         (
-            f"{found.class_names[label]}\n{found.class_counts[label]}",
+            f"{_short(found.class_names[label])}\n{found.class_counts[label]}",
             [looked for looked in samples if looked.label == label],
         )
         for label in labels
@@ -100,8 +116,11 @@ def _shown(looked: LookedAt, found: Fingerprint) -> Any:
 def _draw_legend(part: Any, found: Fingerprint) -> None:
     from matplotlib.patches import Patch
 
-    colours = zip(found.class_names, class_colours(found.class_names), strict=True)
-    patches = [Patch(color=_as_fractions(colour or (255, 255, 255)), label=name) for name, colour in colours]
+    colours = [*zip(found.class_names, class_colours(found.class_names), strict=True)][:_MOST_BARS]
+    patches = [
+        Patch(facecolor=_as_fractions(colour or (255, 255, 255)), edgecolor="tab:gray", label=_short(name))
+        for name, colour in colours
+    ]
     part.legend(handles=patches, loc="outside lower center", ncols=6, fontsize=7, frameon=False)
 
 
@@ -120,6 +139,7 @@ def _draw_histograms(part: Any, measured: Measured) -> None:
         edges = np.geomspace(min(measured.diameters_px), max(measured.diameters_px) + 1, _BINS)
         sizes.hist(measured.diameters_px, bins=edges, color="tab:green")
         sizes.set_xscale("log")
+        sizes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         sizes.set_title("diameter of objects in pixels", fontsize=9)
     else:
         _draw_sizes(sizes, measured)
@@ -128,19 +148,23 @@ def _draw_histograms(part: Any, measured: Measured) -> None:
 
 
 def _draw_sizes(axis: Any, measured: Measured) -> None:
-    """A point for each image; images of one size share one."""
+    """A point for each image, or a sentence if all have one size."""
+    axis.set_title("width and height of images in pixels", fontsize=9)
     heights, widths = zip(*measured.sides_px, strict=True)
+    if len(set(measured.sides_px)) == 1:
+        axis.text(0.5, 0.5, f"all are {widths[0]:g} wide\nand {heights[0]:g} high", ha="center", va="center")
+        axis.set_axis_off()
+        return
     axis.scatter(widths, heights, s=12, alpha=0.4, color="tab:blue", edgecolors="none")
     axis.set_xlim(0, max(widths) * 1.1)
     axis.set_ylim(0, max(heights) * 1.1)
-    axis.set_title("width and height of images in pixels", fontsize=9)
 
 
 def _draw_classes(axis: Any, found: Fingerprint) -> None:
     """Images of each class, or the share of pixels of each class of masks."""
     values: Sequence[float] = found.pixel_shares or found.class_counts
     order = foreground_first(found.class_names) if found.pixel_shares else range(len(values))
-    names = [found.class_names[index] for index in order][:_MOST_BARS]
+    names = [_short(found.class_names[index]) for index in order][:_MOST_BARS]
     axis.barh(range(len(names)), [values[index] for index in order][:_MOST_BARS], color="tab:blue")
     axis.set_yticks(range(len(names)), names if len(names) <= _MOST_CLASSES * 2 else [""] * len(names))
     axis.invert_yaxis()

@@ -104,7 +104,7 @@ def known_inputs(recipe: Recipe, fingerprint: Mapping[str, Any]) -> PlannedInput
         train = _outside_fold(train, recipe)
     return PlannedInputs(
         samples=min(train, recipe.limit_train_samples or train),
-        channels=recipe.channels or dataset_info(recipe.dataset).channels or fingerprint["channels"],
+        channels=recipe.channels or fingerprint["read_channels"],
         image_size=recipe.image_size or recipe.tile_size or own_size,
         num_classes=recipe.num_classes or len(fingerprint["class_names"]),
     )

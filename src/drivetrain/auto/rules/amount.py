@@ -1,13 +1,11 @@
 """How many images a training should see, between too few to learn and more than helps."""
 
+from dataclasses import dataclass
 from math import sqrt
 
 from drivetrain.auto.case import Case
-from drivetrain.catalogue.tasks import task_info
 
-__all__ = ["Amount", "amount_of"]
-
-from dataclasses import dataclass
+__all__ = ["Amount", "amount_of", "starts_trained"]
 
 # Up to here the number of passes counts; of more images each pass is worth more, so fewer are needed.
 _SMALL_SET = 10_000
@@ -24,7 +22,7 @@ class Amount:
 def amount_of(case: Case) -> Amount:
     """The bounds for a case."""
     samples = case.train_samples
-    if task_info(case.fingerprint.task).has_dense_labels:
+    if case.is_dense:
         # Every pixel is an example, so a few images are a lot of data; updates are what counts.
         return Amount(least=2000 + 20 * samples, most=16_000 + 200 * samples)
     effective = samples if samples <= _SMALL_SET else round(sqrt(samples * _SMALL_SET))

@@ -5,12 +5,28 @@ from drivetrain.catalogue.data_sets import is_folder_of_files
 from drivetrain.catalogue.libraries import is_library_model
 from drivetrain.catalogue.models import is_external_model
 
-__all__ = ["decide_data"]
+__all__ = ["decide_data", "decide_split"]
 
 # Below this deviation a channel is nearly constant, and dividing by it would only enlarge its noise.
 _LEAST_DEVIATION = 0.02
 _DIGITS = 4
-_EIGHT_BITS = 8
+_EIGHT_BITS, _COLOURS = 8, 3
+# A fifth for validation; of many images fewer, as this many tell an accuracy to less than a percent.
+_SHARE, _ENOUGH_VALIDATION = 0.2, 5_000
+
+
+def decide_split(case: Case) -> None:
+    """Sets the share of the training images that are held out, where there are none for validation."""
+    images = case.fingerprint.samples["train"]
+    if "validation" in case.fingerprint.samples or case.typed.get("folds") is not None or images < 2:
+        return
+    share = min(_SHARE, round(_ENOUGH_VALIDATION / images, _DIGITS))
+    reason = (
+        "the data have no validation images, so every fifth one is held out"
+        if share == _SHARE
+        else f"the data have no validation images; {_ENOUGH_VALIDATION} tell an accuracy to about a percent"
+    )
+    case.decide("validation_fraction", share, reason)
 
 
 def decide_data(case: Case) -> None:
@@ -20,12 +36,10 @@ def decide_data(case: Case) -> None:
 
 
 def _decide_channels(case: Case) -> None:
-    """Grey images are read in grey; a library's model expects colours."""
+    """Grey images are read in grey; a library's model, or one of the user's, is made for colours."""
     fingerprint = case.fingerprint
-    is_read_in_colour = is_folder_of_files(fingerprint.dataset) and not is_external_model(
-        str(case.value("model"))
-    )
-    if fingerprint.channels == 1 and fingerprint.bits == _EIGHT_BITS and is_read_in_colour:
+    is_choice = is_folder_of_files(fingerprint.dataset) and not is_external_model(str(case.value("model")))
+    if is_choice and fingerprint.channels == 1 and fingerprint.read_channels == _COLOURS:
         case.decide("channels", 1, "all images are grey")
 
 
@@ -33,13 +47,16 @@ def _decide_normalisation(case: Case) -> None:
     fingerprint = case.fingerprint
     if fingerprint.bits != _EIGHT_BITS or is_library_model(str(case.value("model"))):
         return
-    if len(fingerprint.mean) != (case.value("channels") or len(fingerprint.mean)):
+    channels = int(case.value("channels") or fingerprint.read_channels)
+    # Grey images that are read in colour have equal channels.
+    copies = channels if len(fingerprint.mean) == 1 else 1
+    if len(fingerprint.mean) * copies != channels:
         return
     case.decide(
         "normalisation",
         {
-            "mean": [round(value, _DIGITS) for value in fingerprint.mean],
-            "std": [round(max(value, _LEAST_DEVIATION), _DIGITS) for value in fingerprint.std],
+            "mean": [round(value, _DIGITS) for value in fingerprint.mean] * copies,
+            "std": [round(max(value, _LEAST_DEVIATION), _DIGITS) for value in fingerprint.std] * copies,
         },
         f"mean and deviation of the training images, measured on {fingerprint.measured} of them",
     )

@@ -77,6 +77,8 @@ class Fingerprint:
     """None where the validation set is a share of the training set and no copies were found in it."""
     groups: int | None
     """Number of groups by --group-by; None without."""
+    read_channels: int = 3
+    """Channels in which images are read unless --channels is set; `channels` is 1 if all of them are grey."""
 
     def as_json(self) -> dict[str, Any]:
         """As plain data for a file."""

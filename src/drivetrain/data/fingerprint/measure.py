@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import background_class
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.fingerprint.asymmetry import AsymmetryMeter
 from drivetrain.data.fingerprint.colours import ColourMeter
 from drivetrain.data.fingerprint.duplicates import find_duplicates
@@ -74,6 +75,11 @@ def measure(
         labels.append(looked.label or 0)
         if keeps(looked):
             kept.append(looked)
+    if not meters.heights_px:
+        raise BadInputError(
+            f"none of the {len(look.unreadable)} images that were opened can be read, such as "
+            f"{look.unreadable[0]}; check the files, for example with `drivetrain data check`."
+        )
     counts = meters.images_with if dense else _class_counts(splits, labels=labels)
     return Measured(
         fingerprint=_fingerprint(splits, dataset=dataset, meters=meters, look=look, counts=counts),
@@ -135,6 +141,7 @@ def _fingerprint(
         unreadable=tuple(look.unreadable),
         duplicates=duplicates,
         groups=None,
+        read_channels=channels,
     )
 
 

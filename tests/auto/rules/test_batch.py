@@ -1,0 +1,68 @@
+"""Images of an update, and how replicas share them."""
+
+from typing import Any
+
+import pytest
+
+from drivetrain.auto.rules.batch import decide_batch, decide_norm_group, decide_remainder
+from tests.auto.fingerprints import KINDS, case_of, photographs
+
+
+@pytest.mark.parametrize(
+    ("images", "batch"), [(2, 8), (10, 8), (200, 16), (800, 64), (1000, 64), (2000, 128), (10**6, 128)]
+)
+def test_a_power_of_two_with_ten_updates_in_a_pass(images: int, batch: int) -> None:
+    case = case_of(photographs(samples={"train": images, "validation": 5}))
+    decide_batch(case)
+    assert case.value("micro_batch_size") == case.global_batch == batch
+
+
+@pytest.mark.parametrize(("images", "batch"), [(1, 2), (3, 2), (10, 5), (90, 8)])
+def test_few_images_with_masks(images: int, batch: int) -> None:
+    found = photographs(
+        dataset="mask-folder", task="segmentation", samples={"train": images, "validation": 1}
+    )
+    case = case_of(found)
+    decide_batch(case)
+    assert case.global_batch == batch
+
+
+@pytest.mark.parametrize(
+    ("typed", "micro", "whole"),
+    [
+        ({"global_batch_size": 48}, 48, 48),
+        ({"global_batch_size": 100}, 50, 100),
+        ({"global_batch_size": 97}, 1, 97),
+        ({"global_batch_size": 48, "replicas": 4}, 12, 48),
+        ({"replicas": 2}, 32, 64),
+        ({"replicas": 2, "gradient_accumulation_count": 4}, 8, 64),
+        ({"replicas": 2, "micro_batch_size": 64}, 64, 128),
+        ({"micro_batch_size": 5}, 5, 5),
+    ],
+)
+def test_typed_sizes_stay_and_the_rest_follows(typed: dict[str, Any], micro: int, whole: int) -> None:
+    case = case_of(KINDS["photographs"], typed)
+    decide_batch(case)
+    assert (case.value("micro_batch_size"), case.global_batch) == (micro, whole)
+    assert not case.decisions.keys() & typed.keys()
+
+
+def test_batch_norm_sees_all_replicas_of_networks_that_have_it() -> None:
+    for typed, expected in (
+        ({"replicas": 2}, 1),
+        ({"replicas": 2, "model": "my_models:create_net"}, 1),
+        ({}, 1),
+    ):
+        case = case_of(KINDS["photographs"], typed)
+        if typed == {"replicas": 2}:
+            case.decide("model", "resnet18", "")
+            expected = 2
+        decide_norm_group(case)
+        assert case.value("dbn_replica_group_size") == expected
+
+
+@pytest.mark.parametrize(("images", "remainder"), [(7, "pad"), (8, "trim"), (12, "carry"), (1001, "trim")])
+def test_images_that_do_not_fill_an_update(images: int, remainder: str) -> None:
+    case = case_of(photographs(samples={"train": images, "validation": 5}), {"micro_batch_size": 8})
+    decide_remainder(case)
+    assert case.value("remainder") == remainder

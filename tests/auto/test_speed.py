@@ -1,0 +1,34 @@
+"""A recipe is timed as one process, without what the timing must not do."""
+
+from pathlib import Path
+
+import pytest
+
+from drivetrain.auto.speed import _one_training, sample_seconds
+from drivetrain.console.reporter import Reporter
+from drivetrain.recipe.schema import Recipe
+from tests.data.folders import write_images
+
+
+def test_replicas_folds_and_weights_are_left_out() -> None:
+    asked = Recipe(replicas=4, dbn_replica_group_size=4, max_updates=3, folds=5, pretrained="weights")
+    alone = asked.model_copy(update=_one_training(asked))
+    assert (alone.replicas, alone.dbn_replica_group_size, alone.max_updates) == (1, 1, None)
+    assert (alone.folds, alone.fold, alone.pretrained) == (5, 0, False)
+    chosen = Recipe(folds=5, fold=3)
+    assert _one_training(chosen)["fold"] == 3
+
+
+def test_a_few_updates_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drivetrain.auto.speed._ENOUGH_S", 0.0)
+    folder = write_images(tmp_path / "photos", {"ant": 5, "bee": 5})
+    recipe = Recipe(
+        dataset="image-folder",
+        data_dir=str(folder),
+        image_size=8,
+        micro_batch_size=4,
+        device="cpu",
+        num_threads=1,
+    )
+    assert 0.0 < sample_seconds(recipe, reporter=Reporter(quiet=True)) < 60.0
+    assert [entry.name for entry in tmp_path.iterdir()] == ["photos"]
