@@ -24,8 +24,10 @@ __all__ = [
     "MaskedFile",
     "find_masked_files",
     "find_owner",
+    "is_called_like_a_part",
     "is_mask_name",
     "list_images",
+    "mask_folders",
     "mask_layout",
     "owners_by_name",
 ]
@@ -216,7 +218,7 @@ def _refuse_wrong_level(folder: Path) -> None:
     """Raises an error that names the right folder, if this one is not a data set but one nearby is."""
     if _has_form(folder):
         return
-    above = folder_above(folder, _has_form) if _is_called_like_a_part(folder) else None
+    above = folder_above(folder, _has_form) if is_called_like_a_part(folder) else None
     meant = above or folder_that_works(folder, _has_form)
     if meant is not None:
         raise BadInputError(
@@ -225,7 +227,7 @@ def _refuse_wrong_level(folder: Path) -> None:
         )
 
 
-def _is_called_like_a_part(folder: Path) -> bool:
+def is_called_like_a_part(folder: Path) -> bool:
     """Whether a folder has the name of one for the images, the masks or a split."""
     parts = {*_IMAGE_FOLDERS, *_MASK_FOLDERS, *SPLIT_NAMES}
     return named(folder).name.lower() in parts
@@ -237,6 +239,15 @@ def mask_layout(folder: Path) -> MaskLayout | None:
     if place.is_twin:
         return None if place.masks is None else "twin folders"
     return "folder per image" if any(map(_is_of_one_image, _folders_in(place.images))) else None
+
+
+def mask_folders(folder: Path) -> list[Path]:
+    """The folders in which the masks of the training images lie, if these are folders of their own."""
+    place = _split_places(folder)["train"]
+    if place.is_twin:
+        return [] if place.masks is None else [place.masks]
+    places = [_place(path) for path in _folders_in(place.images)]
+    return [below.masks for below in places if below.is_twin and below.masks is not None]
 
 
 def _has_form(folder: Path) -> bool:
