@@ -102,7 +102,8 @@ def _candidates(folder: Path, options: Mapping[str, Any]) -> list[Candidate]:
     published = next(filter(None, (find(folder) for find in _PUBLISHED.values())), None)
     if published is not None:
         return [published]
-    pairs, classes, problems = find_parted_pairs(folder), None, []
+    problems: list[BadInputError] = []
+    pairs, classes = find_parted_pairs(folder), None
     if pairs is None:
         classes = find_classes(folder)
         pairs = _tried(find_pairs, folder, problems)

@@ -132,7 +132,7 @@ def _partition(cells: Sequence[str]) -> tuple[int, ...]:
     return tuple(numbers.setdefault(cell, len(numbers)) for cell in cells)
 
 
-def _spelt_out(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+def _spelt_out(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Of columns that mean the same classes, one that names them in words rather than in numbers."""
     words = [name for name, cells in columns.items() if not all(map(str.isdecimal, cells))]
     name = next(iter(words or columns))
