@@ -141,6 +141,11 @@ def test_what_is_no_folder(tmp_path: Path) -> None:
         find_data(tmp_path / "a.zip")
 
 
+def test_what_the_system_refuses_to_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"cannot be read \(File name too long\); check its permissions"):
+        find_data(tmp_path / ("x" * 300))
+
+
 @pytest.mark.parametrize("name", ["empty", "one image", "one class", "background", "videos", "run"])
 def test_the_command_ends_with_status_2_and_writes_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

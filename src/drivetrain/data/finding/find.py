@@ -45,8 +45,17 @@ def find_data(
 
     `options` are those that were typed: one that names a table or a column says that the table is meant.
     """
+    try:
+        return _found(directory, dataset, {} if options is None else options)
+    except OSError as error:
+        raise BadInputError(
+            f"{error.filename or directory} cannot be read ({error.strerror}); check its permissions, or name "
+            "another folder."
+        ) from error
+
+
+def _found(directory: Path, dataset: str | None, typed: Mapping[str, Any]) -> FoundData:
     refuse_no_folder(directory)
-    typed = {} if options is None else options
     if dataset is None and any(typed.get(field) is not None for field in TABLE_FIELDS):
         dataset = _TABLE
     if dataset is not None:
