@@ -136,7 +136,7 @@ def test_check_of_volumes(tmp_path: Path, capsys: Captured) -> None:
         (["pack", "nowhere", "x", "--image-size", "0"], "--image-size 224 works"),
         (["pack", "nowhere", "x", "--channels", "1"], "--channels 1 has no effect"),
         (["pack", "nowhere", "x", "--chanels", "1"], "Did you mean --channels?"),
-        (["forget"], "forget is not a command. Commands: list, fetch, check, pack."),
+        (["forget"], "forget is not a command. Commands: list, look, fetch, check, pack."),
     ],
 )
 def test_errors_are_one_sentence(

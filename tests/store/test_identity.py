@@ -50,6 +50,7 @@ def _old_identity(**options: Any) -> dict[str, Any]:
         "memory_format",
         "normalisation",
         "pretrained",
+        "random_flips",
     )
     fixed = {name: values[name] for name in values if not field_note(name).may_change and name not in later}
     settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}

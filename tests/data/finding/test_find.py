@@ -150,6 +150,22 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_folders_beside_the_splits_and_empty_classes_are_said(tmp_path: Path) -> None:
+    write_splits(tmp_path, "train", "extra")
+    write_images(tmp_path / "val", {"cat": 1, "dog": 0})
+    assert find_data(tmp_path).left_out == (
+        f"{tmp_path} also contains extra; only train, val and test are used.",
+        f"{tmp_path / 'val'} contains no images of class dog.",
+    )
+
+
+def test_test_images_without_masks_are_said(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "train")
+    write_flat(tmp_path / "test" / "images")
+    (left_out,) = find_data(tmp_path).left_out
+    assert left_out.startswith(f"{tmp_path / 'test' / 'images'} has no masks and is not used; ")
+
+
 def _class_folders_with_masks(folder: Path) -> None:
     write_beside(folder / "benign")
     write_beside(folder / "malignant")

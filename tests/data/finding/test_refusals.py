@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "{folder}: all 3 images are of one class, cat, so there is nothing to tell apart; ",
     ),
     "one class with images": (
-        lambda folder: (write_images(folder, {"cat": 3}), (folder / "dog").mkdir()),
+        lambda folder: write_images(folder, {"cat": 3, "dog": 0}),
         "all 3 images are of one class, cat",
     ),
     "one class in splits": (
@@ -82,8 +82,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "bounding boxes": (_boxes, "{folder}/labels holds .txt instead of masks, and bounding boxes are not "),
     "missing mask": (
-        lambda folder: (write_pairs(folder), (folder / "masks" / "1.png").unlink()),
-        "no mask was found for {folder}/images/1.png; ",
+        lambda folder: save(write_pairs(folder) / "images" / "9.png", grey()),
+        "no mask was found for {folder}/images/9.png; ",
     ),
     "several data sets": (
         lambda folder: [write_splits(folder / name, "train", "val") for name in ("one", "two")],

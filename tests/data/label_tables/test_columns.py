@@ -21,7 +21,7 @@ def numbers(count: int = 6, *, of: int | None = None) -> list[str]:
     return [str(number % (of or count)) for number in range(count)]
 
 
-def label_of(asked: str | None = None, **columns: list[str]) -> str:
+def label_of(columns: dict[str, list[str]], *, asked: str | None = None) -> str:
     return find_label_column(table(file=numbers(), **columns), taken=("file",), asked=asked)
 
 
@@ -47,11 +47,11 @@ def test_a_table_without_a_header() -> None:
 
 def test_the_label_column() -> None:
     kinds, ages = ["a", "b"] * 3, numbers(of=3)
-    assert label_of(kind=kinds) == "kind"
-    assert label_of(age=ages, Label=kinds) == "Label"
-    assert label_of(age=ages, Label=kinds, asked="age") == "age"
-    assert label_of(label=["0", "1"] * 3, class_name=kinds) == "class_name"
-    assert label_of(note=["same"] * 6, kind=kinds) == "kind"
+    assert label_of({"kind": kinds}) == "kind"
+    assert label_of({"age": ages, "Label": kinds}) == "Label"
+    assert label_of({"age": ages, "Label": kinds}, asked="age") == "age"
+    assert label_of({"label": ["0", "1"] * 3, "class_name": kinds}) == "class_name"
+    assert label_of({"note": ["same"] * 6, "kind": kinds}) == "kind"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_label_column() -> None:
 )
 def test_no_label_column_is_guessed(columns: dict[str, list[str]], problem: str) -> None:
     with pytest.raises(BadInputError, match=problem):
-        label_of(**columns)
+        label_of(columns)
 
 
 def test_measured_values_are_no_classes() -> None:
@@ -80,9 +80,9 @@ def test_a_column_that_is_not_there() -> None:
     with pytest.raises(
         BadInputError, match=r"--label-column breed is not a column of labels\.csv, which has"
     ):
-        label_of(asked="breed", kind=["a", "b"] * 3)
+        label_of({"kind": ["a", "b"] * 3}, asked="breed")
     with pytest.raises(BadInputError, match="--label-column file names the column"):
-        label_of(asked="file", kind=["a", "b"] * 3)
+        label_of({"kind": ["a", "b"] * 3}, asked="file")
 
 
 def test_the_split_column() -> None:

@@ -28,6 +28,7 @@ from drivetrain.data.files.side_by_side import mapped
 _MOST_NAMES_IN_A_WARNING = 5
 # A folder that macOS puts into its zip files, with a hidden file for each of ours.
 _OF_AN_ARCHIVE = "__MACOSX"
+SKIPPED = "without an image extension are skipped"
 _MAY_BE_ANIMATED = (".gif", ".webp", ".png")
 # Bounds the time spent on a mere warning: reading headers is slow on network disks.
 _MOST_HEADERS = 1000
@@ -152,10 +153,7 @@ def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]
     if empty:
         warnings.append(f"{folder} contains no images of class {first_names(empty)}.")
     if others:
-        warnings.append(
-            f"Files in {folder} without an image extension are skipped ({len(others)} in all): "
-            f"{first_names(others)}."
-        )
+        warnings.append(f"Files in {folder} {SKIPPED} ({len(others)} in all): {first_names(others)}.")
     return warnings
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from drivetrain.core.wording import count_of
+from drivetrain.data.files.folder_files import SKIPPED
 from drivetrain.data.finding.found_data import FoundData
 
-__all__ = ["Candidate", "described_splits", "others_left_out"]
+__all__ = ["Candidate", "described_splits", "others_left_out", "sentences_left_out"]
 
 _MOST_KINDS = 4
 
@@ -35,6 +36,11 @@ def described_splits(counts: Mapping[str, int], *, noun: str = "image") -> str:
     words = {"train": "training", "validation": "validation", "test": "test"}
     *first, last = [f"{count} {words[split]}" for split, count in counts.items()]
     return f"{', '.join(first)} and {last} {noun}s"
+
+
+def sentences_left_out(others: Iterable[str], warnings: Iterable[str]) -> list[str]:
+    """Sentences about files that are no images, and what else a reader says of a folder."""
+    return [*others_left_out(others), *(each for each in warnings if SKIPPED not in each)]
 
 
 def others_left_out(names: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.decode import IMAGE_SUFFIXES
 from drivetrain.data.files.folder_files import class_folders, first_names, holds_images
 from drivetrain.data.files.split_folders import split_folders
-from drivetrain.data.finding.candidate import Candidate, described_splits, others_left_out
+from drivetrain.data.finding.candidate import Candidate, described_splits, sentences_left_out
 from drivetrain.data.finding.found_data import FoundData
 from drivetrain.data.masks.find_pairs import is_called_like_a_part, mask_layout
 from drivetrain.data.sources.image_folder import find_images, folder_of_classes
@@ -31,9 +31,9 @@ def find_classes(folder: Path) -> Candidate | None:
         return None
     _refuse_several_data_sets(top, names)
     images = find_images(folder, by_name_only=True)
-    beside = [*images.others, *_beside_classes(folder)]
+    left_out = sentences_left_out([*images.others, *_beside_classes(folder)], images.warnings)
     return class_candidate(
-        folder, images, dataset="image-folder", left_out=others_left_out(beside) + _loose_images(folder)
+        folder, images, dataset="image-folder", left_out=[*left_out, *_loose_images(folder)]
     )
 
 

@@ -49,8 +49,8 @@ def find_data(
         return _found(directory, dataset, {} if options is None else options)
     except OSError as error:
         raise BadInputError(
-            f"{error.filename or directory} cannot be read ({error.strerror}); check its permissions, or name "
-            "another folder."
+            f"{error.filename or directory} cannot be read ({error.strerror}); check its permissions, or "
+            "name another folder."
         ) from error
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from drivetrain.core.wording import count_of
 from drivetrain.data.files.decode import IMAGE_SUFFIXES, BadSampleError, naming_bad_sample
 from drivetrain.data.files.folder_files import files_below, first_names
-from drivetrain.data.finding.candidate import Candidate, described_splits, others_left_out
+from drivetrain.data.finding.candidate import Candidate, described_splits, sentences_left_out
 from drivetrain.data.finding.found_data import FoundData
 from drivetrain.data.masks.coding import read_class_file
 from drivetrain.data.masks.find_pairs import (
@@ -83,7 +83,7 @@ def _candidate(folder: Path, files: FoundFiles, *, where: str) -> Candidate:
             dataset="mask-folder",
             data_dir=folder,
             sentence=sentence,
-            left_out=(*others_left_out(files.others), *_without_masks(files)),
+            left_out=tuple(sentences_left_out(files.others, files.warnings)),
         ),
         holding=f"{count_of(len(every), 'image')} with masks",
         num_images=pages,
@@ -134,7 +134,3 @@ def _pages(files: Sequence[MaskedFile]) -> int:
         with suppress(BadSampleError), naming_bad_sample(path), opened(path, whole=False) as image:
             total += count_pages(image) - 1
     return len(files) + total
-
-
-def _without_masks(files: FoundFiles) -> list[str]:
-    return [warning for warning in files.warnings if "without an image extension" not in warning]

@@ -12,7 +12,7 @@ from typing import Literal
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.data_dir import folder_above, folder_that_works, named
 from drivetrain.data.files.decode import IMAGE_SUFFIXES
-from drivetrain.data.files.folder_files import first_names
+from drivetrain.data.files.folder_files import SKIPPED, first_names
 from drivetrain.data.files.split_folders import SPLIT_NAMES, split_folders
 from drivetrain.data.masks.pages import named_page
 
@@ -131,10 +131,7 @@ def list_images(root: Path, found: "FoundFiles") -> ImageFiles:
         by_stem[stem] = name
     if skipped:
         found.others += skipped
-        found.warnings.append(
-            f"Files in {root} without an image extension are skipped ({len(skipped)} in all): "
-            f"{first_names(skipped)}."
-        )
+        found.warnings.append(f"Files in {root} {SKIPPED} ({len(skipped)} in all): {first_names(skipped)}.")
     return ImageFiles(root, by_stem)
 
 
