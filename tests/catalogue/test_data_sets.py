@@ -21,6 +21,7 @@ def test_names_and_sizes() -> None:
         "cifar100",
         "digits",
         "image-folder",
+        "image-table",
         "imagenet",
         "isbi2012",
         "mask-folder",

@@ -24,7 +24,7 @@ def test_list(capsys: Captured) -> None:
     assert main(["data", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["data", *dataset_names()]
-    assert "image-net.org" in lines[5]
+    assert "image-net.org" in lines[6]
     assert main(["data", "list", "--json"]) == 0
     listed = {info["name"]: info for info in json.loads(capsys.readouterr().out)}
     assert listed["cifar10"]["train_samples"] == 50000

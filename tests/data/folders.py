@@ -28,3 +28,10 @@ def truncate(path: Path) -> Path:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     return path
+
+
+def write_table(path: Path, header: str, *rows: str) -> Path:
+    """A table of labels, line by line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path

@@ -40,9 +40,12 @@ def _old_identity(**options: Any) -> dict[str, Any]:
     later = (
         "backbone_rate",
         "best_by",
+        "file_column",
         "freeze_norm",
         "head_first_epochs",
         "input_kind",
+        "label_column",
+        "label_table",
         "layer_decay",
         "memory_format",
         "normalisation",

@@ -133,7 +133,7 @@ def _with_found(asked: Asked) -> tuple[FoundData | None, dict[str, Any]]:
     if data_dir is None or "dataset" in overrides or asked.names_recipe:
         return None, overrides
     known = None if asked.base is None else str(asked.base["dataset"])
-    found = find_data(Path(str(data_dir)), dataset=known)
+    found = find_data(Path(str(data_dir)), dataset=known, options=overrides)
     options = {field: value for field, value in found.options.items() if field not in overrides}
     return found, {**overrides, "dataset": found.dataset, "data_dir": str(found.data_dir), **options}
 

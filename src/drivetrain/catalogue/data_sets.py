@@ -137,6 +137,23 @@ _DATASETS = (
         licence=_OWN_LICENCE,
     ),
     DatasetInfo(
+        name="image-table",
+        train_samples=0,
+        validation_samples=0,
+        channels=3,
+        height=0,
+        width=0,
+        num_classes=0,
+        class_names=(),
+        generated=False,
+        needs_files=True,
+        default_validation_fraction=0.2,
+        description="images whose classes stand in a table: --data-dir DIR with DIR/labels.csv, whose header "
+        "may be file,label",
+        origin=_OWN_FILES,
+        licence=_OWN_LICENCE,
+    ),
+    DatasetInfo(
         name="imagenet",
         train_samples=1281167,
         validation_samples=50000,

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from drivetrain.catalogue.data_sets import DatasetInfo, dataset_info, dataset_names
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.core.files import write_atomically
+from drivetrain.recipe.checks.task import TABLE_FIELDS
+from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from drivetrain.console.reporter import Reporter
@@ -30,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     look = actions.add_parser("look", help="recognise a folder, measure its images and draw them")
     look.add_argument("directory", metavar="DIR", help="folder with your data")
     look.add_argument("--dataset", metavar="NAME", help="how to read it, if that is not clear")
+    _add_table_options(look)
     look.add_argument(
         "--output", metavar="FILE", help="the picture to write (default: NAME-look.png in the current folder)"
     )
@@ -41,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser("check", help="read every sample of a data set and check the counts")
     check.add_argument("name", metavar="NAME", help="a name listed by `drivetrain data list`")
     _add_data_dir(check, help_text="folder with the data set's files")
+    _add_table_options(check)
     check.add_argument("--json", action="store_true", help="print JSON instead of text")
     pack = actions.add_parser("pack", help="pack an image folder into large files that read faster")
     pack.add_argument("source", metavar="SRC", help="image folder to pack")
@@ -65,6 +70,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _add_data_dir(parser: argparse.ArgumentParser, *, help_text: str) -> None:
     parser.add_argument("--data-dir", "--dataset-path", metavar="DIR", help=help_text)
+
+
+def _add_table_options(parser: argparse.ArgumentParser) -> None:
+    for field in TABLE_FIELDS:
+        description = Recipe.model_fields[field].description
+        parser.add_argument(option_name(field), metavar="NAME", help=description)
+
+
+def _table_options(args: argparse.Namespace, *, dataset: str | None) -> dict[str, str]:
+    """The options that name a table and its columns; refuses them for other data sets."""
+    given = {field: getattr(args, field) for field in TABLE_FIELDS if getattr(args, field) is not None}
+    if given and dataset not in (None, "image-table"):
+        field = next(iter(given))
+        raise BadInputError(
+            f"{option_name(field)} {given[field]} is for image-table, and this is {dataset}; leave it out."
+        )
+    return given
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -100,7 +122,8 @@ def _as_json(info: DatasetInfo) -> dict[str, Any]:
 def _look(args: argparse.Namespace) -> int:
     from drivetrain.data.finding.find import find_data
 
-    found = find_data(Path(args.directory), dataset=args.dataset)
+    options = _table_options(args, dataset=args.dataset)
+    found = find_data(Path(args.directory), dataset=args.dataset, options=options)
     picture = Path(args.output or f"{Path(args.directory).resolve().name}-look.png")
     check_picture(picture)
     from drivetrain.auto.look import look_at
@@ -180,9 +203,12 @@ def _megabytes(count: int) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from drivetrain.data.commands.check_files import check_dataset
+    from drivetrain.data.label_tables.rows import TableRequest
 
+    table = TableRequest(table=args.label_table, file_column=args.file_column, label_column=args.label_column)
+    _table_options(args, dataset=args.name)
     with _progress_shown():
-        checked = check_dataset(args.name, data_dir=args.data_dir)
+        checked = check_dataset(args.name, data_dir=args.data_dir, table=table)
     if args.json:
         _print_json({key: value for key, value in asdict(checked).items() if value != {}})
     else:

@@ -46,3 +46,8 @@ def _written(value: object) -> str:
 def words(text: str) -> frozenset[str]:
     """Splits a text into a set of words, to write tables of names compactly."""
     return frozenset(text.split())
+
+
+def count_of(count: int, singular: str, *, plural: str | None = None) -> str:
+    """A number with its noun, as in "1 image" and "2 images"."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"

@@ -29,6 +29,7 @@ from drivetrain.data.source import DataSplits, Source, SubsetSource
 from drivetrain.data.sources.cifar import open_cifar
 from drivetrain.data.sources.digits import open_digits
 from drivetrain.data.sources.image_folder import open_image_folder
+from drivetrain.data.sources.image_table import open_image_table, table_request
 from drivetrain.data.sources.isbi2012 import open_isbi2012
 from drivetrain.data.sources.mnist import open_mnist
 from drivetrain.data.sources.pack import open_packed
@@ -190,6 +191,9 @@ _OPENERS: dict[str, Callable[[Recipe], DataSplits]] = {
     "cifar100": lambda recipe: open_cifar("cifar100", data_dir=recipe.data_dir),
     "digits": lambda _: open_digits(),
     "image-folder": _open_folder,
+    "image-table": lambda recipe: open_image_table(
+        recipe.data_dir, asked=table_request(recipe), request=_image_request(recipe)
+    ),
     "imagenet": _open_folder,
     "isbi2012": _open_isbi2012,
     "mask-folder": _open_mask_folder,

@@ -234,6 +234,22 @@ class Recipe(BaseModel):
         le=65535,
         description="mask-folder: pixel value that counts as white in 16-bit grey images (default: 65535)",
     )
+    label_table: Annotated[str | None, _in("data", LATER, NO_NOISE, CLASSIFICATION)] = Field(
+        default=None,
+        examples=["labels.csv"],
+        description="image-table: the table in --data-dir to read, if several name images",
+    )
+    file_column: Annotated[str | None, _in("data", LATER, NO_NOISE, CLASSIFICATION)] = Field(
+        default=None,
+        examples=["file"],
+        description="image-table: column that names the images (default: the one whose values do)",
+    )
+    label_column: Annotated[str | None, _in("data", LATER, NO_NOISE, CLASSIFICATION)] = Field(
+        default=None,
+        examples=["label"],
+        description="image-table: column with the class of each image (default: the one called label or the "
+        "like, or the only one whose values repeat)",
+    )
     limit_train_samples: Annotated[int | None, _in("data", NO_NOISE)] = Field(
         default=None, examples=[1000], ge=1, description="use at most this many training samples"
     )

@@ -17,7 +17,7 @@ from drivetrain.recipe.params import FlipDirection
 from drivetrain.recipe.schema import Recipe
 
 # Data sets whose images come from files of any size.
-_NEVER_PADDED = ("image-folder", "imagenet", "packed")
+_NEVER_PADDED = ("image-folder", "image-table", "imagenet", "packed")
 
 
 def flip_directions(recipe: Recipe, *, auto: tuple[FlipDirection, ...]) -> tuple[FlipDirection, ...]:

@@ -5,7 +5,7 @@ NAME`.
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +22,14 @@ from drivetrain.data.files.data_dir import existing_folder
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.files.folder_files import first_names
 from drivetrain.data.files.side_by_side import mapped
+from drivetrain.data.label_tables.rows import TableRequest
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.masked_images import MaskedImages, MaskedSplits
 from drivetrain.data.source import BadSample, DataSplits
 from drivetrain.data.sources.cifar import open_cifar
 from drivetrain.data.sources.digits import open_digits
 from drivetrain.data.sources.image_folder import find_images
+from drivetrain.data.sources.image_table import open_image_table
 from drivetrain.data.sources.isbi2012 import open_isbi2012, unlabelled_volume
 from drivetrain.data.sources.mnist import open_mnist
 from drivetrain.data.sources.pack import damaged_files, is_pack, open_packed
@@ -154,8 +156,8 @@ class CheckedDataset:
         return not self.bad_samples
 
 
-def check_dataset(name: str, *, data_dir: str | None) -> CheckedDataset:
-    """Opens a data set and reads all of it."""
+def check_dataset(name: str, *, data_dir: str | None, table: TableRequest | None = None) -> CheckedDataset:
+    """Opens a data set and reads all of it; `table` says which columns of a table are meant."""
     info = dataset_info(name)
     if info.generated:
         raise BadInputError(f"data check {name} has nothing to check: its samples are generated.")
@@ -164,7 +166,7 @@ def check_dataset(name: str, *, data_dir: str | None) -> CheckedDataset:
     if task_info(info.task).has_dense_labels:
         return _checked_masks(info, data_dir or "")
     try:
-        splits = _open(info, data_dir)
+        splits = _open(info, data_dir, table or TableRequest())
         bad = _unreadable(splits)
     except BadInputError as error:
         raise RunFailedError(str(error)) from error
@@ -198,7 +200,7 @@ def _checked_masks(info: DatasetInfo, data_dir: str) -> CheckedDataset:
     )
 
 
-def _open(info: DatasetInfo, data_dir: str | None) -> DataSplits:
+def _open(info: DatasetInfo, data_dir: str | None, table: TableRequest) -> DataSplits:
     if info.name == "mnist":
         return open_mnist(data_dir)
     if info.name in ("cifar10", "cifar100"):
@@ -215,6 +217,9 @@ def _open(info: DatasetInfo, data_dir: str | None) -> DataSplits:
                 f"{folder} is damaged: {first_names(damaged)} changed since it was packed; pack it again."
             )
         return splits
+    if info.name == "image-table":
+        asked = replace(table, skips_missing=True)
+        return open_image_table(data_dir, asked=asked, request=request)
     return open_images(find_images(folder), request=request)
 
 

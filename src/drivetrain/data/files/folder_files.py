@@ -26,6 +26,9 @@ from drivetrain.data.files.kept_scans import KeptScan
 from drivetrain.data.files.side_by_side import mapped
 
 _MOST_NAMES_IN_A_WARNING = 5
+# A folder that macOS puts into its zip files, with a hidden file for each of ours.
+_OF_AN_ARCHIVE = "__MACOSX"
+SKIPPED = "without an image extension are skipped"
 _MAY_BE_ANIMATED = (".gif", ".webp", ".png")
 # Bounds the time spent on a mere warning: reading headers is slow on network disks.
 _MOST_HEADERS = 1000
@@ -71,10 +74,11 @@ class FolderStore:
 
 @dataclass(slots=True)
 class ClassFiles:
-    """The files and labels of one split, sorted by class, and warnings about the folder."""
+    """The files and labels of one split, sorted by class, other files, and warnings about the folder."""
 
     store: FolderStore
     labels: NDArray[np.int64]
+    others: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -88,14 +92,15 @@ def holds_images(folder: Path) -> bool:
     return any(entry.name.lower().endswith(IMAGE_SUFFIXES) for entry in _entries(folder))
 
 
-def list_classes(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
-    """Every image of the classes, sorted by class and then by path."""
+def list_classes(folder: Path, class_names: tuple[str, ...], *, by_name_only: bool = False) -> ClassFiles:
+    """Every image of the classes, sorted by class and then by path; `by_name_only` opens none of them."""
     names: list[str] = []
     labels: list[int] = []
     empty: list[str] = []
     others: list[str] = []
     for label, class_name in enumerate(class_names):
-        found = _files_below(folder / class_name, prefix=class_name) if (folder / class_name).is_dir() else []
+        found = files_below(folder / class_name) if (folder / class_name).is_dir() else []
+        found = [f"{class_name}/{name}" for name in found]
         images = sorted(name for name in found if name.lower().endswith(IMAGE_SUFFIXES))
         others += sorted(set(found) - set(images))
         empty += [] if images else [class_name]
@@ -104,31 +109,39 @@ def list_classes(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
     return ClassFiles(
         store=FolderStore(str(folder), tuple(names)),
         labels=np.array(labels, dtype=np.int64),
-        warnings=[*_warnings(folder, empty=empty, others=others), *_animation_warnings(folder, names)],
+        others=others,
+        warnings=[
+            *_warnings(folder, empty=empty, others=others),
+            *([] if by_name_only else _animation_warnings(folder, names)),
+        ],
     )
 
 
-def _files_below(folder: Path, *, prefix: str, above: tuple[tuple[int, int], ...] = ()) -> list[str]:
-    """Paths of all files below a folder; a symbolic link to a parent folder is not followed."""
+def files_below(folder: Path, *, prefix: str = "", above: tuple[tuple[int, int], ...] = ()) -> list[str]:
+    """Paths of all files below a folder, relative to it; a symbolic link to a parent is not followed."""
     status = folder.stat()
     here = (status.st_dev, status.st_ino)
     if here in above:
         return []
     files: list[str] = []
     for entry in _entries(folder):
-        name = f"{prefix}/{entry.name}"
+        name = f"{prefix}{entry.name}"
         if entry.is_dir():
-            files += _files_below(folder / entry.name, prefix=name, above=(*above, here))
+            files += files_below(folder / entry.name, prefix=f"{name}/", above=(*above, here))
         else:
             files.append(name)
     return files
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == _OF_AN_ARCHIVE
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """What a folder holds, without hidden entries."""
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
+            return [entry for entry in entries if not _is_hidden(entry.name)]
     except OSError as error:
         raise BadInputError(
             f"--data-dir: the folder {folder} cannot be read ({error.strerror}); check its permissions."
@@ -140,10 +153,7 @@ def _warnings(folder: Path, *, empty: list[str], others: list[str]) -> list[str]
     if empty:
         warnings.append(f"{folder} contains no images of class {first_names(empty)}.")
     if others:
-        warnings.append(
-            f"Files in {folder} without an image extension are skipped ({len(others)} in all): "
-            f"{first_names(others)}."
-        )
+        warnings.append(f"Files in {folder} {SKIPPED} ({len(others)} in all): {first_names(others)}.")
     return warnings
 
 

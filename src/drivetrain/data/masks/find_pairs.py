@@ -7,22 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.files.data_dir import folder_above, folder_that_works, named
 from drivetrain.data.files.decode import IMAGE_SUFFIXES
-from drivetrain.data.files.folder_files import first_names
+from drivetrain.data.files.folder_files import SKIPPED, first_names
+from drivetrain.data.files.split_folders import SPLIT_NAMES, split_folders
 from drivetrain.data.masks.pages import named_page
 
 __all__ = [
     "FoundFiles",
     "ImageFiles",
+    "MaskLayout",
     "MaskOwner",
     "MaskedFile",
     "find_masked_files",
     "find_owner",
+    "is_called_like_a_part",
     "is_mask_name",
     "list_images",
+    "mask_folders",
+    "mask_layout",
     "owners_by_name",
 ]
 
@@ -34,9 +40,12 @@ _ENDS_AS_IMAGE = re.compile(rf"(?P<own>.+?)[_-]{_IMAGE_WORD}", re.IGNORECASE)
 _BEGINS_AS_IMAGE = re.compile(rf"{_IMAGE_WORD}[_-](?P<own>.+)", re.IGNORECASE)
 _CLASS_FILES = ("classes.txt", "classes.json")
 _IMAGE_FOLDERS = ("images", "imgs", "image", "img")
-_MASK_FOLDERS = ("masks", "labels", "mask", "label", "annotations", "annotation", "gt", "segmentation")
+_MASK_FOLDERS = (
+    *("masks", "labels", "mask", "label", "annotations", "annotation", "segmentation", "segmentations"),
+    *("gt", "ground_truth", "groundtruth", "seg"),
+)
 _FEW = 3
-_SPLITS = {"train": ("train",), "validation": ("val", "validation"), "test": ("test",)}
+MaskLayout = Literal["twin folders", "folder per image"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +114,13 @@ class ImageFiles:
         return [self.path(stem) for stem in self.by_stem]
 
 
-def list_images(root: Path, warnings: list[str]) -> ImageFiles:
-    """All image files below a folder; appends a warning about other files to `warnings`."""
+def list_images(root: Path, found: "FoundFiles") -> ImageFiles:
+    """All image files below a folder; adds the other files and a warning about them to `found`."""
     by_stem: dict[str, str] = {}
-    others: list[str] = []
+    skipped: list[str] = []
     for name in _files_below(root):
         if not name.lower().endswith(IMAGE_SUFFIXES):
-            others += [] if name in _CLASS_FILES else [name]
+            skipped += [] if name in _CLASS_FILES else [name]
             continue
         stem = PurePosixPath(name).with_suffix("").as_posix()
         if stem in by_stem:
@@ -120,11 +129,9 @@ def list_images(root: Path, warnings: list[str]) -> ImageFiles:
                 "them, because masks are matched to images by file name without extension."
             )
         by_stem[stem] = name
-    if others:
-        warnings.append(
-            f"Files in {root} without an image extension are skipped ({len(others)} in all): "
-            f"{first_names(others)}."
-        )
+    if skipped:
+        found.others += skipped
+        found.warnings.append(f"Files in {root} {SKIPPED} ({len(skipped)} in all): {first_names(skipped)}.")
     return ImageFiles(root, by_stem)
 
 
@@ -162,9 +169,10 @@ class MaskedFile:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """The images of each split, sorted by name, and warnings about the folder."""
+    """The images of each split, sorted by name, files that are no images, and warnings about the folder."""
 
     splits: dict[str, tuple[MaskedFile, ...]]
+    others: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -207,7 +215,7 @@ def _refuse_wrong_level(folder: Path) -> None:
     """Raises an error that names the right folder, if this one is not a data set but one nearby is."""
     if _has_form(folder):
         return
-    above = folder_above(folder, _has_form) if _is_called_like_a_part(folder) else None
+    above = folder_above(folder, _has_form) if is_called_like_a_part(folder) else None
     meant = above or folder_that_works(folder, _has_form)
     if meant is not None:
         raise BadInputError(
@@ -216,10 +224,27 @@ def _refuse_wrong_level(folder: Path) -> None:
         )
 
 
-def _is_called_like_a_part(folder: Path) -> bool:
+def is_called_like_a_part(folder: Path) -> bool:
     """Whether a folder has the name of one for the images, the masks or a split."""
-    parts = {*_IMAGE_FOLDERS, *_MASK_FOLDERS, *(name for names in _SPLITS.values() for name in names)}
+    parts = {*_IMAGE_FOLDERS, *_MASK_FOLDERS, *SPLIT_NAMES}
     return named(folder).name.lower() in parts
+
+
+def mask_layout(folder: Path) -> MaskLayout | None:
+    """How a folder's folders part images and masks; None where both can only lie side by side in one."""
+    place = _split_places(folder)["train"]
+    if place.is_twin:
+        return None if place.masks is None else "twin folders"
+    return "folder per image" if any(map(_is_of_one_image, _folders_in(place.images))) else None
+
+
+def mask_folders(folder: Path) -> list[Path]:
+    """The folders in which the masks of the training images lie, if these are folders of their own."""
+    place = _split_places(folder)["train"]
+    if place.is_twin:
+        return [] if place.masks is None else [place.masks]
+    places = [_place(path) for path in _folders_in(place.images)]
+    return [below.masks for below in places if below.is_twin and below.masks is not None]
 
 
 def _has_form(folder: Path) -> bool:
@@ -254,29 +279,19 @@ def _find(folder: Path) -> FoundFiles:
                 f"{place.images} has no masks and is not used; run `drivetrain predict` on such images."
             )
             continue
-        found.splits[split] = tuple(_pairs(place, found.warnings))
+        found.splits[split] = tuple(_pairs(place, found))
     return found
 
 
 def _split_places(folder: Path) -> dict[str, _Place]:
     whole = _place(folder)
     if whole.is_twin and whole.masks is not None:
-        below = _by_split(whole.images), _by_split(whole.masks)
+        below = split_folders(whole.images), split_folders(whole.masks)
         if "train" in below[0] and "train" in below[1]:
             return {split: _Place(path, below[1].get(split), True) for split, path in below[0].items()}
         return {"train": whole}
-    splits = _by_split(folder)
+    splits = split_folders(folder)
     return {split: _place(path) for split, path in splits.items()} if "train" in splits else {"train": whole}
-
-
-def _by_split(folder: Path) -> dict[str, Path]:
-    found = {
-        split: [folder / name for name in names if (folder / name).is_dir()]
-        for split, names in _SPLITS.items()
-    }
-    if len(found["validation"]) > 1:
-        raise BadInputError(f"--data-dir: {folder} contains both val and validation; keep only one.")
-    return {split: paths[0] for split, paths in found.items() if paths}
 
 
 def _place(folder: Path) -> _Place:
@@ -287,34 +302,40 @@ def _place(folder: Path) -> _Place:
 
 
 def _folder_called(folder: Path, names: tuple[str, ...]) -> Path | None:
-    found = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name.lower() in names)
+    with os.scandir(folder) as entries:
+        found = sorted(entry.name for entry in entries if entry.name.lower() in names and entry.is_dir())
     if len(found) > 1:
         raise BadInputError(f"--data-dir: {folder} contains both {found[0]} and {found[1]}; keep only one.")
     return folder / found[0] if found else None
 
 
-def _pairs(place: _Place, warnings: list[str]) -> Iterator[MaskedFile]:
+def _pairs(place: _Place, found: FoundFiles) -> Iterator[MaskedFile]:
     if place.is_twin:
         if place.masks is None:
             raise BadInputError(
                 f"--data-dir: there are no masks for {place.images}; put them into "
                 f"{place.images.parent}/masks."
             )
-        yield from _matched(list_images(place.images, warnings), list_images(place.masks, warnings))
+        yield from _matched(list_images(place.images, found), list_images(place.masks, found))
         return
-    folders = sorted(path for path in place.images.iterdir() if path.is_dir())
+    folders = _folders_in(place.images)
     own_folders = [path for path in folders if _is_of_one_image(path)]
     if not own_folders:
-        files = list_images(place.images, warnings)
+        files = list_images(place.images, found)
         yield from _matched(files.of_kind(masks=False), files.of_kind(masks=True))
         return
     others = [path.name for path in folders if path not in own_folders]
     if others:
-        warnings.append(
+        found.warnings.append(
             f"Folders in {place.images} without images and masks are skipped: {first_names(others)}."
         )
     for path in own_folders:
-        yield _of_one_image(_place(path), warnings)
+        yield _of_one_image(_place(path), found)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    with os.scandir(folder) as entries:
+        return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
 
 
 def _is_of_one_image(folder: Path) -> bool:
@@ -322,10 +343,10 @@ def _is_of_one_image(folder: Path) -> bool:
     return place.is_twin and place.masks is not None
 
 
-def _of_one_image(place: _Place, warnings: list[str]) -> MaskedFile:
+def _of_one_image(place: _Place, found: FoundFiles) -> MaskedFile:
     """A folder with one image and a mask for each of its objects."""
     assert place.masks is not None
-    images, masks = (list_images(path, warnings).paths() for path in (place.images, place.masks))
+    images, masks = (list_images(path, found).paths() for path in (place.images, place.masks))
     if len(images) != 1:
         raise BadInputError(
             f"--data-dir: {place.images} contains {len(images)} images, but each image must have its own "

@@ -172,6 +172,14 @@ def open_cifar(name: str, *, data_dir: str | None) -> DataSplits:
     )
 
 
+def holds_cifar(name: str, folder: Path) -> bool:
+    """Whether training files of CIFAR are there; refuses a folder that lacks others of the same form."""
+    places = ((form, place) for form in _FORMS[name] for place in (folder, folder / form.folder))
+    if not any((place / form.train[0]).is_file() for form, place in places):
+        return False
+    return _find_form(folder, dataset_info(name))[1].is_dir()
+
+
 def _find_form(folder: Path, info: DatasetInfo) -> tuple[_Form, Path]:
     """Finds the first form of which any file exists; then all its files must exist."""
     for form in _FORMS[info.name]:

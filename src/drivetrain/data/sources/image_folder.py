@@ -11,13 +11,12 @@ from drivetrain.data.files.folder_files import (
     holds_images,
     list_classes,
 )
+from drivetrain.data.files.split_folders import split_folders
 from drivetrain.data.source import DataSplits
 from drivetrain.data.sources.pack import is_pack, read_pack
 from drivetrain.data.sources.stored_images import ImageRequest, StoredImages, open_images
 
-_TRAIN = "train"
-_VALIDATION = ("val", "validation")
-_TEST = "test"
+_TRAIN, _VALIDATION, _TEST = "train", "validation", "test"
 _FEW = 5
 _PAIRS = {"images", "masks"}
 _RECIPE_OF_A_RUN = "recipe.yaml"
@@ -29,16 +28,16 @@ def open_image_folder(data_dir: str | None, *, request: ImageRequest) -> DataSpl
     return open_images(read_pack(folder) if is_pack(folder) else find_images(folder), request=request)
 
 
-def find_images(folder: Path) -> StoredImages:
-    """The images of DIR/train, DIR/val and DIR/test, or of DIR alone."""
-    split_folders, warnings = _split_folders(folder)
-    class_names = class_folders(split_folders[_TRAIN])
+def find_images(folder: Path, *, by_name_only: bool = False) -> StoredImages:
+    """The images of DIR/train, DIR/val and DIR/test, or of DIR alone; `by_name_only` opens none of them."""
+    places, warnings = _split_folders(folder)
+    class_names = class_folders(places[_TRAIN])
     if set(class_names) == _PAIRS:
         raise BadInputError(
             f"--data-dir {folder} contains folders of images and masks instead of classes; use --dataset "
             "mask-folder."
         )
-    if split_folders[_TRAIN] == folder:
+    if places[_TRAIN] == folder:
         if len(class_names) < 2:
             _refuse_wrong_level(folder, holding="fewer than two class folders")
         _refuse_level_above(folder, class_names)
@@ -47,7 +46,9 @@ def find_images(folder: Path) -> StoredImages:
             f"--data-dir {folder} contains no class folders; arrange the files like {folder}/cat/1.jpg and "
             f"{folder}/dog/2.jpg, or like {folder}/train/cat/1.jpg and {folder}/val/cat/2.jpg."
         )
-    found = {split: _list_split(path, class_names) for split, path in split_folders.items()}
+    found = {
+        split: _list_split(path, class_names, by_name_only=by_name_only) for split, path in places.items()
+    }
     if len(found[_TRAIN].store) == 0:
         raise BadInputError(
             f"--data-dir {folder} contains no images in its class folders "
@@ -58,15 +59,21 @@ def find_images(folder: Path) -> StoredImages:
         class_names=class_names,
         stores={split: files.store for split, files in kept.items()},
         labels={split: files.labels for split, files in kept.items()},
+        others=tuple(name for files in found.values() for name in files.others),
         warnings=[*warnings, *(warning for files in found.values() for warning in files.warnings)],
     )
 
 
+def folder_of_classes(folder: Path) -> Path:
+    """The folder whose folders are the classes of the training images: DIR/train, or DIR itself."""
+    return _split_folders(folder)[0][_TRAIN]
+
+
 def _refuse_wrong_level(folder: Path, *, holding: str) -> None:
-    above = folder_above(folder, _holds_classes) if holds_images(folder) else None
-    meant = above or folder_that_works(folder, _holds_classes)
+    above = folder_above(folder, holds_classes) if holds_images(folder) else None
+    meant = above or folder_that_works(folder, holds_classes)
     if meant is not None:
-        classes = class_folders(_split_folders(meant)[0][_TRAIN])
+        classes = class_folders(folder_of_classes(meant))
         raise BadInputError(
             f"--data-dir {folder} contains {holding}, but --data-dir {meant} contains the classes "
             f"{first_names(list(classes))}; use that folder."
@@ -82,7 +89,7 @@ def _refuse_level_above(folder: Path, names: tuple[str, ...]) -> None:
         _refuse_wrong_level(folder, holding="something other than class folders")
     for name, inner in below.items():
         alike = [other for other in names if below[other] == inner]
-        if len(inner) > 1 and len(alike) > 1 and _holds_classes(folder / name):
+        if len(inner) > 1 and len(alike) > 1 and holds_classes(folder / name):
             raise BadInputError(
                 f"--data-dir {folder} contains the same folders ({first_names(list(inner))}) in each of "
                 f"{first_names(alike)}; if these folders are the classes, use --data-dir {folder / name}; "
@@ -94,41 +101,32 @@ def _has_run(folder: Path, names: tuple[str, ...]) -> bool:
     return any((folder / name / _RECIPE_OF_A_RUN).is_file() for name in names)
 
 
-def _holds_classes(folder: Path) -> bool:
+def holds_classes(folder: Path) -> bool:
     """Whether two folders in a folder, or in its train, hold images."""
-    train = _split_folders(folder)[0][_TRAIN]
+    train = folder_of_classes(folder)
     names = class_folders(train)
     if set(names) == _PAIRS or _has_run(train, names[:_FEW]):
         return False
     return sum(holds_images(train / name) for name in names[:_FEW]) > 1
 
 
-def _list_split(folder: Path, class_names: tuple[str, ...]) -> ClassFiles:
+def _list_split(folder: Path, class_names: tuple[str, ...], *, by_name_only: bool) -> ClassFiles:
     unknown = sorted(set(class_folders(folder)) - set(class_names))
     if unknown:
         raise BadInputError(
             f"--data-dir: {folder} has the class {first_names(unknown)}, which the training images lack; "
             "add training images of it or remove the folder."
         )
-    return list_classes(folder, class_names)
+    return list_classes(folder, class_names, by_name_only=by_name_only)
 
 
 def _split_folders(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    train = folder / _TRAIN
+    found = split_folders(folder)
     # A class may be called train too, but then it holds images, not classes.
-    if not train.is_dir() or not class_folders(train):
+    if _TRAIN not in found or not class_folders(found[_TRAIN]):
         return {_TRAIN: folder}, []
-    found = {_TRAIN: train}
-    validation = [folder / name for name in _VALIDATION if (folder / name).is_dir()]
-    if len(validation) > 1:
-        raise BadInputError(f"--data-dir {folder} contains both val and validation; keep only one.")
-    has_test = (folder / _TEST).is_dir()
-    if validation:
-        found["validation"] = validation[0]
-        if has_test:
-            found[_TEST] = folder / _TEST
-    elif has_test:
-        found["validation"] = folder / _TEST
+    if _TEST in found and _VALIDATION not in found:
+        found[_VALIDATION] = found.pop(_TEST)
     others = sorted(set(class_folders(folder)) - {path.name for path in found.values()})
     warning = f"{folder} also contains {first_names(others)}; only train, val and test are used."
     return found, [warning] if others else []

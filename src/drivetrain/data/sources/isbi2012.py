@@ -12,7 +12,7 @@ from drivetrain.data.files.tiff_pages import read_volume
 from drivetrain.data.masks.masked_images import HeldMaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec
 
-__all__ = ["open_isbi2012", "unlabelled_volume"]
+__all__ = ["holds_isbi2012", "open_isbi2012", "unlabelled_volume"]
 
 _IMAGES, _LABELS, _TEST = "train-volume.tif", "train-labels.tif", "test-volume.tif"
 _HOLDING = f"{_IMAGES} and {_LABELS}"
@@ -35,6 +35,11 @@ def open_isbi2012(data_dir: str | None) -> MaskedSplits:
     return MaskedSplits(train=masked, validation=None, test=None, spec=spec, warnings=warnings)
 
 
+def holds_isbi2012(folder: Path) -> bool:
+    """Whether both training volumes are there."""
+    return all((folder / name).is_file() for name in (_IMAGES, _LABELS))
+
+
 def unlabelled_volume(data_dir: str) -> NDArray[np.uint8] | None:
     """The volume without labels, None where it is not there."""
     path = Path(data_dir) / _TEST
@@ -45,7 +50,7 @@ def _read(path: Path) -> NDArray[np.uint8]:
     if not path.is_file():
         remedy = way_out(
             path.parent,
-            lambda folder: all((folder / name).is_file() for name in (_IMAGES, _LABELS)),
+            holds_isbi2012,
             otherwise=f"run `drivetrain data fetch isbi2012 --data-dir {path.parent}` to download it",
         )
         raise BadInputError(f"--data-dir {path.parent} lacks {path.name}; {remedy}.")

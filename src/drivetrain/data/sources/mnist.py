@@ -47,6 +47,14 @@ def open_mnist(data_dir: str | None) -> DataSplits:
     )
 
 
+def holds_mnist(folder: Path) -> bool:
+    """Whether one of the four files is there; refuses a folder that lacks others of them."""
+    names = [name for names in _FILES.values() for name in names]
+    if not any(_candidates(folder, name) for name in names):
+        return False
+    return all(_find(folder, name).is_file() for name in names)
+
+
 def _read_pair(folder: Path, part: str) -> ArraySource:
     image_file, label_file = (_find(folder, name) for name in _FILES[part])
     images, labels = _read_idx(image_file, dimensions=3), _read_idx(label_file, dimensions=1)

@@ -33,11 +33,12 @@ _TEST = "test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImages:
-    """The images of each split, wherever they lie."""
+    """The images of each split, wherever they lie; `others` are files beside them that are not used."""
 
     class_names: tuple[str, ...]
     stores: Mapping[str, ImageStore]
     labels: Mapping[str, NDArray[np.int64]]
+    others: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
 
 

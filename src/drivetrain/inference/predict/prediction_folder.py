@@ -27,7 +27,14 @@ __all__ = [
     "write_tables",
 ]
 
-_DATASETS_OF_IMAGE_FILES = ("gc-imagenet", "image-folder", "imagenet", "isbi2012", "mask-folder")
+_DATASETS_OF_IMAGE_FILES = (
+    "gc-imagenet",
+    "image-folder",
+    "image-table",
+    "imagenet",
+    "isbi2012",
+    "mask-folder",
+)
 
 
 def require_outside_data(folder: Path, run: TrainedRun) -> None:

@@ -8,6 +8,8 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.fields import fields_of_task
 from drivetrain.recipe.given import Given
 
+TABLE_FIELDS = ("label_table", "file_column", "label_column")
+
 
 def check_task(given: Given) -> None:
     """Model and data set must have the same task, and every option must belong to it."""
@@ -42,6 +44,16 @@ def check_task_options(given: Given, *, task: str) -> None:
         asked = next((field for field in fields_of_task(other) if given.is_asked(field)), None)
         if asked is not None:
             raise BadInputError(f"{given.option(asked)} is for {other}, and this is {task}; leave it out.")
+
+
+def check_table(given: Given) -> None:
+    """The options that name a table and its columns are for one data set."""
+    asked = next((field for field in TABLE_FIELDS if given.is_asked(field)), None)
+    if asked is not None and given.recipe.dataset != "image-table":
+        raise BadInputError(
+            f"{given.option(asked)} is for --dataset image-table, and this is --dataset "
+            f"{given.recipe.dataset}; leave it out."
+        )
 
 
 def check_segmentation(given: Given) -> None:

@@ -1,0 +1,1 @@
+"""Tables that name images and their classes, one row per image."""

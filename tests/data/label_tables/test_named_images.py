@@ -1,0 +1,35 @@
+"""A cell means an image by its path or its name."""
+
+import pytest
+
+from drivetrain.data.label_tables.named_images import NamedImages
+
+IMAGES = NamedImages(["images/a.png", "images/b.v2.jpg", "train/1.png", "test/1.png", "2.png", "old/2.png"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ("a.png", ["images/a.png"]),
+        ("a", ["images/a.png"]),
+        ("images/a", ["images/a.png"]),
+        ("./images\\a.png", ["images/a.png"]),
+        ("/home/me/set/images/a.png", ["images/a.png"]),
+        ("b.v2", ["images/b.v2.jpg"]),
+        ("b", []),
+        ("a.jpg", []),
+        ("mages/a.png", ["images/a.png"]),
+        ("", []),
+        ("1", ["train/1.png", "test/1.png"]),
+        ("test/1", ["test/1.png"]),
+        ("2.png", ["2.png"]),
+        ("old/2.png", ["old/2.png"]),
+    ],
+)
+def test_cells(cell: str, found: list[str]) -> None:
+    assert IMAGES.matches(cell) == found
+
+
+def test_the_folder_of_the_split_is_preferred() -> None:
+    assert IMAGES.matches("1.png", folder="test") == ["test/1.png"]
+    assert IMAGES.matches("a.png", folder="test") == ["images/a.png"]
