@@ -42,11 +42,13 @@ def _old_identity(**options: Any) -> dict[str, Any]:
         "best_by",
         "freeze_norm",
         "head_first_epochs",
+        "ignore_class",
         "input_kind",
         "layer_decay",
         "memory_format",
         "normalisation",
         "pretrained",
+        "random_flips",
     )
     fixed = {name: values[name] for name in values if not field_note(name).may_change and name not in later}
     settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}

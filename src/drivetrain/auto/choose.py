@@ -29,6 +29,7 @@ _OPENING = (
     "channels",
     "num_classes",
     "white_level",
+    "ignore_class",
     "on_bad_sample",
     "label_column",
     "seed",

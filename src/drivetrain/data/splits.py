@@ -252,12 +252,14 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
         )
     if num_classes is None:
         return splits
-    if num_classes < spec.num_classes:
+    ignored = len(spec.ignored_classes)
+    least = spec.num_classes + ignored
+    if num_classes < least:
         raise BadInputError(
-            f"--num-classes {num_classes} is less than the {spec.num_classes} classes of the data; use "
-            f"--num-classes {spec.num_classes} or more."
+            f"--num-classes {num_classes} is less than the {least} classes of the data; use "
+            f"--num-classes {least} or more."
         )
-    return replace(splits, spec=spec.with_num_classes(num_classes))
+    return replace(splits, spec=spec.with_num_classes(num_classes - ignored))
 
 
 def _hold_out(splits: DataSplits, *, fraction: float, recipe: Recipe) -> DataSplits:

@@ -77,6 +77,7 @@ from drivetrain.recipe.plain import (
     number_as_text,
     path_as_text,
     plain_mapping,
+    split_commas,
     split_words,
     switch_or_path,
 )
@@ -226,6 +227,14 @@ class Recipe(BaseModel):
         examples=[256],
         ge=1,
         description="segmentation: train on random square tiles with this side in pixels, without resizing",
+    )
+    ignore_class: Annotated[
+        tuple[str, ...], BeforeValidator(split_commas), _in("data", LATER, SEGMENTATION, WORK, NO_NOISE)
+    ] = Field(
+        default=(),
+        examples=[("unlabelled",)],
+        description="segmentation: classes whose pixels count neither in the loss nor in any metric and "
+        "that are never predicted, separated by commas",
     )
     white_level: Annotated[int | None, _in("data", SEGMENTATION, NO_NOISE)] = Field(
         default=None,

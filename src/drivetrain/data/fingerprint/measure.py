@@ -14,7 +14,7 @@ from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.looked_at import Look, LookedAt, samples_of, spread_indices
 from drivetrain.data.fingerprint.object_sizes import ObjectMeter, spread_of
 from drivetrain.data.labels import known_labels_of
-from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.source import IGNORED, DataSpec, DataSplits
 
 __all__ = ["Measured", "measure"]
 
@@ -56,7 +56,8 @@ class _Meters:
             counts = np.bincount(looked.mask.reshape(-1), minlength=len(self.pixel_counts))
             self.pixel_counts += counts[: len(self.pixel_counts)]
             self.images_with += counts[: len(self.pixel_counts)] > 0
-            self.objects.add(looked.mask)
+            is_ignored = looked.mask == IGNORED if self.spec.ignores_pixels else False
+            self.objects.add(np.where(is_ignored, np.uint8(self.objects.background), looked.mask))
 
 
 def measure(
