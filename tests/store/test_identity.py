@@ -41,6 +41,7 @@ def _old_identity(**options: Any) -> dict[str, Any]:
         "backbone_rate",
         "best_by",
         "freeze_norm",
+        "group_by",
         "head_first_epochs",
         "ignore_class",
         "input_kind",
@@ -49,6 +50,7 @@ def _old_identity(**options: Any) -> dict[str, Any]:
         "normalisation",
         "pretrained",
         "random_flips",
+        "split_scheme",
     )
     fixed = {name: values[name] for name in values if not field_note(name).may_change and name not in later}
     settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}

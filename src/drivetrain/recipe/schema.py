@@ -68,6 +68,7 @@ from drivetrain.recipe.params import (
     ScheduleName,
     SegmentationLoss,
     SplitBy,
+    SplitScheme,
     Verbosity,
 )
 from drivetrain.recipe.plain import (
@@ -256,6 +257,20 @@ class Recipe(BaseModel):
         lt=1,
         description="fraction of the training samples held out for validation (default: 0.2 if a named "
         "data set has no validation samples)",
+    )
+    split_scheme: Annotated[SplitScheme, _in("data", LATER, CLASSIFICATION, NO_NOISE)] = Field(
+        default="random",
+        description="how samples are held out by --validation-fraction; stratified: every class keeps its "
+        "share (folds are always stratified)",
+    )
+    group_by: Annotated[str | None, _in("data", LATER, NO_NOISE)] = Field(
+        default=None,
+        examples=["prefix"],
+        min_length=1,
+        description="keep samples of a group on one side of every split: prefix (the file name up to its "
+        "first _, - or .), folder (below the class folder), file (pages of one file), or a regular "
+        "expression with one group, such as '^(patient\\d+)_'; it is matched against file names, or with "
+        "a / against paths",
     )
     shuffle: Annotated[bool, _in("data", NOT_WHEN_READY)] = Field(
         default=True, description="shuffle the training samples in every epoch"
