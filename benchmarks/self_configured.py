@@ -45,16 +45,14 @@ CASES = {
     "photos": Case(budget="10m", metric="accuracy", goal=0.58, peers=("timm", "one-cycle")),
     "street": Case(
         budget="3m",
-        metric="mean_iou",
+        metric="iou",
         goal=0.50,
         options=("--ignore-class", "unlabelled"),
         peers=("smp",),
     ),
     "mnist": Case(budget="1m", metric="accuracy", goal=0.992),
     "cifar10": Case(budget="2m", metric="accuracy", goal=0.95),
-    "isbi2012": Case(
-        budget="160s", metric="soft_dice", goal=0.9017, options=("--folds", "5"), command="crossval"
-    ),
+    "isbi2012": Case(budget="160s", metric="dice", goal=0.9017, options=("--folds", "5"), command="crossval"),
 }
 
 
@@ -86,7 +84,7 @@ def _crossval_of(folder: Path) -> dict[str, Any]:
 
 
 def _scores(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in ("accuracy", "mean_iou", "soft_dice") if name in entry}
+    return {name: entry[name] for name in ("accuracy", "iou", "dice") if name in entry}
 
 
 def train_peer(name: str, *, args: argparse.Namespace, seed: int) -> dict[str, Any]:

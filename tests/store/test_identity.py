@@ -42,7 +42,9 @@ def _old_identity(**options: Any) -> dict[str, Any]:
         "best_by",
         "file_column",
         "freeze_norm",
+        "group_by",
         "head_first_epochs",
+        "ignore_class",
         "input_kind",
         "label_column",
         "label_table",
@@ -51,6 +53,7 @@ def _old_identity(**options: Any) -> dict[str, Any]:
         "normalisation",
         "pretrained",
         "random_flips",
+        "split_scheme",
     )
     fixed = {name: values[name] for name in values if not field_note(name).may_change and name not in later}
     settings = {name: values[name] for name in ("micro_batch_size", "dbn_replica_group_size")}

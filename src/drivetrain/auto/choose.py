@@ -15,6 +15,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.measure import measure
+from drivetrain.data.held_out import groups_of
 from drivetrain.data.splits import open_data
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.models.libraries.taken_over import take_over
@@ -29,6 +30,7 @@ _OPENING = (
     "channels",
     "num_classes",
     "white_level",
+    "ignore_class",
     "on_bad_sample",
     "label_column",
     "seed",
@@ -72,7 +74,9 @@ def _values(case: Case) -> dict[str, Any]:
 
 def fingerprint_of(recipe: Recipe) -> Fingerprint:
     """The fingerprint of the data that a recipe names, before anything is held out."""
-    return measure(open_data(whole_data(recipe)), dataset=recipe.dataset).fingerprint
+    data = open_data(whole_data(recipe))
+    groups = groups_of(data, recipe)
+    return measure(data, dataset=recipe.dataset, groups=None if groups is None else len(groups)).fingerprint
 
 
 def whole_data(recipe: Recipe) -> Recipe:

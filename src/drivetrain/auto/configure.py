@@ -109,7 +109,7 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
         trainings = (plain.recipe.folds or 1) if asked.rules.splits_budget else 1
         left_s = _clock(plain.recipe, began_s=began_s, trainings=trainings)
         decided = _decided(plain, overrides, path=path, reporter=shown, left_s=left_s)
-    return replace(decided, notes=plain.notes)
+    return replace(decided, notes=(*plain.notes, *decided.notes))
 
 
 def _earlier(plain: ResolvedRecipe, path: Path, rules: Rules, *, was_found: bool) -> Path | None:
@@ -215,6 +215,7 @@ def _decided(
         reasons=dict.fromkeys(of_weights, _OF_WEIGHTS)
         | {field: decision.reason for field, decision in case.decisions.items()},
         fingerprint=fingerprint.as_json(),
+        notes=() if fingerprint.suggested_groups is None else (fingerprint.suggested_groups.sentence,),
     )
 
 

@@ -32,26 +32,28 @@ def refuse_late_labels(data: DataSplits, *, outputs: int) -> None:
 
 
 def unvalidated_classes(
-    splits: DataSplits, *, order: NDArray[np.int64], fraction: float, takes_folder: bool
+    splits: DataSplits,
+    *,
+    order: NDArray[np.int64],
+    count: int,
+    fraction: float,
+    takes_folder: bool,
+    has_groups: bool = False,
 ) -> list[str]:
-    """Says which classes have no validation sample if the first samples of an order are held out."""
+    """Says which classes have no validation sample if the first `count` samples of an order are held out."""
     labels = known_labels_of(splits.train)
     if splits.spec.has_dense_labels or labels is None or labels.ndim > 1:
         return []
-    missing = _missing(labels[order], fraction=fraction)
+    missing = np.setdiff1d(labels, labels[order[:count]])
     if not len(missing):
         return []
     names = first_names([splits.spec.class_names[label] for label in missing])
-    ways = _options_that_cover(labels[order], above=fraction)
+    ways = [] if has_groups else _options_that_cover(labels[order], above=fraction)
     ways += ["validation images in a val folder beside train"] if takes_folder else []
     return [
         f"--validation-fraction {fraction} holds out no sample of class {names}"
         + (f"; use {' or '.join(ways)}." if ways else ".")
     ]
-
-
-def _missing(labels: NDArray[np.int64], *, fraction: float) -> NDArray[np.int64]:
-    return np.setdiff1d(labels, labels[: held_out_count(len(labels), fraction=fraction)])
 
 
 def _options_that_cover(labels: NDArray[np.int64], *, above: float) -> list[str]:

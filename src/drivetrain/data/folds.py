@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.randomness import stream_key
+from drivetrain.data.groups.find_groups import Groups
+from drivetrain.data.groups.whole_groups import cut_group_folds
 from drivetrain.data.labels import labels_of
 from drivetrain.data.source import DataSplits, SubsetSource, require_labels
 from drivetrain.recipe.params import FoldScheme
@@ -22,14 +24,20 @@ _ROTATION_SEEDS = {"nvidia": 0, "habana": 123}
 _TRAIN_SHARE = 0.8
 
 
-def take_fold(splits: DataSplits, *, folds: int, fold: int, seed: int) -> DataSplits:
+def take_fold(
+    splits: DataSplits, *, folds: int, fold: int, seed: int, groups: Groups | None = None
+) -> DataSplits:
     """Validates on fold `fold` and trains on the others; an existing validation set becomes the test set."""
     samples = len(splits.train)
     fold_size(samples, folds=folds, fold=fold)
     is_held_out = np.zeros(samples, dtype=bool)
     labels = labels_of(splits.train)
     require_labels(labels, num_classes=splits.spec.num_classes)
-    is_held_out[cut_folds(labels, folds=folds, seed=seed)[fold]] = True
+    if groups is None:
+        cut = cut_folds(labels, folds=folds, seed=seed)
+    else:
+        cut = cut_group_folds(groups, folds=folds, labels=labels, seed=seed)
+    is_held_out[cut[fold]] = True
     return replace(
         splits,
         train=SubsetSource(splits.train, np.flatnonzero(~is_held_out)),
@@ -90,7 +98,7 @@ def _members(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def fold_indices(
-    scheme: FoldScheme, *, samples: int, folds: int, fold: int, seed: int
+    scheme: FoldScheme, *, samples: int, folds: int, fold: int, seed: int, groups: Groups | None = None
 ) -> tuple[Indices, Indices]:
     """The samples that train and those that validate when fold `fold` does; `seed` is for disjoint folds."""
     fold_size(samples, folds=folds, fold=fold)
@@ -98,6 +106,9 @@ def fold_indices(
         return _rotated(scheme, samples=samples, folds=folds, fold=fold)
     if scheme == "graphcore":
         return _complement(_shuffled_folds(samples, folds=folds)[fold], samples=samples)
+    if groups is not None:
+        held_out = cut_group_folds(groups, folds=folds, labels=None, seed=seed)[fold]
+        return _complement(held_out, samples=samples)
     # Masks have no class to share out; labels of more than one dimension say so.
     labels = np.zeros((samples, 1), dtype=np.int64)
     return _complement(cut_folds(labels, folds=folds, seed=seed)[fold], samples=samples)

@@ -199,7 +199,8 @@ def sample_labels(labels: Tensor, *, num_classes: int, sample: DenseSampler) -> 
     """Resamples uint8 labels (samples, height, width, label channels).
 
     With two classes, labels are interpolated bilinearly and values of 0.5 or more become class 1. With more
-    classes, the nearest pixel is taken. Border-weight codes (second channel) are interpolated and rounded.
+    values (`DataSpec.label_values`), the nearest pixel is taken. Border-weight codes (second channel) are
+    interpolated and rounded.
     """
     planes = labels.permute(0, 3, 1, 2).to(torch.float32)
     if num_classes > 2:
@@ -279,7 +280,7 @@ class DensePreprocess:
     def labels(self, labels: Tensor) -> Tensor:
         """Puts uint8 labels (samples, height, width, label channels) on the canvas."""
         if self._is_scaled(labels.shape[1:3]):
-            labels = sample_labels(labels, num_classes=self.spec.num_classes, sample=self._scale)
+            labels = sample_labels(labels, num_classes=self.spec.label_values, sample=self._scale)
         border = self.padding
         return pad(labels, (0, 0, border, border, border, border)) if border else labels
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from drivetrain.catalogue.data_sets import background_class
 from drivetrain.catalogue.models import is_external_model, model_info, nearest_image_size, output_margin_of
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.masks.ignored_classes import without_classes
 from drivetrain.data.masks.masked_images import MaskedImages, MaskedSplits
 from drivetrain.data.source import DataSpec, DataSplits, Source
 from drivetrain.data.training_tiles import TileSource, UniformSource
@@ -64,6 +65,7 @@ class ResizedMasked:
 
 def as_samples(splits: MaskedSplits, *, recipe: Recipe) -> DataSplits:
     """The sources of a segmentation, in the geometry a recipe asks for or the images call for."""
+    splits = without_classes(splits, recipe.ignore_class)
     parts = [part for part in (splits.train, splits.validation, splits.test) if part is not None]
     sizes = {part.size(index) for part in parts for index in range(len(part))}
     size = next(iter(sizes)) if len(sizes) == 1 else None
@@ -77,7 +79,7 @@ def as_samples(splits: MaskedSplits, *, recipe: Recipe) -> DataSplits:
             return TileSource(masked, tile=tile, margin=output_margin_of(recipe.model), seed=recipe.seed)
         if size is None:
             assert recipe.image_size is not None
-            return UniformSource(ResizedMasked(masked, recipe.image_size, spec.num_classes))
+            return UniformSource(ResizedMasked(masked, recipe.image_size, spec.label_values))
         return UniformSource(masked)
 
     weighted, idle_warnings = _with_border_weights(splits.train, recipe=recipe, spec=spec)
@@ -103,7 +105,9 @@ def _with_border_weights(
         reach_of,
     )
 
-    weighted = WithBorderWeights(masked, recipe.border_sigma, background_class(spec.class_names))
+    weighted = WithBorderWeights(
+        masked, recipe.border_sigma, background_class(spec.class_names), spec.ignores_pixels
+    )
     if not weighted.is_idle():
         return weighted, []
     return weighted, [

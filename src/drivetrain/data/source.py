@@ -16,6 +16,10 @@ Normalisation = Literal["unit", "standardise", "imagenet", "symmetric", "per-cha
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 CHUNK_BYTES = 16 * 2**20
+IGNORED = 255
+"""The label of pixels that count nowhere. Where there are some, fewer than 256 classes are left."""
+
+_TUPLES = ("class_names", "mean", "std", "ignored_classes")
 
 
 @runtime_checkable
@@ -61,8 +65,9 @@ class DataSpec:
     Where `short_side` is set, samples are the middle of image files whose short side was scaled to it.
     Of segmentation, `mask_values` is how each class is written in mask files (one grey value, or a colour),
     `tile`, where set, the side of the tiles that training cuts out of images of any size, and `white_level`,
-    where set, the value of grey image files of 16 bits that is white. Rows of a table have their features as
-    channels of one pixel, signals their values as one line of pixels (`input_kind`).
+    where set, the value of grey image files of 16 bits that is white. `ignored_classes` are the classes of
+    the masks whose pixels have the label `IGNORED`; they are not among `class_names`. Rows of a table have
+    their features as channels of one pixel, signals their values as one line of pixels (`input_kind`).
     """
 
     channels: int
@@ -80,6 +85,17 @@ class DataSpec:
     input_kind: InputKind = "image"
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    ignored_classes: tuple[str, ...] = ()
+
+    @property
+    def ignores_pixels(self) -> bool:
+        """Whether labels may be `IGNORED`."""
+        return bool(self.ignored_classes)
+
+    @property
+    def label_values(self) -> int:
+        """How many values a label may have: one for each class, and `IGNORED`."""
+        return self.num_classes + self.ignores_pixels
 
     @property
     def input_words(self) -> str:
@@ -116,6 +132,7 @@ class DataSpec:
             "mask_values": [list(v) for v in self.mask_values],
             "mean": list(self.mean),
             "std": list(self.std),
+            "ignored_classes": list(self.ignored_classes),
         }
         return {**asdict(self), **lists}
 
@@ -123,7 +140,7 @@ class DataSpec:
     def from_json(cls, values: dict[str, Any]) -> Self:
         """What `to_json` wrote."""
         mask_values = tuple(tuple(value) for value in values.get("mask_values", ()))
-        tuples = {key: tuple(values.get(key, ())) for key in ("class_names", "mean", "std")}
+        tuples = {key: tuple(values.get(key, ())) for key in _TUPLES}
         return cls(**{**values, **tuples, "mask_values": mask_values})
 
 
@@ -246,10 +263,11 @@ def _require_finite(images: NDArray[Any], *, numbers: NDArray[np.int64], kind: I
     )
 
 
-def require_labels(labels: NDArray[Any], *, num_classes: int) -> None:
-    """Refuses labels outside 0 to `num_classes` - 1."""
+def require_labels(labels: NDArray[Any], *, num_classes: int, may_ignore: bool = False) -> None:
+    """Refuses labels outside 0 to `num_classes` - 1; pixels of masks may be `IGNORED`."""
     if labels.ndim > 1:
         labels = labels[..., 0].reshape(-1)
+        labels = labels[labels != IGNORED] if may_ignore else labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
         wrong = labels[(labels < 0) | (labels >= num_classes)][0]
         raise BadInputError(

@@ -16,11 +16,12 @@ from drivetrain.catalogue.data_sets import (
 )
 from drivetrain.catalogue.input_kinds import plural_of
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.randomness import draw_permutation, stream_key
 from drivetrain.data.advice import options_to_hold_out, unvalidated_classes
 from drivetrain.data.bad_samples import settle_bad_samples
 from drivetrain.data.folds import fold_indices, system_a_split, take_fold
-from drivetrain.data.labels import known_labels_of
+from drivetrain.data.groups.whole_groups import hold_out_groups
+from drivetrain.data.held_out import groups_of, held_out_order, idle_split_warnings
+from drivetrain.data.labels import known_labels_of, labels_of
 from drivetrain.data.masks.mask_folder import open_mask_folder
 from drivetrain.data.masks.pages import file_of
 from drivetrain.data.normalisation import normalised_as_asked
@@ -56,8 +57,8 @@ def warn_of_divided_files(splits: DataSplits) -> list[str]:
         return []
     return [
         f"Pages of {divided[0]} are in both the training and the validation set; neighbouring pages look "
-        "alike, so results on new images may be worse than the validation results. To keep files apart, put "
-        "them into train/ and val/ of --data-dir."
+        "alike, so results on new images may be worse than the validation results. To keep files apart, use "
+        "--group-by file, or put them into train/ and val/ of --data-dir."
     ]
 
 
@@ -209,10 +210,12 @@ def _arrange(splits: DataSplits, *, recipe: Recipe, default_fraction: float = 0.
     if recipe.folds is not None and recipe.fold is not None:
         return _limit(_take_fold(splits, recipe=recipe), recipe=recipe)
     fraction = default_fraction if recipe.validation_fraction is None else recipe.validation_fraction
-    if recipe.dataset == _HELD_OUT_IN_ORDER and recipe.validation_fraction is None:
-        return _limit(_with_parts(splits, *system_a_split(len(splits.train))), recipe=recipe)
-    if fraction:
-        splits = _hold_out(splits, fraction=fraction, recipe=recipe)
+    is_in_order = recipe.dataset == _HELD_OUT_IN_ORDER and recipe.validation_fraction is None
+    if fraction and not is_in_order:
+        return _limit(_hold_out(splits, fraction=fraction, recipe=recipe), recipe=recipe)
+    splits = replace(splits, warnings=[*splits.warnings, *idle_split_warnings(splits, recipe=recipe)])
+    if is_in_order:
+        splits = _with_parts(splits, *system_a_split(len(splits.train)))
     return _limit(splits, recipe=recipe)
 
 
@@ -220,13 +223,16 @@ def _take_fold(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
     assert recipe.folds is not None
     assert recipe.fold is not None
     if not splits.spec.has_dense_labels:
-        return take_fold(splits, folds=recipe.folds, fold=recipe.fold, seed=recipe.seed)
+        return take_fold(
+            splits, folds=recipe.folds, fold=recipe.fold, seed=recipe.seed, groups=groups_of(splits, recipe)
+        )
     train, validation = fold_indices(
         recipe.fold_scheme,
         samples=len(splits.train),
         folds=recipe.folds,
         fold=recipe.fold,
         seed=recipe.seed,
+        groups=groups_of(splits, recipe),
     )
     return _with_parts(splits, train, validation)
 
@@ -256,24 +262,37 @@ def _with_asked_shape(splits: DataSplits, *, recipe: Recipe) -> DataSplits:
         )
     if num_classes is None:
         return splits
-    if num_classes < spec.num_classes:
+    ignored = len(spec.ignored_classes)
+    least = spec.num_classes + ignored
+    if num_classes < least:
         raise BadInputError(
-            f"--num-classes {num_classes} is less than the {spec.num_classes} classes of the data; use "
-            f"--num-classes {spec.num_classes} or more."
+            f"--num-classes {num_classes} is less than the {least} classes of the data; use "
+            f"--num-classes {least} or more."
         )
-    return replace(splits, spec=spec.with_num_classes(num_classes))
+    return replace(splits, spec=spec.with_num_classes(num_classes - ignored))
 
 
 def _hold_out(splits: DataSplits, *, fraction: float, recipe: Recipe) -> DataSplits:
-    """Holds out validation samples at random; an existing validation set becomes the test set."""
+    """Holds out validation samples; an existing validation set becomes the test set."""
     samples = len(splits.train)
     count = held_out_count(samples, fraction=fraction)
-    order = draw_permutation(stream_key(recipe.seed, "validation split"), samples)
+    labels = labels_of(splits.train) if recipe.split_scheme == "stratified" else None
+    order = held_out_order(samples, labels=labels, seed=recipe.seed)
+    groups = groups_of(splits, recipe)
     is_held_out = np.zeros(samples, dtype=bool)
-    is_held_out[order[:count]] = True
+    if groups is None:
+        is_held_out[order[:count]] = True
+    else:
+        is_held_out = hold_out_groups(groups, count=count, labels=labels, seed=recipe.seed)
+        order, count = np.argsort(~is_held_out, kind="stable"), int(is_held_out.sum())
     divided = _with_parts(splits, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))
     warnings = unvalidated_classes(
-        splits, order=order, fraction=fraction, takes_folder=recipe.dataset in _TAKE_VAL_FOLDERS
+        splits,
+        order=order,
+        count=count,
+        fraction=fraction,
+        takes_folder=recipe.dataset in _TAKE_VAL_FOLDERS,
+        has_groups=groups is not None,
     )
     return replace(divided, warnings=[*divided.warnings, *warnings])
 

@@ -93,9 +93,12 @@ def tinted(colour: Colour) -> Colour:
 
 
 def paint_errors(image: Pixels, truth: NDArray[Any], prediction: NDArray[Any], *, num_classes: int) -> Pixels:
-    """The dimmed image with wrong pixels marked; with two classes, false positives and misses differ."""
+    """The dimmed image with wrong pixels marked; with two classes, false positives and misses differ.
+
+    Pixels whose truth is no class are ignored.
+    """
     painted = _grey(image) * np.float32(_DIMMED)
-    wrong = truth != prediction
+    wrong = (truth != prediction) & (truth < num_classes)
     missed = wrong & (truth == 1) if num_classes == 2 else np.zeros_like(wrong)
     _tint(painted, wrong & ~missed, ERROR_COLOURS[0], share=0.9)
     _tint(painted, missed, ERROR_COLOURS[1], share=0.9)
@@ -176,7 +179,8 @@ def _row(
         return [plain, Panel(pixels=painted, caption="prediction")]
     there = _scaled_classes(truth, size)
     dice = foreground_dice(truth, prediction, class_names=class_names)
-    errors = float((truth != prediction).mean())
+    is_counted = truth < len(class_names)
+    errors = float((truth != prediction)[is_counted].mean()) if is_counted.any() else 0.0
     return [
         plain,
         Panel(pixels=paint_classes(shown, there, class_names=class_names), caption="truth"),

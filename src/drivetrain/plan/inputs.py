@@ -69,7 +69,7 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
     """The shape and number of training samples; `origins` says which options the user gave."""
     kind: InputKind = "image" if recipe.input_kind == "auto" else recipe.input_kind
     image_size = 1 if kind == "table" else recipe.image_size or recipe.tile_size
-    asked = ImageShape(channels=recipe.channels, image_size=image_size, num_classes=recipe.num_classes)
+    asked = ImageShape(channels=recipe.channels, image_size=image_size, num_classes=_classes_left(recipe))
     is_named = origins["dataset"] != DEFAULT or origins["model"] == DEFAULT
     shape, shape_warnings = _image_shape(asked, recipe=recipe, is_named=is_named)
     samples, sample_warnings = _training_samples(recipe)
@@ -83,7 +83,7 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
         channels=shape.channels,
         image_size=shape.image_size,
         num_classes=shape.num_classes,
-        warnings=(*shape_warnings, *sample_warnings),
+        warnings=(*shape_warnings, *sample_warnings, *_group_warnings(recipe)),
         input_kind=kind,
     )
 
@@ -106,7 +106,22 @@ def known_inputs(recipe: Recipe, fingerprint: Mapping[str, Any]) -> PlannedInput
         samples=min(train, recipe.limit_train_samples or train),
         channels=recipe.channels or fingerprint["read_channels"],
         image_size=recipe.image_size or recipe.tile_size or own_size,
-        num_classes=recipe.num_classes or len(fingerprint["class_names"]),
+        num_classes=_classes_left(recipe) or len(fingerprint["class_names"]),
+        warnings=_group_warnings(recipe),
+    )
+
+
+def _classes_left(recipe: Recipe) -> int | None:
+    """The classes of the model if --num-classes says how many there are in the data."""
+    return None if recipe.num_classes is None else recipe.num_classes - len(recipe.ignore_class)
+
+
+def _group_warnings(recipe: Recipe) -> tuple[str, ...]:
+    if recipe.group_by is None:
+        return ()
+    return (
+        f"--group-by {recipe.group_by} holds out whole groups, so the number of training samples may differ "
+        "from this plan.",
     )
 
 

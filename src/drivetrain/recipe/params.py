@@ -21,6 +21,9 @@ Remainder = Annotated[Literal["trim", "pad", "carry"], BeforeValidator(lower_tex
 Placement = Annotated[Literal["auto", "resident", "stream"], BeforeValidator(lower_text)]
 BadSamplePolicy = Annotated[Literal["error", "skip"], BeforeValidator(lower_text)]
 FoldScheme = Annotated[Literal["disjoint", "graphcore", "nvidia", "habana"], BeforeValidator(lower_text)]
+SplitScheme = Annotated[Literal["random", "stratified"], BeforeValidator(lower_text)]
+GROUP_WAYS = ("prefix", "folder", "file")
+"""The values of --group-by that are no regular expressions."""
 SegmentationLoss = Annotated[Literal["softmax", "sigmoid"], BeforeValidator(lower_text)]
 PrecisionName = Annotated[Literal["auto", "32.32", "16.32", "16.16"], BeforeValidator(number_as_text)]
 HalfType = Annotated[Literal["bfloat16", "float16"], BeforeValidator(lower_text)]

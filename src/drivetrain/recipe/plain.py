@@ -28,6 +28,15 @@ def split_words(value: Any) -> Any:
     return value
 
 
+def split_commas(value: Any) -> Any:
+    """Splits "car, tree" into its names, which may contain spaces."""
+    if isinstance(value, str):
+        return tuple(name for part in value.split(",") if (name := part.strip()))
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(name for item in value for name in split_commas(item))
+    return value
+
+
 def kebab_text(value: Any) -> Any:
     """Lower case with dashes, so that zero_bubble means zero-bubble."""
     return value.lower().replace("_", "-") if isinstance(value, str) else value

@@ -68,6 +68,7 @@ from drivetrain.recipe.params import (
     ScheduleName,
     SegmentationLoss,
     SplitBy,
+    SplitScheme,
     Verbosity,
 )
 from drivetrain.recipe.plain import (
@@ -77,6 +78,7 @@ from drivetrain.recipe.plain import (
     number_as_text,
     path_as_text,
     plain_mapping,
+    split_commas,
     split_words,
     switch_or_path,
 )
@@ -227,6 +229,14 @@ class Recipe(BaseModel):
         ge=1,
         description="segmentation: train on random square tiles with this side in pixels, without resizing",
     )
+    ignore_class: Annotated[
+        tuple[str, ...], BeforeValidator(split_commas), _in("data", LATER, SEGMENTATION, WORK, NO_NOISE)
+    ] = Field(
+        default=(),
+        examples=[("unlabelled",)],
+        description="segmentation: classes whose pixels count neither in the loss nor in any metric and "
+        "that are never predicted, separated by commas",
+    )
     white_level: Annotated[int | None, _in("data", SEGMENTATION, NO_NOISE)] = Field(
         default=None,
         examples=[4095],
@@ -263,6 +273,20 @@ class Recipe(BaseModel):
         lt=1,
         description="fraction of the training samples held out for validation (default: 0.2 if a named "
         "data set has no validation samples)",
+    )
+    split_scheme: Annotated[SplitScheme, _in("data", LATER, CLASSIFICATION, NO_NOISE)] = Field(
+        default="random",
+        description="how samples are held out by --validation-fraction; stratified: every class keeps its "
+        "share (folds are always stratified)",
+    )
+    group_by: Annotated[str | None, _in("data", LATER, NO_NOISE)] = Field(
+        default=None,
+        examples=["prefix"],
+        min_length=1,
+        description="keep samples of a group on one side of every split: prefix (the file name up to its "
+        "first _, - or .), folder (below the class folder), file (pages of one file), or a regular "
+        "expression with one group, such as '^(patient\\d+)_'; it is matched against file names, or with "
+        "a / against paths",
     )
     shuffle: Annotated[bool, _in("data", NOT_WHEN_READY)] = Field(
         default=True, description="shuffle the training samples in every epoch"

@@ -4,12 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
-from drivetrain.recipe.fields import default_values, fields_with, written_value
+from drivetrain.recipe.fields import fields_with, written_value
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe, field_note
 
@@ -69,7 +70,7 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
 
 def _is_later(name: str, value: object) -> bool:
     """Whether an option was added later and is not used; hashing it would change existing directory names."""
-    return name in fields_with(Fact.LATER) and value == default_values()[name]
+    return name in fields_with(Fact.LATER) and value == _defaults()[name]
 
 
 def check_same_identity(
@@ -103,7 +104,8 @@ def _compare(names: Sequence[str], *, known: Mapping[str, Any], asked: Mapping[s
             raise BadInputError(_refusal_of_set(before=known[_SET], now=asked[_SET], path=path))
 
 
-def _defaults() -> dict[str, Any]:
+@cache
+def _defaults() -> Mapping[str, Any]:
     return Recipe().model_dump(mode="json")
 
 

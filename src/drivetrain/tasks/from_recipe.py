@@ -97,6 +97,7 @@ class _Segmentation:
             dice_weight=recipe.dice_weight,
             class_weights=class_weights,
             border_weight=recipe.border_weight,
+            ignores=spec.ignores_pixels,
         )
 
     def measure(

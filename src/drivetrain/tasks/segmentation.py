@@ -8,7 +8,13 @@ from torch import Tensor
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
-from drivetrain.tasks.segmentation_loss import BinaryLoss, LossShares, ManyClassLoss, pixel_factors
+from drivetrain.tasks.segmentation_loss import (
+    BinaryLoss,
+    LossShares,
+    ManyClassLoss,
+    counted_pixels,
+    pixel_factors,
+)
 from drivetrain.tasks.task import at_least_float32
 
 
@@ -17,7 +23,9 @@ class SegmentationTask:
     """Losses and scores per sample, so that the sum is the same however a batch is split.
 
     Labels are (samples, height, width, channels) in uint8: the class of each pixel and, in an optional second
-    channel, the code of its border weight. The weights of pixels are normalised within each sample.
+    channel, the code of its border weight. The weights of pixels are normalised within each sample. With
+    `ignores`, pixels labelled `IGNORED` count neither in the cross-entropy nor in the soft Dice; a sample
+    without any other pixel has the loss 0.
     """
 
     num_classes: int
@@ -26,6 +34,7 @@ class SegmentationTask:
     dice_weight: float = 1.0
     class_weights: Tensor | None = None
     border_weight: float = 0.0
+    ignores: bool = False
 
     @property
     def metric(self) -> str:
@@ -48,15 +57,18 @@ class SegmentationTask:
             labels[..., 1].flatten(1) if labels.shape[3] > 1 else None,
             class_weights=self.class_weights,
             border_weight=self.border_weight,
+            counted=counted_pixels(classes) if self.ignores else None,
             dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32,
         )
         shares = LossShares(cross_entropy=self.cross_entropy_weight, dice=self.dice_weight)
         found: tuple[Tensor, Tensor]
         if self.num_classes == 2 and self.loss == "softmax":
-            found = BinaryLoss.apply(logits, classes, factors, shares)  # type: ignore[no-untyped-call]
+            found = BinaryLoss.apply(logits, classes, factors, shares, self.ignores)  # type: ignore[no-untyped-call]
         else:
             is_sigmoid = self.loss == "sigmoid"
-            found = ManyClassLoss.apply(logits, classes, factors, shares, is_sigmoid)  # type: ignore[no-untyped-call]
+            found = ManyClassLoss.apply(  # type: ignore[no-untyped-call]
+                logits, classes, factors, shares, is_sigmoid, self.ignores
+            )
         return found
 
     def probabilities(self, logits: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ class SegmentationEvaluation:
 
     Loss and soft Dice are means over images; hard Dice, IoU and pixel accuracy are computed over all pixels
     together. Hard Dice and IoU are means over the classes that occur in truth or prediction, soft Dice over
-    all classes.
+    all classes. Ignored pixels count nowhere; an image of nothing else counts in no mean.
     """
 
     class_names: tuple[str, ...]
@@ -42,12 +42,22 @@ class SegmentationEvaluation:
 
     @property
     def loss(self) -> float:
-        return _mean(self.losses.tolist())
+        return _mean(self.losses[self._is_measured].tolist())
 
     @property
     def dice(self) -> float:
         """The soft Dice: mean over images of the mean over classes."""
-        return _mean(self.class_dice.mean(1).tolist())
+        return _mean(self.class_dice[self._is_measured].mean(1).tolist())
+
+    @property
+    def _is_measured(self) -> NDArray[np.bool_]:
+        """Which images have a pixel that counts."""
+        return np.asarray(self.confusions.any(axis=(1, 2)))
+
+    @property
+    def _mean_class_dice(self) -> NDArray[np.float64]:
+        """The soft Dice of each class, as a mean over images."""
+        return np.asarray(self.class_dice[self._is_measured].mean(0))
 
     @property
     def hard_dice(self) -> float:
@@ -108,7 +118,7 @@ class SegmentationEvaluation:
         columns = zip(
             self.class_names,
             counts.sum(1).tolist(),
-            self.class_dice.mean(0).tolist(),
+            self._mean_class_dice.tolist(),
             hard_dice_by_class(counts),
             iou_by_class(counts),
             strict=True,
@@ -119,7 +129,7 @@ class SegmentationEvaluation:
         return [rows[index] for index in foreground_first(self.class_names)]
 
     def _class_metrics(self) -> dict[str, float | None]:
-        return self._scores_by_class(self.class_dice.mean(0).tolist(), self.confusion)
+        return self._scores_by_class(self._mean_class_dice.tolist(), self.confusion)
 
     def _scores_by_class(self, soft_dice: list[float | None], counts: Counts) -> dict[str, float | None]:
         """Each score as a mean over the foreground classes, and for each class, foreground first."""
@@ -135,24 +145,30 @@ class SegmentationEvaluation:
 
     def _row(self, index: int) -> dict[str, float | None]:
         counts = self.confusions[index]
+        is_measured = bool(counts.any())
         row: dict[str, float | None] = {
-            "loss": float(self.losses[index]),
-            "soft_dice": float(self.class_dice[index].mean()),
-            "hard_dice": _mean_of_known(hard_dice_by_class(counts)),
-            "iou": _mean_of_known(iou_by_class(counts)),
-            "pixel_accuracy": _accuracy(counts),
+            "loss": float(self.losses[index]) if is_measured else None,
+            "soft_dice": float(self.class_dice[index].mean()) if is_measured else None,
+            "hard_dice": _mean_or_none(hard_dice_by_class(counts)),
+            "iou": _mean_or_none(iou_by_class(counts)),
+            "pixel_accuracy": _accuracy(counts) if is_measured else None,
         }
         if self.regions is not None:
             row |= {"v_rand": self.regions[index].v_rand, "v_info": self.regions[index].v_info}
-        return row | self._scores_by_class(self.class_dice[index].tolist(), counts)
+        soft = [value if is_measured else None for value in self.class_dice[index].tolist()]
+        return row | self._scores_by_class(soft, counts)
 
 
 def foreground_dice(
     truth: NDArray[Any], prediction: NDArray[Any], *, class_names: Sequence[str]
 ) -> float | None:
-    """The hard Dice of one image's foreground, as a mean over classes; None if there is no foreground."""
+    """The hard Dice of one image's foreground, as a mean over classes; None if there is no foreground.
+
+    Pixels whose truth is no class are ignored.
+    """
     classes = len(class_names)
-    cells = truth.astype(np.int64).ravel() * classes + prediction.ravel()
+    is_counted = truth.ravel() < classes
+    cells = truth.ravel()[is_counted].astype(np.int64) * classes + prediction.ravel()[is_counted]
     counts = np.bincount(cells, minlength=classes**2).reshape(classes, classes)
     return _foreground_mean(hard_dice_by_class(counts), class_names)
 

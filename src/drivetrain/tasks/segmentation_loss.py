@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from drivetrain.data.source import IGNORED
 from drivetrain.tasks.task import at_least_float32
 
 # Keeps the Dice of a class that is neither present nor predicted at 1 instead of 0 / 0.
@@ -27,22 +28,35 @@ def pixel_factors(
     *,
     class_weights: Tensor | None,
     border_weight: float,
+    counted: Tensor | None = None,
     dtype: torch.dtype,
 ) -> Tensor | None:
     """The weight of each pixel in its sample's cross-entropy (samples, pixels), summing to 1.
 
-    A pixel has the weight of its class, or 1, plus its border weight: code 255 means `border_weight`. None
-    if all pixels have the same weight.
+    A pixel has the weight of its class, or 1, plus its border weight: code 255 means `border_weight`. Pixels
+    where `counted` is 0 have none. None if all pixels have the same weight.
     """
-    weights = None if class_weights is None else class_weights.to(dtype)[classes.long()]
+    weights = None if class_weights is None else class_weights.to(dtype)[_usable(classes, counted).long()]
     if codes is not None and border_weight:
         border = codes.to(dtype) * (border_weight / 255)
         weights = border + (1 if weights is None else weights)
+    if counted is not None:
+        weights = counted.to(dtype) if weights is None else weights * counted
     if weights is None:
         return None
     total = weights.sum(1, keepdim=True)
     # If all pixels of a sample have weight 0, its cross-entropy is 0 instead of 0 / 0.
     return weights / total.masked_fill(total == 0, 1)
+
+
+def counted_pixels(classes: Tensor) -> Tensor:
+    """Which pixels have a class (samples, pixels); the others are ignored."""
+    return classes != IGNORED
+
+
+def _usable(classes: Tensor, counted: Tensor | None) -> Tensor:
+    """Classes that can be looked up: ignored pixels count as class 0."""
+    return classes if counted is None else classes * counted
 
 
 def soft_dice(*, shared: Tensor, squares: Tensor, pixels: Tensor) -> Tensor:
@@ -63,38 +77,47 @@ class BinaryLoss(torch.autograd.Function):
     """Losses (samples,) and soft Dice (samples, 2) of logits (samples, 2, height, width).
 
     The softmax of two logits is the sigmoid of their difference, so everything is computed on half the
-    values. Only the logits are saved for the backward pass.
+    values. Only the logits are saved for the backward pass. With `ignores`, pixels may be `IGNORED`, and
+    their weights in `factors` are 0.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, classes: Tensor, factors: Tensor | None, shares: LossShares
+        ctx: Any,
+        logits: Tensor,
+        classes: Tensor,
+        factors: Tensor | None,
+        shares: LossShares,
+        ignores: bool,
     ) -> tuple[Tensor, Tensor]:
         margin = _margin(logits)
-        is_one = classes.to(margin.dtype)
-        shared, squares, counts = _sums(margin.sigmoid(), is_one)
+        counted = counted_pixels(classes) if ignores else None
+        is_one = _usable(classes, counted).to(margin.dtype)
+        shared, squares, counts = _sums(margin.sigmoid(), is_one, counted)
         dice = soft_dice(shared=shared, squares=squares, pixels=counts)
         costs = F.softplus(margin.mul_(1 - 2 * is_one))
         cross_entropy = costs.mean(1) if factors is None else (costs * factors).sum(1)
         ctx.save_for_backward(logits, classes, factors, dice, denominator(squares=squares, pixels=counts))
-        ctx.shares = shares
+        ctx.shares, ctx.ignores = shares, ignores
         ctx.mark_non_differentiable(dice)
         return shares.cross_entropy * cross_entropy + shares.dice * (1 - dice.mean(1)), dice
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         logits, classes, factors, dice, below = ctx.saved_tensors
         shares: LossShares = ctx.shares
         one = _margin(logits).sigmoid_()
-        is_one = classes.to(one.dtype)
+        counted = counted_pixels(classes) if ctx.ignores else None
+        is_one = _usable(classes, counted).to(one.dtype)
         slope = (one - is_one).mul_(1 / one.shape[1] if factors is None else factors)
         slope.mul_(shares.cross_entropy)
-        slope.add_(_dice_slope_of_two(one, is_one, dice=dice, below=below), alpha=shares.dice)
+        of_dice = _dice_slope_of_two(one, is_one, dice=dice, below=below)
+        slope.add_(of_dice if counted is None else of_dice.mul_(counted), alpha=shares.dice)
         slope.mul_(gradients[0][:, None])
         planes = slope.view(len(logits), *logits.shape[2:])
         gradient = torch.empty_like(logits)
         gradient[:, 0], gradient[:, 1] = -planes, planes
-        return gradient, None, None, None
+        return gradient, None, None, None, None
 
 
 def _margin(logits: Tensor) -> Tensor:
@@ -103,13 +126,17 @@ def _margin(logits: Tensor) -> Tensor:
     return (planes[:, 1] - planes[:, 0]).flatten(1)
 
 
-def _sums(one: Tensor, is_one: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _sums(one: Tensor, is_one: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Per class: the sum of its probability over its pixels, of its square over all, and its pixel count."""
     zero = 1 - one
+    if counted is not None:
+        # Ignored pixels have class 0 and no probability.
+        one, zero = one * counted, zero * counted
     shared = torch.stack([(zero * (1 - is_one)).sum(1), (one * is_one).sum(1)], dim=1)
     squares = torch.stack([(zero * zero).sum(1), (one * one).sum(1)], dim=1)
     ones = is_one.sum(1)
-    return shared, squares, torch.stack([one.shape[1] - ones, ones], dim=1)
+    pixels = one.shape[1] if counted is None else counted.sum(1)
+    return shared, squares, torch.stack([pixels - ones, ones], dim=1)
 
 
 def _dice_slope_of_two(one: Tensor, is_one: Tensor, *, dice: Tensor, below: Tensor) -> Tensor:
@@ -124,7 +151,8 @@ def _dice_slope_of_two(one: Tensor, is_one: Tensor, *, dice: Tensor, below: Tens
 class ManyClassLoss(torch.autograd.Function):
     """Losses (samples,) and soft Dice (samples, classes) of logits (samples, classes, height, width).
 
-    Only the logits are saved for the backward pass. Classes stay numbers; no one-hot planes are made.
+    Only the logits are saved for the backward pass. Classes stay numbers; no one-hot planes are made. With
+    `ignores`, pixels may be `IGNORED`, and their weights in `factors` are 0.
     """
 
     @staticmethod
@@ -135,35 +163,43 @@ class ManyClassLoss(torch.autograd.Function):
         factors: Tensor | None,
         shares: LossShares,
         sigmoid: bool,
+        ignores: bool,
     ) -> tuple[Tensor, Tensor]:
         planes = _planes(logits)
+        counted = counted_pixels(classes) if ignores else None
+        usable = _usable(classes, counted)
         probabilities = planes.log_softmax(1)
-        log_of_right = _at_class(probabilities, classes)
-        costs = _sigmoid_costs(planes, classes) if sigmoid else -log_of_right
+        log_of_right = _at_class(probabilities, usable)
+        costs = _sigmoid_costs(planes, usable) if sigmoid else -log_of_right
         cross_entropy = costs.mean(1) if factors is None else (costs * factors).sum(1)
         probabilities.exp_()
-        squares = (probabilities * probabilities).sum(2)
+        squares = _sums_of_squares(probabilities, counted)
         shared, counts = _sums_by_class(log_of_right.exp(), classes, num_classes=planes.shape[1])
         dice = soft_dice(shared=shared, squares=squares, pixels=counts)
         ctx.save_for_backward(logits, classes, factors, dice, denominator(squares=squares, pixels=counts))
-        ctx.shares, ctx.sigmoid = shares, sigmoid
+        ctx.shares, ctx.sigmoid, ctx.ignores = shares, sigmoid, ignores
         ctx.mark_non_differentiable(dice)
         return shares.cross_entropy * cross_entropy + shares.dice * (1 - dice.mean(1)), dice
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         logits, classes, factors, dice, below = ctx.saved_tensors
         planes = _planes(logits)
+        counted = counted_pixels(classes) if ctx.ignores else None
+        usable = _usable(classes, counted)
         probabilities = planes.softmax(1)
-        slope, slope_at_class = _dice_slope_of_many(probabilities, classes, dice=dice, below=below)
+        slope, slope_at_class = _dice_slope_of_many(probabilities, usable, dice=dice, below=below)
+        if counted is not None:
+            slope.mul_(counted[:, None])
+            slope_at_class.mul_(counted)
         slope.mul_(ctx.shares.dice)
         slope_at_class.mul_(ctx.shares.dice)
         share = torch.full_like(slope_at_class, 1 / planes.shape[2]) if factors is None else factors
         share = share * (ctx.shares.cross_entropy / (planes.shape[1] if ctx.sigmoid else 1))
         slope.addcmul_(planes.sigmoid() if ctx.sigmoid else probabilities, share[:, None])
-        slope.scatter_add_(1, classes[:, None].long(), (slope_at_class - share)[:, None])
+        slope.scatter_add_(1, usable[:, None].long(), (slope_at_class - share)[:, None])
         slope.mul_(gradients[0][:, None, None])
-        return torch.empty_like(logits).copy_(slope.view(logits.shape)), None, None, None, None
+        return torch.empty_like(logits).copy_(slope.view(logits.shape)), None, None, None, None, None
 
 
 def _planes(logits: Tensor) -> Tensor:
@@ -182,6 +218,12 @@ def _at_class(planes: Tensor, classes: Tensor) -> Tensor:
 def _sigmoid_costs(planes: Tensor, classes: Tensor) -> Tensor:
     """The binary cross-entropy of each pixel, as a mean over classes."""
     return (F.softplus(planes).sum(1) - _at_class(planes, classes)) / planes.shape[1]
+
+
+def _sums_of_squares(probabilities: Tensor, counted: Tensor | None) -> Tensor:
+    """The sum of each class's squared probabilities over the pixels that count: (samples, classes)."""
+    squares = probabilities * probabilities
+    return (squares if counted is None else squares.mul_(counted[:, None])).sum(2)
 
 
 def _sums_by_class(values: Tensor, classes: Tensor, *, num_classes: int) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from drivetrain.catalogue.data_sets import background_class
+from drivetrain.core.errors import BadInputError
 from drivetrain.tasks.region_metrics import RegionScores, region_scores
 from drivetrain.tasks.segmentation import SegmentationTask
 from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation
+from drivetrain.tasks.segmentation_loss import counted_pixels
 
 __all__ = ["SegmentationEvaluation", "SegmentationMeasure"]
 
@@ -43,7 +45,7 @@ class SegmentationMeasure:
         losses, dice = self._task.losses_and_class_dice(logits.to(self._wide_dtype), labels)
         predicted = logits.argmax(1).to(torch.uint8)
         truth = labels[..., 0]
-        self._batches.append((losses, dice, _confusions(predicted, truth, logits.shape[1])))
+        self._batches.append((losses, dice, self._confusions(predicted, truth)))
         if self._regions is not None:
             self._regions += self._region_scores(predicted, truth)
 
@@ -64,6 +66,11 @@ class SegmentationMeasure:
         losses, dice, confusions = (
             torch.cat([batch[part] for batch in self._batches]).cpu().numpy() for part in range(3)
         )
+        if not confusions.any():
+            raise BadInputError(
+                f"--ignore-class leaves no pixel of the {len(losses)} validation images to measure; use "
+                "other validation images, for example with another --seed or --validation-fraction."
+            )
         return SegmentationEvaluation(
             class_names=self._class_names,
             losses=losses.astype(np.float64),
@@ -72,15 +79,20 @@ class SegmentationMeasure:
             regions=None if self._regions is None else tuple(self._regions),
         )
 
+    def _confusions(self, predicted: Tensor, truth: Tensor) -> Tensor:
+        """Pixels of each image by true (row) and predicted (column) class: (samples, classes, classes)."""
+        classes = len(self._class_names)
+        cells = (truth.to(torch.int64) * classes + predicted).flatten(1)
+        if self._task.ignores:
+            # Ignored pixels are counted in a cell of their own, which is left out.
+            cells = torch.where(counted_pixels(truth.flatten(1)), cells, classes**2)
+        counts = torch.zeros(len(cells), classes**2 + 1, dtype=torch.int64, device=cells.device)
+        counts.scatter_add_(1, cells, torch.ones_like(cells))
+        return counts[:, :-1].view(-1, classes, classes)
+
     def _region_scores(self, predicted: Tensor, truth: Tensor) -> list[RegionScores]:
         background = background_class(self._class_names)
+        if self._task.ignores:
+            truth = torch.where(counted_pixels(truth), truth, background)
         pairs = zip(predicted.cpu().numpy(), truth.cpu().numpy(), strict=True)
         return [region_scores(found, true, background=background) for found, true in pairs]
-
-
-def _confusions(predicted: Tensor, truth: Tensor, num_classes: int) -> Tensor:
-    """Pixels of each image by true (row) and predicted (column) class: (samples, classes, classes)."""
-    cells = (truth.to(torch.int64) * num_classes + predicted).flatten(1)
-    counts = torch.zeros(len(cells), num_classes**2, dtype=torch.int64, device=cells.device)
-    counts.scatter_add_(1, cells, torch.ones_like(cells))
-    return counts.view(-1, num_classes, num_classes)

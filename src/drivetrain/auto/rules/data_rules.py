@@ -30,9 +30,10 @@ def decide_split(case: Case) -> None:
 
 
 def decide_data(case: Case) -> None:
-    """Sets channels and normalisation."""
+    """Sets channels, normalisation and how validation images are held out."""
     _decide_channels(case)
     _decide_normalisation(case)
+    _decide_split(case)
 
 
 def _decide_channels(case: Case) -> None:
@@ -60,3 +61,15 @@ def _decide_normalisation(case: Case) -> None:
         },
         f"mean and deviation of the training images, measured on {fingerprint.measured} of them",
     )
+
+
+def _decide_split(case: Case) -> None:
+    """Every class keeps its share among the held-out images; folds do that anyway."""
+    fingerprint = case.fingerprint
+    holds_out = case.value("folds") is None and case.value("validation_fraction") != 0
+    if fingerprint.task != "classification" or fingerprint.samples.get("validation") or not holds_out:
+        return
+    reason = "every class has its share of the held-out images"
+    if fingerprint.groups is not None:
+        reason += f", as near as {fingerprint.groups} whole groups allow"
+    case.decide("split_scheme", "stratified", reason)

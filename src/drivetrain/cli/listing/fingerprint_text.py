@@ -31,6 +31,8 @@ def _measurements(found: Fingerprint) -> Iterator[str]:
             f"difference from mirror images, in deviations: left-right {mirrors.left_right:.2f}, up-down "
             f"{mirrors.up_down:.2f}, turned by 90 degrees {mirrors.quarter_turn:.2f}"
         )
+    if found.groups is not None:
+        yield f"groups: {found.groups} by --group-by"
     if found.objects is not None:
         yield (
             f"objects: {found.objects.per_image:g} per image, diameter {_spread(found.objects.diameter_px)} "
@@ -59,6 +61,8 @@ def _worries(found: Fingerprint) -> Iterator[str]:
             f"{_counted(found.duplicates.count, 'validation image')} with the same pixels as a training "
             f"image, such as {other} and {one}; results on them are too good"
         )
+    if found.suggested_groups is not None:
+        yield found.suggested_groups.sentence
     empty = [name for name, count in zip(found.class_names, found.class_counts, strict=True) if not count]
     if empty:
         yield f"without training images: {', '.join(empty[:_MOST_NAMED])}"

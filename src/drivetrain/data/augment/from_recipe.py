@@ -87,7 +87,7 @@ def build_dense_augmentation(
     techniques += map(DenseFlip, flip_directions(recipe, auto=("horizontal", "vertical")))
     techniques += _bending(recipe, spec, preprocess=preprocess)
     if recipe.augment:
-        techniques += [CropAndResize(num_classes=spec.num_classes), Brightness()]
+        techniques += [CropAndResize(num_classes=spec.label_values), Brightness()]
     if recipe.gamma:
         techniques.append(Gamma(spread=recipe.gamma))
     if recipe.noise:
@@ -96,7 +96,7 @@ def build_dense_augmentation(
 
 
 def _bending(recipe: Recipe, spec: DataSpec, *, preprocess: DensePreprocess) -> list[DenseTechnique]:
-    classes, padding = spec.num_classes, preprocess.padding
+    classes, padding = spec.label_values, preprocess.padding
     techniques: list[DenseTechnique] = []
     if recipe.rotate:
         techniques.append(Rotate(degrees=recipe.rotate, num_classes=classes, padding=padding))

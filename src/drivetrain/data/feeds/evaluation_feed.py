@@ -96,7 +96,8 @@ class WholeImageFeed:
     def __iter__(self) -> Iterator[MicroBatch]:
         for index in range(len(self._masked)):
             image, mask = self._masked.whole(index)
-            require_labels(mask[None], num_classes=self._spec.num_classes)
+            spec = self._spec
+            require_labels(mask[None], num_classes=spec.num_classes, may_ignore=spec.ignores_pixels)
             stored = channels_last_view(torch.from_numpy(image.copy())[None].to(self._device))
             labels = torch.from_numpy(mask.copy())[None].to(self._device)
             slots = torch.tensor([index], device=self._device)

@@ -141,7 +141,8 @@ class HostPreparation:
         drawn: Drawn | None = None,
     ) -> HostBatch:
         require_finite_fetch(samples[0], source=self.source, indices=indices)
-        require_labels(samples[1], num_classes=self.preprocess.spec.num_classes)
+        spec = self.preprocess.spec
+        require_labels(samples[1], num_classes=spec.num_classes, may_ignore=spec.ignores_pixels)
         images, labels = torch.from_numpy(samples[0]), torch.from_numpy(samples[1])
         draws, mix = (None, None) if drawn is None else (_tensor(drawn.values), _tensor(drawn.mix))
         if self.travel == "preprocessed":

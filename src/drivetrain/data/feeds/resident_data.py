@@ -126,7 +126,7 @@ def _require_held_labels(held: HeldSamples, *, spec: DataSpec) -> None:
     samples = len(held.labels) if held.places is None else len(held.places)
     for chunk in index_chunks(samples, sample_bytes=held.labels[:1].nbytes):
         rows = chunk if held.places is None else held.places[chunk]
-        require_labels(held.labels[rows], num_classes=spec.num_classes)
+        require_labels(held.labels[rows], num_classes=spec.num_classes, may_ignore=spec.ignores_pixels)
 
 
 def _copied(source: Source, *, spec: DataSpec, device: torch.device, group: ReplicaGroup) -> list[Tensor]:
@@ -158,7 +158,7 @@ def _fill(tensors: list[Tensor], *, source: Source, spec: DataSpec) -> None:
 
     def copy(indices: NDArray[np.int64]) -> NDArray[np.int64]:
         images, labels = source.fetch(indices)
-        require_labels(labels, num_classes=spec.num_classes)
+        require_labels(labels, num_classes=spec.num_classes, may_ignore=spec.ignores_pixels)
         require_finite_fetch(images, source=source, indices=indices)
         here = slice(int(indices[0]), int(indices[-1]) + 1)
         rows[here] = torch.from_numpy(images).reshape(-1, rows.shape[1])

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from drivetrain.catalogue.tasks import TaskName
+from drivetrain.data.groups.suggest_groups import SuggestedGroups
 
 __all__ = ["Asymmetry", "Duplicates", "Fingerprint", "ObjectSizes", "Spread"]
 
@@ -79,6 +80,8 @@ class Fingerprint:
     """Number of groups by --group-by; None without."""
     read_channels: int = 3
     """Channels in which images are read unless --channels is set; `channels` is 1 if all of them are grey."""
+    suggested_groups: SuggestedGroups | None = None
+    """None where validation samples are not held out, or --group-by says what belongs together."""
 
     def as_json(self) -> dict[str, Any]:
         """As plain data for a file."""
@@ -87,6 +90,7 @@ class Fingerprint:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """Reads what `as_json` wrote."""
+        suggested = stored.get("suggested_groups")
         objects, duplicates, asymmetry = (stored[key] for key in ("objects", "duplicates", "asymmetry"))
         return cls(
             **{
@@ -106,5 +110,7 @@ class Fingerprint:
                 and Duplicates(
                     count=duplicates["count"], first=tuple(tuple(pair) for pair in duplicates["first"])
                 ),
+                "suggested_groups": suggested
+                and SuggestedGroups(count=suggested["count"], first=tuple(suggested["first"])),
             }
         )

@@ -1,7 +1,7 @@
 """Measures the fingerprint of a data set: opens a spread of its images, never more than a thousand."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from drivetrain.data.fingerprint.duplicates import find_duplicates
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.looked_at import Look, LookedAt, samples_of, spread_indices
 from drivetrain.data.fingerprint.object_sizes import ObjectMeter, spread_of
+from drivetrain.data.groups.sample_paths import sample_paths
+from drivetrain.data.groups.suggest_groups import SuggestedGroups, suggest_groups
 from drivetrain.data.labels import known_labels_of
-from drivetrain.data.source import DataSpec, DataSplits
+from drivetrain.data.source import IGNORED, DataSpec, DataSplits
 
 __all__ = ["Measured", "measure"]
 
@@ -57,13 +59,21 @@ class _Meters:
             counts = np.bincount(looked.mask.reshape(-1), minlength=len(self.pixel_counts))
             self.pixel_counts += counts[: len(self.pixel_counts)]
             self.images_with += counts[: len(self.pixel_counts)] > 0
-            self.objects.add(looked.mask)
+            is_ignored = looked.mask == IGNORED if self.spec.ignores_pixels else False
+            self.objects.add(np.where(is_ignored, np.uint8(self.objects.background), looked.mask))
 
 
 def measure(
-    splits: DataSplits, *, dataset: str, keeps: Callable[[LookedAt], bool] = lambda _: False
+    splits: DataSplits,
+    *,
+    dataset: str,
+    groups: int | None = None,
+    keeps: Callable[[LookedAt], bool] = lambda _: False,
 ) -> Measured:
-    """The fingerprint of data from which nothing was held out yet; `keeps` chooses samples for pictures."""
+    """The fingerprint of data from which nothing was held out yet; `keeps` chooses samples for pictures.
+
+    `groups` is the number of groups by --group-by.
+    """
     spec, dense = splits.spec, splits.spec.has_dense_labels
     samples = samples_of(splits.train, has_dense_labels=dense)
     look, meters = Look(samples), _meters(spec)
@@ -82,7 +92,11 @@ def measure(
         )
     counts = meters.images_with if dense else _class_counts(splits, labels=labels)
     return Measured(
-        fingerprint=_fingerprint(splits, dataset=dataset, meters=meters, look=look, counts=counts),
+        fingerprint=replace(
+            _fingerprint(splits, dataset=dataset, meters=meters, look=look, counts=counts),
+            groups=groups,
+            suggested_groups=_suggested(splits) if groups is None else None,
+        ),
         samples=kept,
         brightness=meters.colours.brightness,
         sides_px=[*zip(meters.heights_px, meters.widths_px, strict=True)],
@@ -143,6 +157,15 @@ def _fingerprint(
         groups=None,
         read_channels=channels,
     )
+
+
+def _suggested(splits: DataSplits) -> SuggestedGroups | None:
+    """What the names of files look like, where validation samples will be held out of them."""
+    paths = sample_paths(splits.train, data_dir=None)
+    if paths is None or splits.validation is not None:
+        return None
+    labels = None if splits.spec.has_dense_labels else known_labels_of(splits.train)
+    return suggest_groups(paths, labels=labels)
 
 
 def _bits(spec: DataSpec) -> int:

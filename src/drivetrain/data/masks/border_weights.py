@@ -13,6 +13,7 @@ from drivetrain.core.progress import counted
 from drivetrain.data.files.decode import BadSampleError
 from drivetrain.data.masks.masked_images import MaskedImages, ObjectImages, ObjectPixels
 from drivetrain.data.masks.masked_images import find_objects as number_objects
+from drivetrain.data.source import IGNORED
 
 _TOP_CODE = 255
 # Codes are expensive (a distance transform per object), so they are cached, up to this much memory.
@@ -80,13 +81,15 @@ def _two_distances(
 class WithBorderWeights:
     """Masked images with the codes of their border weights as a second label channel.
 
-    If the images have one mask per object, touching objects stay separate. The codes of an image are computed
+    If the images have one mask per object, touching objects stay separate. Ignored pixels are no objects
+    (`has_ignored`: whether there may be some). The codes of an image are computed
     on first use and cached up to a memory limit.
     """
 
     masked: MaskedImages
     sigma: float
     background: int = 0
+    has_ignored: bool = False
     _codes: dict[int, NDArray[np.uint8]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -124,6 +127,8 @@ class WithBorderWeights:
     def _codes_of(self, index: int, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
         objects = self.masked.objects(index) if isinstance(self.masked, ObjectImages) else None
         if objects is None:
+            if self.has_ignored:
+                classes = np.where(classes == IGNORED, np.uint8(self.background), classes)
             return border_codes(classes, sigma=self.sigma, background=self.background)
         return codes_between(objects, shape=classes.shape, sigma=self.sigma)
 

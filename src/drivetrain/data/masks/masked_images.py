@@ -91,11 +91,12 @@ def cut_out(is_object: NDArray[np.bool_]) -> ObjectPixels | None:
 
 
 def pixel_counts(masked: MaskedImages, *, num_classes: int) -> NDArray[np.int64]:
-    """How many pixels of each class the masks hold."""
+    """How many pixels of each class the masks hold; ignored ones are not counted."""
     counts = np.zeros(num_classes, dtype=np.int64)
     places = range(len(masked))
     for index in counted(places, total=len(places), what="counting pixels of classes"):
-        counts += np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
+        found = np.bincount(masked.whole(index)[1][..., 0].reshape(-1), minlength=num_classes)
+        counts += found[:num_classes]
     return counts
 
 

@@ -1,7 +1,11 @@
-"""The rules for cross-validation options: --folds, --fold, --fold-scheme and --parallel-folds."""
+"""The rules for options that divide samples: --folds, --fold, --fold-scheme, --group-by and others."""
+
+import re
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.wording import nearest_name
 from drivetrain.recipe.given import Given
+from drivetrain.recipe.params import GROUP_WAYS
 from drivetrain.recipe.schema import Recipe
 
 # These published schemes hold out a fixed fifth of a shuffled order, so they always have 5 folds.
@@ -26,6 +30,8 @@ def check_folds(given: Given) -> None:
             "each chooses the validation samples; leave one out."
         )
     _check_scheme(given)
+    _check_split_scheme(given)
+    _check_groups(given)
 
 
 def _check_scheme(given: Given) -> None:
@@ -38,6 +44,41 @@ def _check_scheme(given: Given) -> None:
         raise BadInputError(
             f"{given.option('folds')} is impossible with {given.option('fold_scheme')}, which always has 5 "
             "folds; --folds 5 works."
+        )
+
+
+def _check_split_scheme(given: Given) -> None:
+    """Folds are stratified anyway, so only a stratified share is refused beside them, where it was typed."""
+    if given.recipe.folds is not None and given.is_typed("split_scheme"):
+        raise BadInputError(
+            f"{given.option('split_scheme')} has no effect with {given.option('folds')}, as every fold has "
+            "its share of each class; leave it out."
+        )
+
+
+def _check_groups(given: Given) -> None:
+    """--group-by must name a way or be a regular expression with one group."""
+    recipe = given.recipe
+    if recipe.group_by is None:
+        return
+    if recipe.folds is not None and recipe.fold_scheme != "disjoint":
+        raise BadInputError(
+            f"{given.option('fold_scheme')} has folds of its own, which {given.option('group_by')} cannot "
+            "change; --fold-scheme disjoint works."
+        )
+    if recipe.group_by in GROUP_WAYS:
+        return
+    works = nearest_name(recipe.group_by, GROUP_WAYS) or GROUP_WAYS[0]
+    try:
+        groups = re.compile(recipe.group_by).groups
+    except re.error as error:
+        raise BadInputError(
+            f"{given.option('group_by')} is no regular expression ({error}); --group-by {works} works."
+        ) from None
+    if groups != 1:
+        raise BadInputError(
+            f"{given.option('group_by')} is neither {', '.join(GROUP_WAYS[:-1])} or {GROUP_WAYS[-1]} nor a "
+            f"regular expression with one group in parentheses; --group-by {works} works."
         )
 
 

@@ -1,0 +1,1 @@
+"""Samples that belong together: found by their names, kept on one side of a split."""
