@@ -124,7 +124,12 @@ def half_width(values: list[float]) -> float | None:
 
 def compare(data_dir: Path, *, args: argparse.Namespace) -> dict[str, Any]:
     """Trains the network on the first half of the classes, and every setting on the second."""
-    shared = {"model": args.model, "image_size": args.image_size, "device": args.device}
+    shared = {
+        "model": args.model,
+        "image_size": args.image_size,
+        "device": args.device,
+        "compile": args.compile,
+    }
     with tempfile.TemporaryDirectory() as place:
         first, second = split_classes(data_dir, Path(place))
         base = train_once(first, seed=0, shared=shared, **_SGD, num_epochs=args.base_epochs)
@@ -158,14 +163,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20, help="of every setting (default: 20)")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=["*"], help="shell patterns for the settings' names")
+    parser.add_argument("--compile", default="auto", help="as of `drivetrain train` (default: auto)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, help="(default: benchmarks/results/fine_tuning-DEVICE.json)")
     args = parser.parse_args()
     sizes = f"--model {args.model} --image-size {args.image_size}"
     lengths = f"--base-epochs {args.base_epochs} --epochs {args.epochs} --seeds {args.seeds}"
     only = "" if args.only == ["*"] else f" --only {shlex.join(args.only)}"
+    ways = f"--compile {args.compile} --device {args.device}{only}"
     report = {
-        "command": f"python {SCRIPT} --data-dir DIR {sizes} {lengths} --device {args.device}{only}",
+        "command": f"python {SCRIPT} --data-dir DIR {sizes} {lengths} {ways}",
         "machine": describe_machine(args.device),
         "recipe": RECIPE,
         "model": args.model,
