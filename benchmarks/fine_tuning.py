@@ -1,6 +1,7 @@
 """Fine-tuning a network against training it from scratch, in the same number of updates: several seeds each.
 
     python benchmarks/fine_tuning.py --data-dir DIR [--device cuda] [--image-size 128] [--seeds 5]
+        [--only fine-tuned 'from scratch*']
 
 DIR holds train/ and val/ with a folder of photographs per class. A network is trained on the first half of
 the classes (alphabetically), and its weights but those of the head are saved to a file. Every setting below
@@ -12,9 +13,11 @@ intervals (Student's t).
 
 import argparse
 import json
+import shlex
 import shutil
 import statistics
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,15 @@ def settings_of(weights: Path) -> dict[str, dict[str, Any]]:
         "head alone, --freeze backbone": {**trained, "backbone_rate": 1.0, "freeze": ["backbone"]},
         "from scratch, AdamW": {"backbone_rate": 1.0},
         "from scratch, SGD": _SGD,
+    }
+
+
+def chosen_settings(weights: Path, *, patterns: list[str]) -> dict[str, dict[str, Any]]:
+    """The settings whose names match one of the patterns."""
+    return {
+        name: setting
+        for name, setting in settings_of(weights).items()
+        if any(fnmatch(name, pattern) for pattern in patterns)
     }
 
 
@@ -112,7 +124,12 @@ def half_width(values: list[float]) -> float | None:
 
 def compare(data_dir: Path, *, args: argparse.Namespace) -> dict[str, Any]:
     """Trains the network on the first half of the classes, and every setting on the second."""
-    shared = {"model": args.model, "image_size": args.image_size, "device": args.device}
+    shared = {
+        "model": args.model,
+        "image_size": args.image_size,
+        "device": args.device,
+        "compile": args.compile,
+    }
     with tempfile.TemporaryDirectory() as place:
         first, second = split_classes(data_dir, Path(place))
         base = train_once(first, seed=0, shared=shared, **_SGD, num_epochs=args.base_epochs)
@@ -122,9 +139,10 @@ def compare(data_dir: Path, *, args: argparse.Namespace) -> dict[str, Any]:
         backbone = {name: value for name, value in base.model.state_dict().items() if name not in head}
         save_file({name: value.contiguous() for name, value in backbone.items()}, weights)
         print(f"first half: accuracy {base.metrics['validation']['accuracy']:.4f}", flush=True)
-        runs: dict[str, list[dict[str, float]]] = {name: [] for name in settings_of(weights)}
+        settings = chosen_settings(weights, patterns=args.only)
+        runs: dict[str, list[dict[str, float]]] = {name: [] for name in settings}
         for seed in range(1, args.seeds + 1):
-            for name, setting in settings_of(weights).items():
+            for name, setting in settings.items():
                 result = train_once(second, seed=seed, shared=shared, **setting, num_epochs=args.epochs)
                 runs[name].append(row_of(seed, result))
                 print(f"seed {seed}, {name}: {runs[name][-1]}", flush=True)
@@ -144,13 +162,17 @@ def main() -> None:
     parser.add_argument("--base-epochs", type=int, default=60, help="on the first half (default: 60)")
     parser.add_argument("--epochs", type=int, default=20, help="of every setting (default: 20)")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", default=["*"], help="shell patterns for the settings' names")
+    parser.add_argument("--compile", default="auto", help="as of `drivetrain train` (default: auto)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, help="(default: benchmarks/results/fine_tuning-DEVICE.json)")
     args = parser.parse_args()
     sizes = f"--model {args.model} --image-size {args.image_size}"
     lengths = f"--base-epochs {args.base_epochs} --epochs {args.epochs} --seeds {args.seeds}"
+    only = "" if args.only == ["*"] else f" --only {shlex.join(args.only)}"
+    ways = f"--compile {args.compile} --device {args.device}{only}"
     report = {
-        "command": f"python {SCRIPT} --data-dir DIR {sizes} {lengths} --device {args.device}",
+        "command": f"python {SCRIPT} --data-dir DIR {sizes} {lengths} {ways}",
         "machine": describe_machine(args.device),
         "recipe": RECIPE,
         "model": args.model,

@@ -3,7 +3,8 @@
     python benchmarks/keras_applications.py --output benchmarks/results/keras_applications.json
 
 Every network is built by Keras with random weights for small images and 10 classes, trained by
-`drivetrain.train`, and asked for its predictions by Keras before and after.
+`drivetrain.train`, and asked for its predictions by Keras before and after. Results are added to the output
+file: a second call continues with the networks that it does not hold.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 import drivetrain
+from drivetrain.bench.machine import describe_machine
 from drivetrain.models.from_keras.model import lower_model
 
 NETWORKS = (
@@ -59,20 +61,50 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=NETWORKS)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    rows = []
+    rows = held_in(arguments.output)
     for name in arguments.names:
+        if name in {row["network"] for row in rows}:
+            continue
         row = measured(name)
         rows.append(row)
         print(json.dumps(row), flush=True)
         if arguments.output is not None:
-            arguments.output.write_text(json.dumps({"machine": machine(), "networks": rows}, indent=2) + "\n")
+            report = {**head(), "summary": summary_of(rows), "networks": rows}
+            arguments.output.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def machine() -> dict[str, Any]:
-    """Versions and threads, which results depend on."""
+def held_in(output: Path | None) -> list[dict[str, Any]]:
+    """The networks that an output file holds already."""
+    if output is None or not output.exists():
+        return []
+    rows: list[dict[str, Any]] = json.loads(output.read_text())["networks"]
+    return rows
+
+
+def head() -> dict[str, Any]:
+    """The command, the machine, and the settings that results depend on."""
     import keras
 
-    return {"torch": torch.__version__, "keras": keras.__version__, "threads": torch.get_num_threads()}
+    return {
+        "command": "python benchmarks/keras_applications.py",
+        "machine": describe_machine(),
+        "keras": keras.__version__,
+        "threads": torch.get_num_threads(),
+        "updates": UPDATES,
+        "tolerance": TOLERANCE,
+    }
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How many networks passed each step."""
+    steps = ("predict", "one piece", "two stages", "verify")
+    passed = {step: sum(row[step].get("is_equal", False) for row in rows) for step in steps}
+    counts = sum(
+        row["predict"].get("parameters", -1) == row["predict"].get("all_linked")
+        and row["predict"]["trainable"] == row["predict"]["trainable_in_keras"]
+        for row in rows
+    )
+    return {"networks": len(rows), "counts as Keras tells": counts, **passed}
 
 
 def measured(name: str) -> dict[str, Any]:

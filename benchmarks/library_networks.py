@@ -1,7 +1,7 @@
 """Which networks of timm, torchvision, transformers and smp train, can be cut into stages, and are verified.
 
     python benchmarks/library_networks.py [--only timm hf] [--match 'vit*'] [--limit 8] [--parallel 14]
-        [--limit-s 240] [--stop-after-s 540] [--again] [--output FILE.json]
+        [--limit-s 240] [--stop-after-s 540] [--again] [--skip FILE.json] [--output FILE.json]
     python benchmarks/library_networks.py --choose    # chooses the networks of timm anew
 
 Each network is a process of its own, with one thread and generated images. It trains 3 updates in one piece
@@ -9,14 +9,16 @@ and in 2 and 4 stages on one device (a training compares its stages with the who
 `drivetrain verify --quick`. The images are the smallest that the network accepts, from 64 pixels: below, a
 batch norm may have two values per channel, and rounding decides their signs.
 
-Results are added to the output file, which a second call continues; `--again` repeats what it holds. The
-networks of timm are the smallest of each family, by number of weights (`library_choice.json`); families whose
-smallest has more than 100 million are left out.
+Results are added to the output file, which a second call continues; `--again` repeats what it holds, and
+`--skip` leaves out the networks that other files hold without a refusal or a fault. The networks of timm are
+the smallest of each family, by number of weights (`library_choice.json`), and run in the order of their size;
+families whose smallest has more than 100 million are left out.
 """
 
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -99,7 +101,8 @@ def networks_of(library: str) -> dict[str, dict[str, Any]]:
     """The names of a library's chosen networks, with the parameters that make them small."""
     if library != "timm":
         return {"torchvision": TORCHVISION, "hf": TRANSFORMERS, "smp": SMP}[library]
-    return {entry["name"]: {} for entry in json.loads(CHOICE.read_text())["networks"]}
+    chosen = json.loads(CHOICE.read_text())["networks"]
+    return {entry["name"]: {} for entry in sorted(chosen, key=lambda entry: entry["weights"])}
 
 
 def choose_timm() -> None:
@@ -307,8 +310,18 @@ def wanted(args: argparse.Namespace, *, known: set[str]) -> Iterator[tuple[str, 
             (name, params) for name, params in networks_of(library).items() if fnmatch(name, args.match)
         ]
         for name, params in chosen[: args.limit]:
-            if args.again or f"{library}/{name}" not in known:
+            if f"{library}/{name}" not in known:
                 yield f"{library}/{name}", params
+
+
+def passed_in(path: Path) -> set[str]:
+    """The networks of a result file that passed every step."""
+    networks = json.loads(path.read_text())["networks"]
+    return {
+        model
+        for model, found in networks.items()
+        if all(found["steps"].get(step, {}).get("outcome") == "ok" for step in STEPS)
+    }
 
 
 def summary_of(networks: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -350,7 +363,7 @@ def run_all(args: argparse.Namespace) -> None:
     report = json.loads(path.read_text()) if path.exists() else {"networks": {}}
     networks = report["networks"]
     head = {
-        "command": f"python benchmarks/library_networks.py --parallel {args.parallel}",
+        "command": f"python benchmarks/library_networks.py {shlex.join(sys.argv[1:])}",
         "machine": describe_machine(args.device),
         "packages": installed(),
         "updates": UPDATES,
@@ -369,7 +382,8 @@ def run_all(args: argparse.Namespace) -> None:
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with ThreadPoolExecutor(args.parallel) as pool:
-        list(pool.map(run, wanted(args, known=set(networks))))
+        done = set().union(*map(passed_in, args.skip))
+        list(pool.map(run, wanted(args, known=set(() if args.again else networks) | done)))
     print_networks(networks)
 
 
@@ -384,6 +398,7 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=240.0, help="seconds for one network")
     parser.add_argument("--stop-after-s", type=float, default=1e9, help="seconds for all of them")
     parser.add_argument("--again", action="store_true", help="repeat networks that the output file holds")
+    parser.add_argument("--skip", nargs="+", type=Path, default=[], help="leaves out what these files passed")
     parser.add_argument("--device", default="auto")
     parser.add_argument(
         "--output", default=str(FOLDER / "results" / f"library_networks-cpu-{os.cpu_count()}-cores.json")

@@ -146,6 +146,25 @@ def test_every_kind_of_data_gives_the_batches_of_keras(more: Callable[[], dict[s
     assert our_history["loss"] == pytest.approx(their_history["loss"], abs=1e-5)
 
 
+class _Iterated:
+    """Batches without a length, as often as they are asked for."""
+
+    def __iter__(self) -> Iterator[Any]:
+        x, y = digits()
+        return ((x[start : start + 16], y[start : start + 16]) for start in range(0, len(x), 16))
+
+
+def test_what_yields_batches_again_and_again_gives_those_of_arrays() -> None:
+    x, y = digits()
+    theirs, their_history = _fitted(False, classifier, x=x, y=y, epochs=2)
+    ours, our_history = _fitted(True, classifier, x=_Iterated(), batch_size=None, epochs=2)
+    assert farthest(ours, theirs) < ROUNDING
+    assert our_history["loss"] == pytest.approx(their_history["loss"], abs=1e-5)
+    with drivetrain.keras.scope():
+        assert ours.evaluate(_Iterated(), verbose=0) == pytest.approx(theirs.evaluate(x, y, verbose=0))
+        assert np.array_equal(ours.predict(_Iterated(), verbose=0), ours.predict(x, batch_size=16, verbose=0))
+
+
 def test_shuffled_epochs_take_every_sample_once_in_orders_of_the_seed() -> None:
     x, y = digits()
     weights = []
@@ -386,6 +405,29 @@ def test_a_scope_in_a_scope_is_refused() -> None:
         with pytest.raises(BadInputError, match="inside another"), drivetrain.keras.scope():
             pass
         in_sequence()
+
+
+@pytest.mark.parametrize("as_batches", [False, True], ids=["arrays", "batches"])
+@pytest.mark.parametrize("loss", ["sparse_categorical_crossentropy", "crossentropy"])
+def test_labels_that_the_model_has_no_output_for_are_refused(loss: str, *, as_batches: bool) -> None:
+    x, y = digits()
+    classes = y.argmax(1)
+    for moved, words in ((classes + 1, "largest label is 3, but .* 3 outputs"), (classes - 1, "label is -1")):
+        tensors = map(torch.from_numpy, (x, moved))
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*tensors), batch_size=16)
+        data = {"x": loader} if as_batches else {"x": x, "y": moved}
+        with drivetrain.keras.scope():
+            for method in (classifier(loss=loss).fit, classifier(loss=loss).evaluate):
+                with pytest.raises(BadInputError, match=words):
+                    method(**data, verbose=0)
+
+
+def test_a_class_that_a_loss_ignores_is_no_label() -> None:
+    x, y = digits()
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    labels = np.where(np.arange(len(x)) % 2, y.argmax(1), -1)
+    with drivetrain.keras.scope():
+        assert np.isfinite(classifier(loss=loss, metrics=None).fit(x, labels, verbose=0).history["loss"][0])
 
 
 def test_errors_of_keras_stay_errors() -> None:

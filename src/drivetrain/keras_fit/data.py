@@ -11,6 +11,7 @@ from torch import Tensor
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.randomness import draw_permutation, stream_key
 from drivetrain.keras_fit.batches import Batch, Samples, packed_labels
+from drivetrain.keras_fit.iterated import as_batches
 
 __all__ = ["FitData", "Truth", "evaluation_iterator", "open_data", "parts_of"]
 
@@ -93,13 +94,15 @@ def open_data(
     from keras.src.backend.torch.trainer import TorchEpochIterator
     from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
+    batches = as_batches(x)
     iterator = TorchEpochIterator(
-        x=x,
+        x=batches,
         y=y,
         sample_weight=sample_weight,
         batch_size=batch_size,
         steps_per_epoch=steps_per_epoch,
-        shuffle=shuffle,
+        # Keras would warn that it cannot shuffle batches.
+        shuffle=shuffle and batches is x,
         class_weight=class_weight,
         steps_per_execution=1,
     )
@@ -122,7 +125,7 @@ def evaluation_iterator(*, x: Any, y: Any, sample_weight: Any, batch_size: int |
     from keras.src.backend.torch.trainer import TorchEpochIterator
 
     return TorchEpochIterator(
-        x=x,
+        x=as_batches(x),
         y=y,
         sample_weight=sample_weight,
         batch_size=batch_size,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from drivetrain.devices.device import choose_device
 from drivetrain.keras_fit.data import parts_of
+from drivetrain.keras_fit.label_fit import check_labels
 from drivetrain.keras_fit.logs import logs_of
 from drivetrain.keras_fit.lowering import LoweredModel, as_keras_output, as_torch_input, lower_for_fit
 
@@ -77,6 +78,7 @@ def _evaluate_batch(model: Any, run: "_Lazy", data: Any) -> None:
     inputs, labels, weights = parts_of(data)
     with torch.no_grad():
         outputs = run(inputs)
+        check_labels(model, torch.as_tensor(labels))
         loss = model._compute_loss(x=inputs, y=labels, y_pred=outputs, sample_weight=weights, training=False)
         model._loss_tracker.update_state(loss, sample_weight=len(inputs))
         if model._compile_metrics is not None:

@@ -132,7 +132,7 @@ class KerasTask:
         return as_keras_output(logits)
 
     def check_labels(self, data: DataSplits, *, output: torch.Size) -> None:
-        """Keras has checked the labels when it built the loss."""
+        """`label_fit` has checked the labels."""
 
     def check_output(self, shape: torch.Size, *, batch: int, num_classes: int, size: tuple[int, int]) -> None:
         """Keras has checked the output when it built the loss."""

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from drivetrain.core.errors import BadInputError
 from drivetrain.keras_fit.batches import Batch, Samples
 from drivetrain.keras_fit.data import FitData, Truth
+from drivetrain.keras_fit.label_fit import check_labels
 from drivetrain.keras_fit.logs import needs_outputs, update_metrics
 from drivetrain.keras_fit.loss import loss_of
 from drivetrain.keras_fit.lowering import check_lowered, lower_for_fit
@@ -78,8 +79,10 @@ class RunningFit:
             self._run(batches[start : start + most])
 
     def _run(self, batches: Sequence[tuple[Batch, Truth]]) -> None:
-        for batch, _ in batches:
+        for batch, truth in batches:
             self._refuse_padding(len(batch))
+            if batch.samples is not None:
+                check_labels(self.model, truth.labels)
         optimiser = self.model.optimizer
         done = int(optimiser._iterations.value)
         block = Block(
@@ -129,6 +132,8 @@ def open_fit(
     """Builds the session of a compiled and built model; refuses what cannot be trained in the scope."""
     micro_batch_of(layout, data.batch)
     _require_own_steps_of_keras(model)
+    if data.given is not None:
+        check_labels(model, data.given.labels)
     lowered = lower_for_fit(model, sample_shape=data.sample)
     links = {link.name: link for link in lowered.links}
     plan = FitPlan(

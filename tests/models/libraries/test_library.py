@@ -83,6 +83,10 @@ def test_facts_of_single_libraries() -> None:
 def test_params_go_to_the_library() -> None:
     assert create_model("timm/resnet4", width=7).get_parameter("fc.weight").shape == (1000, 7)
     assert create_model("hf/vit", hidden_size=8).get_parameter("classifier.weight").shape == (2, 8)
+    # A configuration names the blocks that it returns; those of another depth have other names.
+    assert create_model("hf/vit", num_hidden_layers=2)
+    with pytest.raises(BadInputError, match=r"failed: ValueError: out_features must be"):
+        create_model("hf/vit", num_hidden_layers=2, out_features=["stage3"])
     with pytest.raises(BadInputError, match=r"--model timm/resnet4 failed: TypeError: .*widht"):
         create_model("timm/resnet4", widht=7)
     with pytest.raises(BadInputError, match=r"width:7 has no value; write '\{width: \.\.\.\}'"):

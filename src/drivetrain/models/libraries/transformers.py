@@ -32,6 +32,9 @@ _TASKS: tuple[TaskName, ...] = ("classification", "segmentation")
 _NOT_OF_IMAGES = frozenset(
     {"imagegpt", "perceiver", "shieldgemma2", "siglip2", "timm_wrapper", "upernet", "tipsv2_dpt", "pp_lcnet"}
 )
+# Names of blocks that a configuration derives from its depth, and which another depth would not have.
+_DEPTHS = frozenset({"num_hidden_layers", "depths"})
+_OF_DEPTHS = frozenset({"stage_names", "out_features", "out_indices"})
 _PROCESSOR_FILE = "preprocessor_config.json"
 
 
@@ -164,7 +167,10 @@ def _changed(config: Any, params: Mapping[str, Any], *, name: str) -> Any:
                 f"--model-params {word} is not a key of the configuration of hf/{name}."
                 f"{nearest_names(word, known)}"
             )
-    return attempt(lambda: type(config).from_dict({**config.to_dict(), **params}), name=f"hf/{name}")
+    values = config.to_dict()
+    if not _DEPTHS.isdisjoint(params):
+        values = {word: value for word, value in values.items() if word not in _OF_DEPTHS}
+    return attempt(lambda: type(config).from_dict({**values, **params}), name=f"hf/{name}")
 
 
 def _of_images(config: Any) -> Any:

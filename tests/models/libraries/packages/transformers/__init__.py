@@ -20,7 +20,12 @@ class Config:
         self.num_channels, self.num_labels, self.hidden_size = 3, 2, 4
         if model_type == "vit":
             self.image_size = 16
+        self.num_hidden_layers = 12
         vars(self).update(values)
+        self.stage_names = [f"stage{index}" for index in range(1, self.num_hidden_layers + 1)]
+        self.out_features: list[str] = values.get("out_features", self.stage_names[-1:])
+        if not set(self.out_features) <= set(self.stage_names):
+            raise ValueError(f"out_features must be a subset of {self.stage_names}")
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
