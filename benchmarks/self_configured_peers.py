@@ -158,7 +158,7 @@ def train_one_cycle(asked: Asked) -> dict[str, Any]:
     images, labels, names = _read_folder(asked.data_dir / "train", side_px=_SCALED_PX)
     val_images, val_labels, _ = _read_folder(asked.data_dir / "val", side_px=_SCALED_PX)
     model = resnet18(num_classes=len(names), channels=3)
-    model.to(asked.device, memory_format=torch.channels_last)
+    model.to(asked.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     generator = torch.Generator().manual_seed(asked.seed)
     updates = len(images) // _BATCH
     state = {name: value.clone() for name, value in model.state_dict().items()}
