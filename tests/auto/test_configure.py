@@ -31,7 +31,7 @@ class _World:
     left_s: list[float] = field(default_factory=list)
     earlier: Path | None = None
 
-    def find(self, directory: Path, *, dataset: str | None = None) -> FoundData:
+    def find(self, directory: Path, *, dataset: str | None = None, **_: Any) -> FoundData:
         return FoundData(dataset=dataset or "image-folder", data_dir=directory, sentence="photographs")
 
     def choose(self, recipe: Any, *, typed: Mapping[str, Any], left_s: Any, **_: Any) -> Any:
