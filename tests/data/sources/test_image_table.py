@@ -89,6 +89,19 @@ def test_tables_of_splits_name_the_images_of_their_folders(tmp_path: Path) -> No
     assert "sample_submission.csv is not used." in data.warnings
 
 
+def test_a_table_without_classes_does_not_hide_the_split_column_of_another(tmp_path: Path) -> None:
+    write_numbered(tmp_path)
+    rows = [f"{n}.png,{'ab'[n % 2]},{n in (2, 3)}" for n in range(4)]
+    write_table(tmp_path / "train.csv", "file,label,is_valid", *rows)
+    write_table(tmp_path / "test.csv", "file", "4.png", "5.png")
+    data = opened(tmp_path)
+    assert [sorted(classes(data, split)) for split in ("train", "validation", "test")] == [[0, 1], [2, 3], []]
+    assert data.warnings == [
+        "test.csv has no column label and is not used.",
+        "2 images not named in train.csv, such as 4.png: left out.",
+    ]
+
+
 def test_folders_split_the_images_of_one_table(tmp_path: Path) -> None:
     write_numbered(tmp_path / "images" / "train", 4)
     write_numbered(tmp_path / "images" / "val", 2, first=4)

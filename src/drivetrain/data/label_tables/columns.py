@@ -27,6 +27,10 @@ class Columns:
     label: str
     split: str | None = None
 
+    def are_in(self, table: LabelTable) -> bool:
+        """Whether a table has the columns of images and classes."""
+        return {self.file, self.label} <= table.columns.keys()
+
 
 def find_file_column(table: LabelTable, images: NamedImages, *, asked: str | None) -> str | None:
     """The column that names the images; None if none does."""

@@ -123,14 +123,13 @@ class _Search:
         tables = {split: read_label_table(path) for split, path in by_split.items()}
         main = tables.pop(_TRAIN)
         columns = self._columns(main)
+        for split in [split for split, table in tables.items() if not columns.are_in(table)]:
+            path = tables.pop(split).path
+            self.left_out.append(f"{path.name} has no column {columns.label} and is not used.")
         rows = self._rows(main, columns, split=_TRAIN if tables else None)
-        used = [main.path]
         for split, table in tables.items():
-            if not {columns.file, columns.label} <= table.columns.keys():
-                self.left_out.append(f"{table.path.name} has no column {columns.label} and is not used.")
-                continue
-            used.append(table.path)
             rows[split] = self._rows(table, columns, split=split)[split]
+        used = [main.path, *(table.path for table in tables.values())]
         self._require_once(rows)
         rows = _arranged(rows, path=main.path)
         self._count_unnamed(rows, used)
@@ -160,8 +159,9 @@ class _Search:
         lines: dict[str, int] = {}
         missing: list[str] = []
         num_unlabelled = 0
+        folders = {split: path.name for split, path in split_folders(self.folder).items()}
         for line, cell, label, own in _cells(table, columns, split=split):
-            found = self.named.matches(cell, folder=self._folders().get(own))
+            found = self.named.matches(cell, folder=folders.get(own))
             if not found:
                 missing.append(f"{cell or 'nothing'} (line {line})")
                 continue
@@ -184,9 +184,6 @@ class _Search:
         if num_unlabelled:
             self.left_out.append(f"{count_of(num_unlabelled, 'test image')} without a label: left out.")
         return rows if split is not None or columns.split is not None else _by_folder(rows[_TRAIN])
-
-    def _folders(self) -> dict[str, str]:
-        return {split: path.name for split, path in split_folders(self.folder).items()}
 
     def _settle_missing(self, table: LabelTable, missing: Sequence[str]) -> None:
         if not missing:
