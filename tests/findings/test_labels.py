@@ -52,7 +52,7 @@ def _one_contradiction() -> tuple[list[int], list[int], list[float]]:
 
 def test_the_surest_contradiction_is_named_with_its_file() -> None:
     assert doubtful_label(labelled(*_one_contradiction())) == (
-        "A label looks wrong: photos/398.jpg is predicted as parachute with 99%, but labelled church; "
+        "A label may be wrong: photos/398.jpg is predicted as parachute with 99%, but labelled church; "
         "predictions/validation.png shows the surest mistakes."
     )
     on_train = doubtful_label(labelled(*_one_contradiction(), split="train"))
@@ -65,13 +65,18 @@ def test_several_contradictions_are_counted() -> None:
     classes[397], sure[397] = 0, 0.97
     found = doubtful_label(labelled(labels, classes, sure))
     assert found is not None
-    assert found.startswith("2 labels look wrong; the surest: photos/398.jpg is predicted")
+    assert found.startswith("2 labels may be wrong; the surest: photos/398.jpg is predicted")
 
 
 def test_an_unsure_mistake_is_the_networks_own() -> None:
     labels, classes, sure = _one_contradiction()
     sure[398] = 0.7
     assert doubtful_label(labelled(labels, classes, sure)) is None
+
+
+def test_a_network_that_is_never_sure_contradicts_nobody() -> None:
+    labels, classes, sure = _one_contradiction()
+    assert doubtful_label(labelled(labels, classes, [0.6 * value for value in sure])) is None
 
 
 def test_a_network_that_is_often_wrong_and_sure_contradicts_nobody() -> None:
@@ -88,7 +93,7 @@ def test_samples_without_files_are_not_named() -> None:
 def test_a_mask_far_below_the_usual_score_is_named() -> None:
     right, wrong = [[80, 0], [2, 18]], [[80, 10], [10, 0]]
     assert doubtful_mask(masked([right] * 6 + [wrong])) == (
-        "A mask looks wrong: 6.png reaches a Dice of 0.00 where half of the images reach 0.95; "
+        "A mask may be wrong: 6.png reaches a Dice of 0.00 where half of the images reach 0.95; "
         "predictions/validation.png shows it."
     )
     on_test = doubtful_mask(masked([right] * 6 + [wrong], split="test"))

@@ -1,4 +1,4 @@
-"""Findings about labels: classes that are never predicted, labels and masks that look wrong."""
+"""Findings about labels: classes that are never predicted, labels and masks that may be wrong."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ _UNBALANCED = 4.0
 # A label is doubtful if a prediction against it is as sure as half of those of the same class that agree with
 # their labels, and predictions that sure are hardly ever wrong. Bounds from the network's own probabilities
 # by class are those of confident learning (Northcutt and others, 2021): a fixed one would not do, as smoothed
-# targets and long trainings shift all probabilities.
-_SUREST = 0.5
+# targets and long trainings shift all probabilities. Below the last one nothing is a contradiction.
+_SUREST, _LEAST_SURE = 0.5, 0.8
 _LEAST_RIGHT = 0.95
 _FEWEST_SURE = 10
 # A mask is doubtful if half of the images reach the first score and it stays this far below.
@@ -60,7 +60,9 @@ def doubtful_label(measured: Measured) -> str | None:
     if name is None:
         return None
     classes, place = measured.class_names, doubtful[0]
-    several = f"{len(doubtful)} labels look wrong; the surest" if len(doubtful) > 1 else "A label looks wrong"
+    several = (
+        f"{len(doubtful)} labels may be wrong; the surest" if len(doubtful) > 1 else "A label may be wrong"
+    )
     see = f"; {_SHEET} shows the surest mistakes" if measured.split == "validation" else ""
     return (
         f"{several}: {name} is predicted as {classes[guesses.classes[place]]} with "
@@ -75,7 +77,7 @@ def _doubtful(guesses: Guesses) -> list[int]:
     for predicted in np.unique(guesses.classes[is_right]):
         is_own = guesses.classes == predicted
         bound = np.quantile(guesses.confidences[is_own & is_right], _SUREST)
-        is_sure |= is_own & (guesses.confidences >= bound)
+        is_sure |= is_own & (guesses.confidences >= max(float(bound), _LEAST_SURE))
     wrong = np.flatnonzero(is_sure & ~is_right)
     sure = int(is_sure.sum())
     if sure < _FEWEST_SURE or len(wrong) > max(1.0, (1 - _LEAST_RIGHT) * sure):
@@ -95,6 +97,6 @@ def doubtful_mask(measured: Measured) -> str | None:
     name = Path(masked_of(measured.source).name(place)).name
     see = f"; {_SHEET} shows it" if measured.split == "validation" else "; --overlay draws it"
     return (
-        f"A mask looks wrong: {name} reaches a Dice of {scores[place]:.2f} where half of the images "
+        f"A mask may be wrong: {name} reaches a Dice of {scores[place]:.2f} where half of the images "
         f"reach {usual:.2f}{see}."
     )

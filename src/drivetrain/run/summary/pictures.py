@@ -193,8 +193,11 @@ def _draw_grid(
 ) -> None:
     plt = load_pyplot()
     rows = -(-len(images) // _GRID_COLUMNS)
-    size = (_GRID_COLUMNS * 1.5, rows * 1.8 + 0.4)
+    has_names = any(file is not None for file in files)
+    size = (_GRID_COLUMNS * 1.5, rows * (2.0 if has_names else 1.8) + 0.4)
     figure, axes = plt.subplots(rows, _GRID_COLUMNS, figsize=size, layout="constrained", squeeze=False)
+    if has_names:
+        figure.get_layout_engine().set(h_pad=0.1)
     for axis in axes.flat:
         axis.axis("off")
     for image, index, file, axis in zip(images, chosen, files, axes.flat, strict=False):
