@@ -12,7 +12,8 @@ def test_photographs() -> None:
         "samples: 800 train (800 training samples measured)",
         "images: height 200 to 500 (median 375), width 220 to 640 (median 500) pixels, 3 channels of 8 bits",
         "pixels: mean 0.480, 0.450, 0.400, deviation 0.250, 0.240, 0.260",
-        "difference from mirror images, in deviations: left-right 0.04, up-down 0.70, turned by 90 degrees 0.60",
+        "difference from mirror images, in deviations: left-right 0.04, up-down 0.70, turned by 90 degrees "
+        "0.60",
         "class  training images",
         "ant    200",
         "bee    200",
@@ -37,8 +38,8 @@ def test_what_should_worry_the_owner_comes_last() -> None:
     )
     assert fingerprint_lines(worrying)[-3:] == [
         "cannot be read: 2 of the measured files, such as a.jpg, b.jpg",
-        "1 validation image with the same pixels as a training image, such as val/y.jpg and train/x.jpg; results "
-        "on them are too good",
+        "1 validation image with the same pixels as a training image, such as val/y.jpg and train/x.jpg; "
+        "results on them are too good",
         "without training images: cat, dog",
     ]
 
