@@ -367,8 +367,8 @@ def test_any_text_and_number_survives(folder: str, model_params: dict[str, Any],
     assert Recipe.model_validate(document.value(document.root)) == recipe
 
 
-@settings(max_examples=25)
-@given(reason=st.text(min_size=1, max_size=300), folder=st.text(st.characters(codec="utf-8"), max_size=200))
+@settings(max_examples=15, deadline=None)
+@given(reason=st.text("ab: #'-{é\n\t", min_size=1, max_size=300), folder=TEXTS)
 def test_reasons_are_comments_that_change_nothing(reason: str, folder: str) -> None:
     recipe = Recipe(
         data_dir=f"x{folder}",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from drivetrain.auto.configure import Asked, Rules, configure
+from drivetrain.auto.configure import Asked, Rules, configure, typed_by_field
 from drivetrain.cli.sentences import missing_value, refused_choice, refused_value
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
@@ -245,6 +245,8 @@ def recipe_from_args(
 
 def continued_recipe(args: argparse.Namespace, *, rules: Rules) -> ResolvedRecipe:
     """The recipe of a command; if no recipe is named, that of the run in --output-dir is continued."""
+    if "output_dir" not in typed_by_field(typed_overrides(args)):
+        return recipe_from_args(args, rules=rules)
     plain = recipe_from_args(args)
     recipe = plain.recipe
     if args.config is not None or args.config_path is not None:
