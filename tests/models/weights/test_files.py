@@ -122,3 +122,12 @@ def test_a_file_that_was_cut_off(tmp_path: Path, name: str) -> None:
     (safe if name.endswith(".safetensors") else pickled)(path, a=1.0, b=2.0)
     path.write_bytes(path.read_bytes()[:-5])
     assert "again" in refusal(path) or "is damaged" in refusal(path)
+
+
+def test_a_file_of_the_older_format_that_is_damaged_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "a.pth"
+    torch.save({"a": torch.ones(1)}, path, _use_new_zipfile_serialization=False)
+    whole = path.read_bytes()
+    for end in range(1, len(whole) - 1, 5):
+        path.write_bytes(whole[:end])
+        assert "is damaged" in refusal(path)
