@@ -57,13 +57,14 @@ def _unmarked(page: Path) -> list[Block]:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the data that pages speak of: DIR, cells, photos, and images to predict."""
+    """A folder with the data that pages speak of: DIR, cells, street, photos, and images to predict."""
     monkeypatch.chdir(tmp_path)
     _write_mnist(tmp_path / "DIR")
     write_binary10(tmp_path / "DIR")
     write_isbi(tmp_path / "DIR")
     _write_cells(tmp_path / "cells")
     _write_cells(tmp_path / "new-cells")
+    _write_cells(tmp_path / "street", names=("road", "car", "unlabelled"))
     write_images(tmp_path / "photos", {"cat": 40, "dog": 40})
     for name in ("new-images", "IMAGES"):
         save(tmp_path / name / "new.png", grey(seed=9))
@@ -85,11 +86,11 @@ def _write_mnist(folder: Path) -> None:
             (folder / name).write_bytes(gzip.compress(content))
 
 
-def _write_cells(folder: Path) -> None:
+def _write_cells(folder: Path, *, names: tuple[str, ...] = ("background", "nucleus")) -> None:
     for number in range(10):
         save(folder / "images" / f"{number}.png", grey(32, 32, seed=number))
-        save(folder / "masks" / f"{number}.png", classes(2, 32, 32, seed=number))
-    (folder / "classes.txt").write_text("background\nnucleus\n")
+        save(folder / "masks" / f"{number}.png", classes(len(names), 32, 32, seed=number))
+    (folder / "classes.txt").write_text("".join(f"{name}\n" for name in names))
 
 
 def _made_small(words: list[str]) -> list[str]:

@@ -94,7 +94,9 @@ def _may_stand_in(resolved: ResolvedRecipe) -> bool:
 
 def _stand_in(resolved: ResolvedRecipe, *, samples: int) -> DataSplits:
     recipe = _recipe_of_few(resolved.recipe, limit=samples)
-    recipe = recipe.model_copy(update={"dataset_size": samples, "validation_fraction": None})
+    recipe = recipe.model_copy(
+        update={"dataset_size": samples, "validation_fraction": None, "ignore_class": ()}
+    )
     shape = planned_inputs(recipe, origins=resolved.origins)
     generated = open_synthetic(
         seed=recipe.seed,

@@ -11,6 +11,10 @@ import drivetrain
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json, write_json
+from drivetrain.data.source import IGNORED
+from drivetrain.inference.evaluate.given_data import divide_given
+from drivetrain.recipe.schema import Recipe
+from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
 
 Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -121,3 +125,16 @@ def test_data_of_a_function_that_changed_are_refused(
     (tmp_path / "elsewhere" / "seed").write_text("2")
     assert main(["evaluate", run, "--device=cpu", f"--data-dir={tmp_path / 'elsewhere'}"]) == 0
     assert "warning: the samples of --dataset" in capsys.readouterr().out
+
+
+def test_masks_given_in_python_lose_the_class_too(tmp_path: Path) -> None:
+    masks = np.random.default_rng(0).integers(0, 3, (3, 8, 8)).astype(np.uint8)
+    images = np.zeros((3, 8, 8, 1), dtype=np.uint8)
+    recipe = Recipe(model="unet_same", ignore_class=("2",))
+    directory = RunDirectory(tmp_path)
+    data, split = divide_given((images, masks), recipe=recipe, directory=directory, split="all")
+    assert (split, data.spec.class_names) == ("all", ("0", "1"))
+    expected = np.array([0, 1, IGNORED], dtype=np.uint8)[masks]
+    assert np.array_equal(data.train.fetch(np.arange(3))[1][..., 0], expected)
+    few, _ = divide_given((images, masks.clip(max=1)), recipe=recipe, directory=directory, split="all")
+    assert set(np.unique(few.train.fetch(np.arange(3))[1])) == {0, 1}

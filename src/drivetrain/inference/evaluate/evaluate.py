@@ -247,7 +247,8 @@ def _preparation(recipe: Recipe, spec: DataSpec, *, now: DataSpec) -> Preparatio
 
 def _undivided(recipe: Recipe) -> Recipe:
     """The recipe without any split or limit, so that it uses all samples."""
-    changes = {"folds": None, "fold": None, "validation_fraction": 0.0}
+    changes: dict[str, Any] = {"folds": None, "fold": None, "validation_fraction": 0.0}
+    changes |= {"group_by": None, "split_scheme": "random"}
     return recipe.model_copy(
         update={**changes, "limit_train_samples": None, "limit_validation_samples": None}
     )

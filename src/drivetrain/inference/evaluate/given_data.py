@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.data.masks.ignored_classes import without_classes
 from drivetrain.data.source import DataSplits
 from drivetrain.data.sources.arrays import as_source, spec_of
 from drivetrain.data.sources.masked_arrays import is_masked, masked_splits_of
@@ -76,6 +77,9 @@ def _divided_as_trained(recipe: Recipe, data: Any, then: OwnData | None) -> Data
 def _undivided(data: Any, *, recipe: Recipe) -> DataSplits:
     if is_masked(data):
         splits = masked_splits_of(data)
+        # Data without the last classes have fewer of them; what they lack need not be ignored.
+        known = [name for name in recipe.ignore_class if name in splits.spec.class_names]
+        splits = without_classes(splits, known)
         return DataSplits(train=UniformSource(splits.train), validation=None, test=None, spec=splits.spec)
     source = as_source(data, choice=recipe.input_kind)
     return DataSplits(train=source, validation=None, test=None, spec=spec_of(source))
