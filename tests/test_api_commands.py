@@ -17,11 +17,13 @@ from drivetrain.cli import crossval, evaluate, plan, predict, verify
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.aliases import ALIASES
+from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 from tests.run.segments import segment, write_shapes
 
 _OTHERWISE_IN_PYTHON = {"compile": "compiles", "config": "recipe"}
-_ONLY_TYPED = {"help", "json"}
+# DIR is `data_dir` in Python.
+_ONLY_TYPED = {"help", "json", "directory"}
 _SMALL: dict[str, Any] = {
     "dataset": "synthetic",
     "dataset_size": 32,
@@ -60,6 +62,16 @@ def test_every_option_of_a_command_has_a_keyword(function: Callable[..., Any], c
     own = typed if function in (drivetrain.evaluate, drivetrain.predict) else typed - set(Recipe.model_fields)
     wanted = {_OTHERWISE_IN_PYTHON.get(name, name) for name in own - set(ALIASES)}
     assert wanted <= set(inspect.signature(function).parameters)
+
+
+def test_a_plan_saves_its_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    assert drivetrain.make_plan("digits", num_epochs=3, save_recipe=path) == drivetrain.make_plan(
+        "digits", num_epochs=3
+    )
+    assert resolve_recipe(config_path=path).recipe.num_epochs == 3
+    with pytest.raises(BadInputError, match="exists already"):
+        drivetrain.make_plan("digits", save_recipe=path)
 
 
 def test_evaluate_measures_what_the_command_measures(

@@ -12,6 +12,8 @@ from torch import nn
 
 from drivetrain.auto.choices import show_choices
 from drivetrain.auto.configure import Asked, Rules, configure
+from drivetrain.auto.saved_recipe import check_new_file
+from drivetrain.auto.saved_recipe import save_recipe as write_recipe
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.stopped import raise_if_signalled
@@ -259,11 +261,17 @@ def make_plan(
     *,
     config_path: str | Path | None = None,
     lr_at: Sequence[int] = (),
+    save_recipe: str | Path | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The plan of a recipe, as `drivetrain plan --json` prints it."""
+    """The plan of a recipe, as `drivetrain plan --json` prints it; `save_recipe` is a file for the recipe."""
+    if save_recipe is not None:
+        check_new_file(Path(save_recipe))
     resolved = _resolve(recipe, options, config_path=config_path, rules=Rules(is_quiet=True))
-    return build_plan(resolved, lr_at=lr_at)
+    plan = build_plan(resolved, lr_at=lr_at)
+    if save_recipe is not None:
+        write_recipe(resolved, Path(save_recipe))
+    return plan
 
 
 def certify(

@@ -32,3 +32,18 @@ def test_a_few_updates_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     assert 0.0 < sample_seconds(recipe, reporter=Reporter(quiet=True)) < 60.0
     assert [entry.name for entry in tmp_path.iterdir()] == ["photos"]
+
+
+def test_slow_updates_end_the_timing_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    monkeypatch.setattr("drivetrain.auto.speed._LONGEST_S", 0.0)
+    monkeypatch.setattr(
+        "drivetrain.program.training_program.TrainingProgram.run_update",
+        lambda _, number: runs.append(number),
+    )
+    folder = write_images(tmp_path / "photos", {"ant": 5, "bee": 5})
+    recipe = Recipe(
+        dataset="image-folder", data_dir=str(folder), image_size=8, micro_batch_size=4, device="cpu"
+    )
+    assert sample_seconds(recipe, reporter=Reporter(quiet=True)) >= 0.0
+    assert runs == [0]

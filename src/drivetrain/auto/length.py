@@ -13,6 +13,8 @@ __all__ = ["Length", "Time", "choose_length"]
 
 # Timing costs a part of the budget, so it ends at the first network that fits.
 _MOST_TIMED = 4
+# After this share of the time that is left, the next network's time is estimated by its work.
+_TIMING_SHARE = 0.25
 # A pass forward costs about a third of a training step.
 _FORWARD_SHARE = 1 / 3
 # Predictions for images larger than a tile compute overlapping tiles.
@@ -84,12 +86,15 @@ def _search(
 ) -> tuple[Network, float]:
     """Times the network in the middle, then the one that its time suggests, until the suggestion is known."""
     seconds: dict[int, float] = {}
-    place = len(networks) // 2
+    place, begun_s = len(networks) // 2, left_s()
     while len(seconds) < _MOST_TIMED:
         seconds[place] = time(networks[place], _ASSUMED_EPOCHS)
         suggested = _suggested(networks, seconds, last=place, amount=amount, left_s=left_s())
         if suggested in seconds:
             return networks[suggested], seconds[suggested]
+        if left_s() < begun_s * (1 - _TIMING_SHARE):
+            estimated = seconds[place] / networks[place].work * networks[suggested].work
+            return networks[suggested], estimated
         place = suggested
     # The slowest of the timed ones that fits, or the fastest.
     fitting = [p for p in seconds if _fits(seconds[p], amount=amount, left_s=left_s())]

@@ -61,9 +61,9 @@ def _update_seconds(program: TrainingProgram) -> float:
         program.run_update(run % updates)
         program.device.synchronise()
         ended_s = time.perf_counter()
-        if run >= _WARM_UPS:
-            seconds.append(ended_s - began_s)
-        is_steady = len(seconds) >= _FEWEST and sum(seconds) > _ENOUGH_S
-        if is_steady or (seconds and ended_s - begun_s > _LONGEST_S):
+        seconds.append(ended_s - began_s)
+        is_steady = run >= _WARM_UPS + _FEWEST and sum(seconds[_WARM_UPS:]) > _ENOUGH_S
+        if is_steady or ended_s - begun_s > _LONGEST_S:
             break
-    return median(seconds)
+    # Where updates take seconds, the last one tells enough.
+    return median(seconds[_WARM_UPS:] or seconds[-1:])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from drivetrain.auto.choices import choice_rows
 from drivetrain.auto.configure import Rules
+from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.catalogue.data_sets import is_folder_of_files
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.files import write_atomically
-from drivetrain.recipe.load import ResolvedRecipe, recipe_to_yaml
+from drivetrain.recipe.load import ResolvedRecipe
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -34,12 +34,15 @@ def run(args: Namespace) -> int:
     """Prints the plan of the recipe."""
     lr_at = parse_updates(args.lr_at)
     take_directory(args)
+    saved = None if args.save_recipe is None else Path(args.save_recipe)
+    if saved is not None:
+        check_new_file(saved)
     resolved = _with_fingerprint(recipe_from_args(args, rules=Rules(), keeps_stdout=True))
     from drivetrain.plan.training_plan import build_plan, plan_training
 
     plan = build_plan(resolved, lr_at=lr_at)
-    if args.save_recipe is not None:
-        _save(resolved, Path(args.save_recipe))
+    if saved is not None:
+        save_recipe(resolved, saved)
     if args.json:
         sys.stdout.write(json.dumps(plan | _choices(resolved), indent=2) + "\n")
         return 0
@@ -71,16 +74,6 @@ def _choices(resolved: ResolvedRecipe) -> dict[str, object]:
         return {}
     rows = [{"option": option, "value": value, "reason": why} for option, value, why in choice_rows(resolved)]
     return {"notes": list(resolved.notes), "choices": rows, "fingerprint": resolved.fingerprint}
-
-
-def _save(resolved: ResolvedRecipe, path: Path) -> None:
-    if path.exists():
-        raise BadInputError(f"--save-recipe {path} exists already; name a new file.")
-    if not path.parent.is_dir():
-        raise BadInputError(
-            f"--save-recipe {path}: {path.parent} is not a folder; --save-recipe new.yaml works."
-        )
-    write_atomically(path, recipe_to_yaml(resolved.recipe, reasons=resolved.reasons).encode())
 
 
 def parse_updates(text: str) -> list[int]:

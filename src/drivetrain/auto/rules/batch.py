@@ -9,7 +9,7 @@ BATCH_NORMED = ("resnet", "cifar_resnet", "unet_same")
 
 _UPDATES_PER_PASS = 10
 _LARGEST, _SMALLEST = 128, 8
-# The default skips images that do not fill an update, others in every epoch.
+# The default skips images that do not fill an update, others in each epoch.
 _MOST_SKIPPED = 0.05
 # U-Nets for biomedical images are trained with 2 (nnU-Net) to 16 large tiles.
 _DENSE_LARGEST, _DENSE_SMALLEST = 8, 2
@@ -49,8 +49,10 @@ def decide_remainder(case: Case) -> None:
     if images < batch:
         case.decide("remainder", "pad", f"{images} images do not fill an update of {batch}")
     elif left > _MOST_SKIPPED * images and not case.is_typed("weight_updates_per_epoch"):
-        reason = f"{left} of {images} images do not fill an update, and begin the first one of the next epoch"
-        case.decide("remainder", "carry", reason)
+        reason = (
+            f"otherwise {left} of {images} images, which do not fill an update, are skipped in each epoch"
+        )
+        case.decide("remainder", "pad", reason)
 
 
 def _wished(case: Case) -> tuple[int, str]:
