@@ -121,3 +121,23 @@ def test_imagenet_is_known_without_files() -> None:
     for name in ("imagenet", "gc-imagenet"):
         inputs = _inputs(dataset=name)
         assert (_shape(inputs), inputs.samples, inputs.warnings) == ((3, 224, 1000), 1281167, ())
+
+
+def test_a_plan_leaves_out_ignored_classes_and_does_not_count_groups() -> None:
+    fields: dict[str, Any] = {
+        "dataset": "mask-folder",
+        "model": "unet_same",
+        "dataset_size": 10,
+        "channels": 3,
+        "tile_size": 64,
+        "num_classes": 4,
+    }
+    origins = dict.fromkeys(Recipe.model_fields, "default")
+    plain = planned_inputs(Recipe(**fields), origins=origins)
+    assert (plain.num_classes, plain.warnings) == (4, ())
+    ignoring = planned_inputs(Recipe(**fields, ignore_class=("void",)), origins=origins)
+    assert ignoring.num_classes == 3
+    grouped = planned_inputs(Recipe(**fields, group_by="prefix"), origins=origins)
+    assert grouped.samples == plain.samples
+    (warning,) = grouped.warnings
+    assert warning.startswith("--group-by prefix holds out whole groups")
