@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from drivetrain.data.source import IGNORED
 from drivetrain.pictures import overlays
 from drivetrain.pictures.overlays import (
     ERROR_COLOURS,
@@ -103,6 +104,13 @@ def test_of_more_classes_every_mistake_is_alike() -> None:
     errors = paint_errors(GREY, TRUTH * 2, PREDICTION, num_classes=3)
     wrong = errors[PREDICTION != TRUTH * 2]
     assert (wrong == wrong[0]).all()
+
+
+def test_ignored_pixels_are_no_mistakes() -> None:
+    truth = np.where(PREDICTION != TRUTH, np.uint8(IGNORED), TRUTH)
+    errors = paint_errors(GREY, truth, PREDICTION, num_classes=2)
+    assert (errors == errors[0, 0]).all()
+    assert not (paint_errors(GREY, TRUTH, PREDICTION, num_classes=2) == errors[0, 0]).all()
 
 
 @pytest.mark.parametrize(

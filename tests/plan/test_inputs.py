@@ -146,3 +146,23 @@ def test_measured_data_are_planned_as_they_are(
     inputs = known_inputs(Recipe(dataset=found.dataset, **options), found.as_json())
     assert (inputs.samples, inputs.channels, inputs.image_size, inputs.num_classes) == expected
     assert inputs.warnings == ()
+
+
+def test_a_plan_leaves_out_ignored_classes_and_does_not_count_groups() -> None:
+    fields: dict[str, Any] = {
+        "dataset": "mask-folder",
+        "model": "unet_same",
+        "dataset_size": 10,
+        "channels": 3,
+        "tile_size": 64,
+        "num_classes": 4,
+    }
+    origins = dict.fromkeys(Recipe.model_fields, "default")
+    plain = planned_inputs(Recipe(**fields), origins=origins)
+    assert (plain.num_classes, plain.warnings) == (4, ())
+    ignoring = planned_inputs(Recipe(**fields, ignore_class=("void",)), origins=origins)
+    assert ignoring.num_classes == 3
+    grouped = planned_inputs(Recipe(**fields, group_by="prefix"), origins=origins)
+    assert grouped.samples == plain.samples
+    (warning,) = grouped.warnings
+    assert warning.startswith("--group-by prefix holds out whole groups")
