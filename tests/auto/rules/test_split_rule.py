@@ -13,7 +13,7 @@ from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.recipe.load import resolve_recipe
 from tests.data.folders import write_images
 
-DEVICE = DeviceFacts(name="cpu", is_accelerator=False, memory_bytes=2**30)
+DEVICE = DeviceFacts(name="cpu", is_accelerator=False)
 
 
 def scans(folder: Path) -> Path:
