@@ -9,7 +9,6 @@ from PIL import Image
 from torch import nn
 
 from drivetrain.cli.main import main
-from drivetrain.data.finding.found_data import FoundData
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
 from drivetrain.recipe.schema import Recipe
@@ -18,20 +17,13 @@ from drivetrain.store.crossval_directory import CrossvalDirectory
 from tests.data.folders import write_images
 
 Captured = pytest.CaptureFixture[str]
+FOUND = "photos holds 24 images of 3 classes (ant, bee, cat), from class folders."
 HERE = ["--device", "cpu", "--num-threads", "1"]
 
 
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of 24 small images, known to be one; the current folder is the one above it."""
-
-    def find(directory: Path, *, dataset: str | None = None) -> FoundData:
-        return FoundData(
-            dataset=dataset or "image-folder", data_dir=directory, sentence="three classes of images"
-        )
-
-    monkeypatch.setattr("drivetrain.auto.configure.find_data", find)
-    monkeypatch.setattr("drivetrain.data.finding.find.find_data", find)
+    """A folder of 24 small images; the current folder is the one above it."""
     monkeypatch.chdir(tmp_path)
     return write_images(tmp_path / "photos", {"ant": 8, "bee": 8, "cat": 8}, sizes=((16, 16),))
 
@@ -55,7 +47,7 @@ def test_a_folder_trains_and_the_same_command_goes_on(
     command = ["train", "photos", "--budget", "10s", "--max-updates", "4", *HERE]
     assert main(command) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("three classes of images\n")
+    assert shown.startswith(f"{FOUND}\n")
     assert "chosen from your data: --model cifar_resnet20" in shown
     (run,) = (photos.parent / "runs").iterdir()
     assert run.name.startswith("photos-")
@@ -113,12 +105,12 @@ def test_plan_says_what_was_chosen_and_why(photos: Path, timed: list[str], capsy
     choices = {choice["option"]: choice for choice in plan["choices"]}
     assert set(choices) >= {"--model", "--precision", "--compile", "--micro-batch-size", "--normalisation"}
     assert all(choice["reason"] for choice in choices.values())
-    assert plan["notes"] == ["three classes of images"]
+    assert plan["notes"] == [FOUND]
     assert plan["fingerprint"]["samples"] == {"train": 24}
     assert plan["epoch"]["samples"] == 19
     assert main(["plan", "photos", *HERE]) == 0
     shown = capsys.readouterr().out
-    assert "three classes of images" in shown
+    assert FOUND in shown
     assert "because" in shown
     assert [entry.name for entry in photos.parent.iterdir()] == ["photos"]
 
@@ -169,7 +161,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 def test_data_look_prints_and_draws(photos: Path, capsys: Captured) -> None:
     assert main(["data", "look", "photos"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("three classes of images\nsamples: 24 train (24 training samples measured)\n")
+    assert shown.startswith(f"{FOUND}\nsamples: 24 train (24 training samples measured)\n")
     assert "images: height 16, width 16 pixels, 3 channels of 8 bits\n" in shown
     assert shown.endswith("picture: photos-look.png\n")
     assert Image.open("photos-look.png").format == "PNG"
@@ -178,7 +170,7 @@ def test_data_look_prints_and_draws(photos: Path, capsys: Captured) -> None:
 def test_data_look_as_json(photos: Path, capsys: Captured) -> None:
     assert main(["data", "look", "photos", "--json", "--output", "picture.png"]) == 0
     written = json.loads(capsys.readouterr().out)
-    assert (written.pop("found"), written.pop("left_out")) == ("three classes of images", [])
+    assert (written.pop("found"), written.pop("left_out")) == (FOUND, [])
     assert Fingerprint.from_json(written).class_names == ("ant", "bee", "cat")
 
 

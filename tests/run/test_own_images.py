@@ -17,7 +17,7 @@ from drivetrain.core.errors import BadInputError
 from tests.run.segments import COLOURS, ODD_SIZES, draw_shapes, write_shapes
 
 SMALL = ["--model-width", "4", "--model-params", "{depth: 1}", "--micro-batch-size", "2", "--device", "cpu"]
-SMALL += ["--num-threads", "1", "--num-workers", "0", "--seed", "1"]
+SMALL += ["--num-threads", "1", "--num-workers", "0", "--seed", "1", "--auto", "off"]
 CLASSES = ["#000000", "#0000ff", "#ff0000"]
 
 
