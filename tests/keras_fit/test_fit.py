@@ -415,7 +415,7 @@ def test_labels_that_the_model_has_no_output_for_are_refused(loss: str, *, as_ba
     for moved, words in ((classes + 1, "largest label is 3, but .* 3 outputs"), (classes - 1, "label is -1")):
         tensors = map(torch.from_numpy, (x, moved))
         loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*tensors), batch_size=16)
-        data = {"x": loader} if as_batches else {"x": x, "y": moved}
+        data: dict[str, Any] = {"x": loader} if as_batches else {"x": x, "y": moved}
         with drivetrain.keras.scope():
             for method in (classifier(loss=loss).fit, classifier(loss=loss).evaluate):
                 with pytest.raises(BadInputError, match=words):
