@@ -9,6 +9,7 @@ import pytest
 from drivetrain.auto.case import Case, DeviceFacts
 from drivetrain.catalogue.tasks import task_info
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.recipe.fields import default_values, option_name, plain_value
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.messages import COMMAND_LINE, RULES
@@ -49,6 +50,8 @@ _TYPED: dict[str, Mapping[str, Any]] = {
     "colour": {"channels": "3"},
     "normalisation": {"normalisation": "imagenet"},
     "logs": {"log_every": "10"},
+    "fewer logs": {"logs_per_epoch": "1/3"},
+    "logs of typed epochs": {"num_epochs": "717"},
     "evaluations": {"evaluate_every": "10", "patience": "3"},
     "several": {"logs_per_epoch": "2", "ema": "0.9", "class_weights": ["balanced"], "seed": "3"},
     "precision": {"precision": "16.32", "compile": "off", "remainder": "carry"},
@@ -120,6 +123,7 @@ def _check(
     given, typed = _plain(found, overrides)
     case = decided(found, typed, pixel_s=pixel_s, left_s=left_s, device=device)
     resolved = _resolved(given, case)
+    plan_training(resolved.recipe, samples=case.epoch_samples)
     for field, value in typed.items():
         assert getattr(resolved.recipe, field) == value, (overrides, field)
     assert not case.decisions.keys() & typed.keys(), overrides

@@ -12,6 +12,7 @@ from drivetrain.auto.rules.data_rules import decide_data, decide_split
 from drivetrain.auto.rules.networks import Network
 from drivetrain.auto.rules.optimisation import decide_optimisation
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
+from drivetrain.plan.events import nearest_divisor, parse_logs_per_epoch
 
 __all__ = ["decide"]
 
@@ -72,15 +73,27 @@ def _decide_all(case: Case, network: Network, *, why: str, epochs: int, updates:
 
 def _decide_length(case: Case, length: Length) -> None:
     """How long to train, and how often to validate."""
+    every = _epochs_between_logs(case, length)
+    epochs = max(every, length.epochs - length.epochs % every)
     if length.why_epochs:
-        case.decide("num_epochs", length.epochs, length.why_epochs)
+        case.decide("num_epochs", epochs, length.why_epochs)
     if length.most_updates is not None:
         case.decide("max_updates", length.most_updates, "the time is not enough to see all images once")
         return
-    every = max(1, length.epochs // length.validations)
     if every > 1:
         case.decide(
             "logs_per_epoch",
             f"1/{every}",
-            f"about {length.epochs // every} logs, each with a validation, in {length.epochs} epochs",
+            f"{epochs // every} logs, each with a validation, in {epochs} epochs",
         )
+
+
+def _epochs_between_logs(case: Case, length: Length) -> int:
+    """Logs must divide a training evenly: the epochs can be rounded unless a length was typed."""
+    if case.typed.get("logs_per_epoch") is not None:
+        logs = parse_logs_per_epoch(str(case.typed["logs_per_epoch"]))
+        return (1 / logs).numerator if 0 < logs < 1 else 1
+    every = max(1, length.epochs // length.validations)
+    if case.is_typed("num_epochs") or case.is_typed("max_updates"):
+        return nearest_divisor(length.epochs, target=every)
+    return every
