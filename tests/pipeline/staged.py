@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from drivetrain.layers.context import UpdateContext
 from drivetrain.layers.draws.install import place_draws
 from drivetrain.layers.draws.rehearsal import rehearse_draws
 from drivetrain.models.create import create_model
-from drivetrain.models.zoo import resnet
 from drivetrain.optim.flat_parameters import FlatParameters
 from drivetrain.passes.gradient_sum import GradientSum
 from drivetrain.passes.model_step import LossHead, ModelStep
@@ -77,6 +75,7 @@ KINDS = {
         ),
         Kind(
             name="resnet18",
+            params={"width": 4},
             channels=3,
             image_size=16,
             # Cuts inside of blocks, so that shortcuts cross them, one of them two cuts at once.
@@ -293,14 +292,13 @@ def reference_of(name: str, dtype: torch.dtype) -> Outcome:
 def narrow_model(kind: Kind) -> nn.Module:
     """The model as the registry makes it, with fewer channels."""
     size = kind.label_size or kind.image_size
-    with mock.patch.multiple(resnet, _STEM_WIDTH=4, _STACK_WIDTHS=(4, 6, 8, 10)):
-        return create_model(
-            kind.name,
-            channels=kind.channels,
-            image_size=size,
-            num_classes=10 if kind.label_size is None else 2,
-            **kind.params,
-        )
+    return create_model(
+        kind.name,
+        channels=kind.channels,
+        image_size=size,
+        num_classes=10 if kind.label_size is None else 2,
+        **kind.params,
+    )
 
 
 def samples_of(kind: Kind, *, dtype: torch.dtype) -> MicroBatch:
