@@ -103,6 +103,7 @@ def test_of_three_classes_too(tmp_path: Path, options: dict[str, Any]) -> None:
     folder = write_shapes(tmp_path / "shapes", sizes=((32, 36),) * 4)
     own = {
         "dataset": "mask-folder",
+        "auto": "off",
         "data_dir": str(folder),
         "dataset_size": None,
         "image_size": None,
