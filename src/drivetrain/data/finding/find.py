@@ -20,6 +20,7 @@ from drivetrain.data.finding.published import (
 )
 from drivetrain.data.finding.refusals import refuse_no_folder, refuse_too_little, refuse_unrecognised
 from drivetrain.data.finding.tables import find_table, repeats_folders
+from drivetrain.data.finding.twins import refuse_twins
 from drivetrain.data.label_tables.table import tables_in
 from drivetrain.recipe.checks.task import TABLE_FIELDS
 
@@ -114,6 +115,7 @@ def _candidates(folder: Path, options: Mapping[str, Any]) -> list[Candidate]:
     problems: list[BadInputError] = []
     pairs, classes = find_parted_pairs(folder), None
     if pairs is None:
+        refuse_twins(folder)
         classes = find_classes(folder)
         pairs = _tried(find_pairs, folder, problems)
         if classes is not None and problems:
