@@ -10,8 +10,8 @@ import pytest
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.find import find_data
-from tests.data.finding.layouts import write_flat, write_splits
-from tests.data.folders import write_images
+from tests.data.finding.layouts import write_flat, write_nuclei, write_splits
+from tests.data.folders import write_images, write_table
 from tests.data.mask_files import grey, save, save_pages, write_pairs
 
 
@@ -34,6 +34,13 @@ def _background(folder: Path) -> None:
 def _boxes(folder: Path) -> None:
     write_flat(folder / "images")
     _texts(folder, *(f"labels/{number}.txt" for number in range(4)))
+
+
+def _nuclei_with_table(folder: Path) -> None:
+    write_nuclei(folder / "stage1_train")
+    write_flat(folder / "stage1_test" / "id9" / "images", count=1)
+    rows = [f"id{number % 2},{number} 3" for number in range(6)]
+    write_table(folder / "stage1_train_labels.csv", "ImageId,EncodedPixels", *rows)
 
 
 def _one_page(folder: Path) -> None:
@@ -96,6 +103,25 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "runs": (
         lambda folder: _texts(folder, "mine/recipe.yaml", "mine/identity.json"),
         "holds run directories (mine); to go on with one: drivetrain train --output-dir {folder}/mine.",
+    ),
+    "runs with images": (
+        lambda folder: [
+            (_texts(folder, f"{name}/recipe.yaml", f"{name}/identity.json"), write_flat(folder / name))
+            for name in ("one", "two")
+        ],
+        "holds run directories (one, two); to go on with one: drivetrain train --output-dir {folder}/one.",
+    ),
+    "a run beside classes": (
+        lambda folder: (
+            write_images(folder, {"cat": 2, "dog": 2}),
+            _texts(folder, "mine/recipe.yaml", "mine/identity.json"),
+        ),
+        "--output-dir {folder}/mine; to train on the rest, move them away.",
+    ),
+    "nuclei with a table": (
+        _nuclei_with_table,
+        "{folder} holds images with masks in {folder}/stage1_train; give that folder, or add --dataset "
+        "image-table to read the table.",
     ),
     "run": (
         lambda folder: _texts(folder, "recipe.yaml", "identity.json"),

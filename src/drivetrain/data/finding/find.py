@@ -18,7 +18,13 @@ from drivetrain.data.finding.published import (
     find_mnist,
     find_pack,
 )
-from drivetrain.data.finding.refusals import refuse_no_folder, refuse_too_little, refuse_unrecognised
+from drivetrain.data.finding.refusals import (
+    refuse_no_folder,
+    refuse_pairs_below,
+    refuse_runs,
+    refuse_too_little,
+    refuse_unrecognised,
+)
 from drivetrain.data.finding.tables import find_table, repeats_folders
 from drivetrain.data.finding.twins import refuse_twins
 from drivetrain.data.label_tables.table import tables_in
@@ -62,6 +68,7 @@ def _found(directory: Path, dataset: str | None, typed: Mapping[str, Any]) -> Fo
     if dataset is not None:
         return _found_as(directory, dataset, typed)
     for folder in _levels(directory):
+        refuse_runs(folder)
         candidates = _candidates(folder, typed)
         if candidates:
             chosen = _only(candidates, folder)
@@ -124,6 +131,7 @@ def _candidates(folder: Path, options: Mapping[str, Any]) -> list[Candidate]:
     table = _beside(folder, options, of_layout, problems)
     found = [*of_layout, *table]
     if not found and problems:
+        refuse_pairs_below(folder)
         raise problems[0]
     return found
 

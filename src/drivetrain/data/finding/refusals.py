@@ -9,10 +9,16 @@ from drivetrain.data.files.data_dir import folder_above, folder_that_works
 from drivetrain.data.files.decode import IMAGE_SUFFIXES
 from drivetrain.data.files.folder_files import class_folders, files_below, first_names, holds_images
 from drivetrain.data.finding.candidate import Candidate
-from drivetrain.data.masks.find_pairs import mask_folders, mask_layout
+from drivetrain.data.masks.find_pairs import mask_folders
 from drivetrain.data.sources.image_folder import folder_of_classes, holds_classes
 
-__all__ = ["refuse_no_folder", "refuse_too_little", "refuse_unrecognised"]
+__all__ = [
+    "refuse_no_folder",
+    "refuse_pairs_below",
+    "refuse_runs",
+    "refuse_too_little",
+    "refuse_unrecognised",
+]
 
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
 _VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv")
@@ -68,6 +74,32 @@ def _is_run(folder: Path) -> bool:
     return all((folder / name).is_file() for name in _OF_A_RUN)
 
 
+def refuse_runs(folder: Path) -> None:
+    """Refuses a folder of run directories, whose images are no data."""
+    runs = [name for name in class_folders(folder) if _is_run(folder / name)]
+    if runs:
+        beside = "" if len(runs) == len(class_folders(folder)) else "; to train on the rest, move them away"
+        raise BadInputError(
+            f"{folder} holds run directories ({first_names(runs)}); to go on with one: drivetrain train "
+            f"--output-dir {folder / runs[0]}{beside}."
+        )
+
+
+def refuse_pairs_below(folder: Path) -> None:
+    """Names the folder of images with masks that a folder holds beside a table of other things."""
+    below = folder_that_works(folder, _holds_pairs)
+    if below is not None:
+        raise BadInputError(
+            f"{folder} holds images with masks in {below}; give that folder, or add --dataset image-table to "
+            "read the table."
+        )
+
+
+def _holds_pairs(folder: Path) -> bool:
+    """Whether a folder has images and masks in folders of their own, and no bounding boxes as text."""
+    return any(_ending(files_below(path), IMAGE_SUFFIXES) for path in mask_folders(folder))
+
+
 def refuse_too_little(candidate: Candidate) -> None:
     """Refuses a single image, a single class, and masks of nothing but background."""
     folder, dataset = candidate.found.data_dir, candidate.found.dataset
@@ -102,12 +134,6 @@ def refuse_unrecognised(directory: Path) -> BadInputError:
 
 
 def _without_images(directory: Path, files: Sequence[str]) -> str:
-    runs = [name for name in class_folders(directory) if _is_run(directory / name)]
-    if runs:
-        return (
-            f"{directory} holds run directories ({first_names(runs)}); to go on with one: drivetrain train "
-            f"--output-dir {directory / runs[0]}."
-        )
     if not files:
         return f"{directory} is empty; give the folder that holds your images."
     archives, videos = (_ending(files, kinds) for kinds in (_ARCHIVES, _VIDEOS))
@@ -157,7 +183,7 @@ def _with_images(directory: Path, images: Sequence[str]) -> str:
 
 def _level(directory: Path, search: Callable[[Path, Callable[[Path], bool]], Path | None]) -> Path | None:
     """A folder above or below that holds class folders, or images with masks in folders of their own."""
-    return search(directory, holds_classes) or search(directory, lambda path: mask_layout(path) is not None)
+    return search(directory, holds_classes) or search(directory, _holds_pairs)
 
 
 def _ending(files: Sequence[str], suffixes: tuple[str, ...]) -> list[str]:
