@@ -10,7 +10,7 @@ import pytest
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.find import find_data
-from tests.data.finding.layouts import write_flat, write_nuclei, write_splits
+from tests.data.finding.layouts import TWO, write_flat, write_nuclei, write_splits
 from tests.data.folders import write_images, write_table
 from tests.data.mask_files import grey, save, save_pages, write_pairs
 
@@ -95,6 +95,31 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "several data sets": (
         lambda folder: [write_splits(folder / name, "train", "val") for name in ("one", "two")],
         "use the data set in {folder}/one.",
+    ),
+    "training and test images": (
+        lambda folder: [write_images(folder / f"{name}/{name}", TWO) for name in ("seg_test", "seg_train")],
+        "use the data set in {folder}/seg_train/seg_train, or to use {folder}/seg_test/seg_test, too, move "
+        "them to {folder}/train and {folder}/test.",
+    ),
+    "bounding boxes of splits": (
+        lambda folder: [_boxes(folder / name) for name in ("train", "valid")],
+        "{folder}/train/labels holds .txt instead of masks, and bounding boxes are not supported; ",
+    ),
+    "classes called like masks": (
+        lambda folder: write_images(folder, {"mask": 3, "no_mask": 3}),
+        "if mask, no_mask are classes, add --dataset image-folder; otherwise sort them into one folder per ",
+    ),
+    "numbered labels": (
+        lambda folder: write_images(folder, {"label_0": 3, "label_1": 3}),
+        "if label_0, label_1 are classes, add --dataset image-folder; otherwise sort them into one folder ",
+    ),
+    "a class called train": (
+        lambda folder: write_images(folder, {"train": 3, "other": 3}),
+        "if other, train are classes, add --dataset image-folder; otherwise sort them into one folder per ",
+    ),
+    "splits without classes": (
+        lambda folder: [write_flat(folder / name) for name in ("train", "test")],
+        "nothing says what they show; sort them into one folder per class ",
     ),
     "data sets beside class folders": (
         lambda folder: (write_images(folder, {"cat": 1, "dog": 1}), write_splits(folder / "cat", "train")),

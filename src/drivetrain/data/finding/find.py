@@ -25,7 +25,7 @@ from drivetrain.data.finding.refusals import (
     refuse_too_little,
     refuse_unrecognised,
 )
-from drivetrain.data.finding.tables import find_table, repeats_folders
+from drivetrain.data.finding.tables import find_table, repeats_folders, split_in_tables
 from drivetrain.data.finding.twins import refuse_twins
 from drivetrain.data.label_tables.table import tables_in
 from drivetrain.recipe.checks.task import TABLE_FIELDS
@@ -140,10 +140,16 @@ def _beside(
     folder: Path, options: Mapping[str, Any], of_layout: list[Candidate], problems: list[BadInputError]
 ) -> list[Candidate]:
     """The reading by a table, unless it needs a question or says nothing that the folders do not say."""
-    if of_layout and repeats_folders(folder):
+    split = split_in_tables(folder) if any(each.found.dataset == _CLASSES for each in of_layout) else None
+    if of_layout and split is None and repeats_folders(folder):
         return []
     num_problems = len(problems)
     table = _tried(lambda path: find_table(path, options), folder, problems)
+    if split is not None and table is None:
+        raise BadInputError(
+            f"{folder} holds class folders and {split}, which says the split of the images; add --dataset "
+            "image-folder to leave it out, or --dataset image-table to read the classes from the table, too."
+        )
     if of_layout and len(problems) > num_problems:
         tables = first_names([path.name for path in tables_in(folder)])
         note = f"No classes are taken from {tables}; --dataset image-table does that."
