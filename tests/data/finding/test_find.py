@@ -108,7 +108,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "isbi2012": (
         write_isbi,
         "isbi2012",
-        "holds the files of isbi2012: electron micrographs of a fly's nerve cord, 2 classes.",
+        "is laid out like ISBI 2012: a volume of images and one of their masks, 2 classes.",
     ),
 }
 
