@@ -21,6 +21,11 @@ def _texts(folder: Path, *names: str) -> None:
         (folder / name).write_text("x")
 
 
+def _runs(folder: Path, *names: str) -> None:
+    for name in names:
+        _texts(folder / name, "recipe.yaml", "identity.json")
+
+
 def _zip(path: Path) -> None:
     zipfile.ZipFile(path, "w").close()
 
@@ -31,9 +36,10 @@ def _background(folder: Path) -> None:
         save(folder / "masks" / f"{number}.png", np.zeros((12, 10), dtype=np.uint8))
 
 
-def _boxes(folder: Path) -> None:
-    write_flat(folder / "images")
-    _texts(folder, *(f"labels/{number}.txt" for number in range(4)))
+def _boxes(folder: Path, *parts: str) -> None:
+    for place in [folder / part for part in parts] or [folder]:
+        write_flat(place / "images")
+        _texts(place, *(f"labels/{number}.txt" for number in range(4)))
 
 
 def _nuclei_with_table(folder: Path) -> None:
@@ -102,7 +108,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "them to {folder}/train and {folder}/test.",
     ),
     "bounding boxes of splits": (
-        lambda folder: [_boxes(folder / name) for name in ("train", "valid")],
+        lambda folder: _boxes(folder, "train", "valid"),
         "{folder}/train/labels holds .txt instead of masks, and bounding boxes are not supported; ",
     ),
     "classes called like masks": (
@@ -126,21 +132,15 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "holds folders that are data sets themselves (cat); name one of them, such as {folder}/cat, ",
     ),
     "runs": (
-        lambda folder: _texts(folder, "mine/recipe.yaml", "mine/identity.json"),
+        lambda folder: _runs(folder, "mine"),
         "holds run directories (mine); to go on with one: drivetrain train --output-dir {folder}/mine.",
     ),
     "runs with images": (
-        lambda folder: [
-            (_texts(folder, f"{name}/recipe.yaml", f"{name}/identity.json"), write_flat(folder / name))
-            for name in ("one", "two")
-        ],
+        lambda folder: _runs(write_images(folder, {"one": 2, "two": 2}), "one", "two"),
         "holds run directories (one, two); to go on with one: drivetrain train --output-dir {folder}/one.",
     ),
     "a run beside classes": (
-        lambda folder: (
-            write_images(folder, {"cat": 2, "dog": 2}),
-            _texts(folder, "mine/recipe.yaml", "mine/identity.json"),
-        ),
+        lambda folder: _runs(write_images(folder, {"cat": 2, "dog": 2}), "mine"),
         "--output-dir {folder}/mine; to train on the rest, move them away.",
     ),
     "nuclei with a table": (

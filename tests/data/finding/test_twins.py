@@ -45,7 +45,7 @@ def test_images_and_masks_are_no_classes(
 
 @pytest.mark.parametrize("form", ["{}annot", "{}_masks", "{}_labels"])
 def test_masks_beside_the_folders_of_splits(form: str, tmp_path: Path) -> None:
-    for split in ("train", "val"):
+    for split in ("test", "train"):
         write_flat(tmp_path / split)
         _write(tmp_path / form.format(split), "0_L", "1_L", mask=True)
     own = tmp_path / "train"

@@ -71,8 +71,8 @@ def _images_by_stem(folder: Path, name: str) -> Mapping[str, str]:
 
 
 def _called_so(names: tuple[str, ...]) -> Iterator[Pair]:
-    """Folders called like train and train_masks, or train and trainannot."""
-    for name in names:
+    """Folders called like train and train_masks, or train and trainannot; those for training first."""
+    for name in sorted(names, key=lambda name: not name.lower().startswith("train")):
         match = _OF_MASKS_OF.fullmatch(name)
         if match is not None and match["own"] in names:
             yield match["own"], name
