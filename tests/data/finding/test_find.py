@@ -108,7 +108,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "isbi2012": (
         write_isbi,
         "isbi2012",
-        "holds the files of isbi2012: electron micrographs of a fly's nerve cord, 2 classes.",
+        "is laid out like ISBI 2012: a volume of images and one of their masks, 2 classes.",
     ),
 }
 
@@ -214,6 +214,33 @@ def test_a_table_that_repeats_the_folders_asks_nothing(tmp_path: Path) -> None:
     write_images(tmp_path, TWO)
     rows = [f"{name}/00{number}.png,{number},{name}" for name in TWO for number in range(3)]
     write_table(tmp_path / "labels.csv", "file,number,class", *rows)
+    assert find_data(tmp_path).dataset == "image-folder"
+
+
+def _write_split(folder: Path, header: str) -> None:
+    """Class folders, and a table with their split."""
+    write_images(folder, TWO)
+    row = {"file,split": "{0}/00{1}.png,{2}", "file,label,split": "{0}/00{1}.png,{0},{2}"}[header]
+    rows = [row.format(name, place, ("val", "train")[place > 0]) for name in TWO for place in range(3)]
+    write_table(folder / "labels.csv", header, *rows)
+
+
+def test_the_split_of_a_table_beside_class_folders_is_a_question(tmp_path: Path) -> None:
+    _write_split(tmp_path / "one", "file,label,split")
+    with pytest.raises(BadInputError, match=r"or --dataset image-table \(.*, their split from split\)"):
+        find_data(tmp_path / "one")
+    _write_split(tmp_path / "two", "file,split")
+    with pytest.raises(
+        BadInputError, match=r"the column split of labels\.csv, .*; add --dataset image-folder"
+    ):
+        find_data(tmp_path / "two")
+    assert find_data(tmp_path / "two", dataset="image-folder").dataset == "image-folder"
+
+
+def test_a_split_that_the_folders_say_too_asks_nothing(tmp_path: Path) -> None:
+    write_splits(tmp_path, "train", "val")
+    rows = [f"{part}/{name}/000.png,{name},{part}" for part in ("train", "val") for name in TWO]
+    write_table(tmp_path / "labels.csv", "file,label,split", *rows)
     assert find_data(tmp_path).dataset == "image-folder"
 
 

@@ -10,8 +10,8 @@ import pytest
 from drivetrain.cli.main import main
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.find import find_data
-from tests.data.finding.layouts import write_flat, write_splits
-from tests.data.folders import write_images
+from tests.data.finding.layouts import TWO, write_flat, write_nuclei, write_splits
+from tests.data.folders import write_images, write_table
 from tests.data.mask_files import grey, save, save_pages, write_pairs
 
 
@@ -19,6 +19,11 @@ def _texts(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
+
+
+def _runs(folder: Path, *names: str) -> None:
+    for name in names:
+        _texts(folder / name, "recipe.yaml", "identity.json")
 
 
 def _zip(path: Path) -> None:
@@ -31,9 +36,17 @@ def _background(folder: Path) -> None:
         save(folder / "masks" / f"{number}.png", np.zeros((12, 10), dtype=np.uint8))
 
 
-def _boxes(folder: Path) -> None:
-    write_flat(folder / "images")
-    _texts(folder, *(f"labels/{number}.txt" for number in range(4)))
+def _boxes(folder: Path, *parts: str) -> None:
+    for place in [folder / part for part in parts] or [folder]:
+        write_flat(place / "images")
+        _texts(place, *(f"labels/{number}.txt" for number in range(4)))
+
+
+def _nuclei_with_table(folder: Path) -> None:
+    write_nuclei(folder / "stage1_train")
+    write_flat(folder / "stage1_test" / "id9" / "images", count=1)
+    rows = [f"id{number % 2},{number} 3" for number in range(6)]
+    write_table(folder / "stage1_train_labels.csv", "ImageId,EncodedPixels", *rows)
 
 
 def _one_page(folder: Path) -> None:
@@ -89,13 +102,51 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: [write_splits(folder / name, "train", "val") for name in ("one", "two")],
         "use the data set in {folder}/one.",
     ),
+    "training and test images": (
+        lambda folder: [write_images(folder / f"{name}/{name}", TWO) for name in ("seg_test", "seg_train")],
+        "use the data set in {folder}/seg_train/seg_train, or to use {folder}/seg_test/seg_test, too, move "
+        "them to {folder}/train and {folder}/test.",
+    ),
+    "bounding boxes of splits": (
+        lambda folder: _boxes(folder, "train", "valid"),
+        "{folder}/train/labels holds .txt instead of masks, and bounding boxes are not supported; ",
+    ),
+    "classes called like masks": (
+        lambda folder: write_images(folder, {"mask": 3, "no_mask": 3}),
+        "if mask, no_mask are classes, add --dataset image-folder; otherwise sort them into one folder per ",
+    ),
+    "numbered labels": (
+        lambda folder: write_images(folder, {"label_0": 3, "label_1": 3}),
+        "if label_0, label_1 are classes, add --dataset image-folder; otherwise sort them into one folder ",
+    ),
+    "a class called train": (
+        lambda folder: write_images(folder, {"train": 3, "other": 3}),
+        "if other, train are classes, add --dataset image-folder; otherwise sort them into one folder per ",
+    ),
+    "splits without classes": (
+        lambda folder: [write_flat(folder / name) for name in ("train", "test")],
+        "nothing says what they show; sort them into one folder per class ",
+    ),
     "data sets beside class folders": (
         lambda folder: (write_images(folder, {"cat": 1, "dog": 1}), write_splits(folder / "cat", "train")),
         "holds folders that are data sets themselves (cat); name one of them, such as {folder}/cat, ",
     ),
     "runs": (
-        lambda folder: _texts(folder, "mine/recipe.yaml", "mine/identity.json"),
+        lambda folder: _runs(folder, "mine"),
         "holds run directories (mine); to go on with one: drivetrain train --output-dir {folder}/mine.",
+    ),
+    "runs with images": (
+        lambda folder: _runs(write_images(folder, {"one": 2, "two": 2}), "one", "two"),
+        "holds run directories (one, two); to go on with one: drivetrain train --output-dir {folder}/one.",
+    ),
+    "a run beside classes": (
+        lambda folder: _runs(write_images(folder, {"cat": 2, "dog": 2}), "mine"),
+        "--output-dir {folder}/mine; to train on the rest, move them away.",
+    ),
+    "nuclei with a table": (
+        _nuclei_with_table,
+        "{folder} holds images with masks in {folder}/stage1_train; give that folder, or add --dataset "
+        "image-table to read the table.",
     ),
     "run": (
         lambda folder: _texts(folder, "recipe.yaml", "identity.json"),

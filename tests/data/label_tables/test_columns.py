@@ -76,6 +76,38 @@ def test_measured_values_are_no_classes() -> None:
         find_label_column(values, taken=("file",), asked=None)
 
 
+def test_decimals_without_repeats_are_no_classes() -> None:
+    decimals = [f"{number}.25" for number in range(6)]
+    with pytest.raises(BadInputError, match=r"No column .*: weight has 6 different values in 6 rows"):
+        label_of({"weight": decimals})
+    kinds = ["a", "b"] * 3
+    assert label_of({"weight": decimals, "kind": kinds}) == "kind"
+    assert label_of({"grade": ["0.5", "1.5"] * 3}) == "grade"
+    assert label_of({"row": numbers()}) == "row"
+
+
+def test_a_column_for_each_class() -> None:
+    flags = {
+        name: [f"{float(number == place)}" for number in range(6)] for place, name in enumerate("abcdef")
+    }
+    with pytest.raises(BadInputError, match=r"has a column for each class \(a, b, c, .*; write the name of "):
+        label_of(flags)
+    with pytest.raises(
+        BadInputError, match=r"column for each class \(cat, dog\) with a 1 in the rows of its"
+    ):
+        label_of({"cat": ["0", "1"] * 3, "dog": ["1", "0"] * 3})
+    assert label_of({"ill": ["0", "1"] * 3}) == "ill"
+    assert label_of({**flags, "kind": ["x", "y"] * 3}, asked="kind") == "kind"
+    assert label_of({**flags, "label": ["x", "y"] * 3}) == "label"
+
+
+def test_other_names_of_label_columns() -> None:
+    kinds, ages = ["a", "b"] * 3, numbers(of=3)
+    for name in ("diagnosis", "species", "Label Name"):
+        assert label_of({"age": ages, name: kinds}) == name
+    assert label_of({"species": ages, "label": kinds}) == "label"
+
+
 def test_a_column_that_is_not_there() -> None:
     with pytest.raises(
         BadInputError, match=r"--label-column breed is not a column of labels\.csv, which has"

@@ -33,3 +33,19 @@ def test_cells(cell: str, found: list[str]) -> None:
 def test_the_folder_of_the_split_is_preferred() -> None:
     assert IMAGES.matches("1.png", folder="test") == ["test/1.png"]
     assert IMAGES.matches("a.png", folder="test") == ["images/a.png"]
+
+
+def test_files_of_one_name_are_found_by_their_folders() -> None:
+    names = [f"p{number}/image.png" for number in range(20_000)]
+    images = NamedImages(names)
+    assert [images.matches(name) for name in names] == [[name] for name in names]
+    assert [images.matches(f"set/p{number}/image") for number in (0, 19_999)] == [[names[0]], [names[-1]]]
+
+
+def test_a_name_with_two_extensions() -> None:
+    images = NamedImages(["a.png.png", "b.jpg", "b.png"])
+    assert images.matches("a.png") == ["a.png.png"]
+    assert images.matches("a.png.png") == ["a.png.png"]
+    assert images.matches("a") == []
+    assert images.matches("b") == ["b.jpg", "b.png"]
+    assert images.matches("b.png") == ["b.png"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
 
-__all__ = ["existing_folder", "folder_above", "folder_that_works", "named", "way_out"]
+__all__ = ["existing_folder", "folder_above", "folder_that_works", "folders_that_work", "named", "way_out"]
 
 # Bounds the search for the right folder: --data-dir may be a huge tree, such as a home folder.
 _LEVELS_BELOW = 2
@@ -27,7 +27,12 @@ def existing_folder(data_dir: str | None, *, dataset: str, holding: str) -> Path
 
 def folder_that_works(folder: Path, works: Callable[[Path], bool]) -> Path | None:
     """The nearest folder below `folder` for which `works` is true; None if there is none."""
-    return next((path for path in _below(folder) if _does_work(path, works)), None)
+    return next(folders_that_work(folder, works), None)
+
+
+def folders_that_work(folder: Path, works: Callable[[Path], bool]) -> Iterator[Path]:
+    """The folders below `folder` for which `works` is true, the nearest first."""
+    return (path for path in _below(folder) if _does_work(path, works))
 
 
 def folder_above(folder: Path, works: Callable[[Path], bool]) -> Path | None:

@@ -18,8 +18,15 @@ from drivetrain.data.finding.published import (
     find_mnist,
     find_pack,
 )
-from drivetrain.data.finding.refusals import refuse_no_folder, refuse_too_little, refuse_unrecognised
-from drivetrain.data.finding.tables import find_table, repeats_folders
+from drivetrain.data.finding.refusals import (
+    refuse_no_folder,
+    refuse_pairs_below,
+    refuse_runs,
+    refuse_too_little,
+    refuse_unrecognised,
+)
+from drivetrain.data.finding.tables import find_table, repeats_folders, split_in_tables
+from drivetrain.data.finding.twins import refuse_twins
 from drivetrain.data.label_tables.table import tables_in
 from drivetrain.recipe.checks.task import TABLE_FIELDS
 
@@ -61,6 +68,7 @@ def _found(directory: Path, dataset: str | None, typed: Mapping[str, Any]) -> Fo
     if dataset is not None:
         return _found_as(directory, dataset, typed)
     for folder in _levels(directory):
+        refuse_runs(folder)
         candidates = _candidates(folder, typed)
         if candidates:
             chosen = _only(candidates, folder)
@@ -114,6 +122,7 @@ def _candidates(folder: Path, options: Mapping[str, Any]) -> list[Candidate]:
     problems: list[BadInputError] = []
     pairs, classes = find_parted_pairs(folder), None
     if pairs is None:
+        refuse_twins(folder)
         classes = find_classes(folder)
         pairs = _tried(find_pairs, folder, problems)
         if classes is not None and problems:
@@ -122,6 +131,7 @@ def _candidates(folder: Path, options: Mapping[str, Any]) -> list[Candidate]:
     table = _beside(folder, options, of_layout, problems)
     found = [*of_layout, *table]
     if not found and problems:
+        refuse_pairs_below(folder)
         raise problems[0]
     return found
 
@@ -130,10 +140,16 @@ def _beside(
     folder: Path, options: Mapping[str, Any], of_layout: list[Candidate], problems: list[BadInputError]
 ) -> list[Candidate]:
     """The reading by a table, unless it needs a question or says nothing that the folders do not say."""
-    if of_layout and repeats_folders(folder):
+    split = split_in_tables(folder) if any(each.found.dataset == _CLASSES for each in of_layout) else None
+    if of_layout and split is None and repeats_folders(folder):
         return []
     num_problems = len(problems)
     table = _tried(lambda path: find_table(path, options), folder, problems)
+    if split is not None and table is None:
+        raise BadInputError(
+            f"{folder} holds class folders and {split}, which says the split of the images; add --dataset "
+            "image-folder to leave it out, or --dataset image-table to read the classes from the table, too."
+        )
     if of_layout and len(problems) > num_problems:
         tables = first_names([path.name for path in tables_in(folder)])
         note = f"No classes are taken from {tables}; --dataset image-table does that."

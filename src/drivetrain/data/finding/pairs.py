@@ -24,7 +24,7 @@ from drivetrain.data.masks.find_pairs import (
 from drivetrain.data.masks.mask_pixels import decode_mask
 from drivetrain.data.masks.pages import count_pages, opened
 
-__all__ = ["find_pairs", "find_parted_pairs", "num_masks_beside"]
+__all__ = ["find_pairs", "find_parted_pairs", "holds_masks", "num_masks_beside"]
 
 _VOLUMES = (".tif", ".tiff")
 _FEW = 3
@@ -35,7 +35,7 @@ _MOST_MASKS = 10_000
 def find_parted_pairs(folder: Path) -> Candidate | None:
     """Images and masks in folders of their own, or a folder for each image."""
     layout = mask_layout(folder)
-    if layout is None or not _hold_images(folder):
+    if layout is None or not holds_masks(folder):
         return None
     where = "in folders for images and for masks" if layout == "twin folders" else "in one folder per image"
     return _candidate(folder, find_masked_files(folder), where=where)
@@ -51,6 +51,11 @@ def find_pairs(folder: Path) -> Candidate | None:
     return _candidate(folder, find_masked_files(folder), where="each mask beside its image")
 
 
+def holds_masks(folder: Path) -> bool:
+    """Whether masks lie in folders of their own, and these hold images and not bounding boxes as text."""
+    return any(_images_below(path) for path in mask_folders(folder))
+
+
 def num_masks_beside(names: Iterable[str]) -> int:
     """How many of some image files are called like the masks of others, as x_mask.png is of x.png."""
     stems = [PurePosixPath(name).with_suffix("").as_posix() for name in names]
@@ -63,11 +68,6 @@ def num_masks_beside(names: Iterable[str]) -> int:
 
 def _images_below(folder: Path) -> list[str]:
     return [name for name in files_below(folder) if name.lower().endswith(IMAGE_SUFFIXES)]
-
-
-def _hold_images(folder: Path) -> bool:
-    """Whether the folders of masks hold images at all, and not bounding boxes as text."""
-    return any(_images_below(path) for path in mask_folders(folder))
 
 
 def _candidate(folder: Path, files: FoundFiles, *, where: str) -> Candidate:

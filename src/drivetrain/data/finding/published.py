@@ -44,8 +44,12 @@ def find_cifar100(folder: Path) -> Candidate | None:
 
 
 def find_isbi2012(folder: Path) -> Candidate | None:
-    """The two volumes of ISBI 2012."""
-    return _published("isbi2012", folder) if holds_isbi2012(folder) else None
+    """Two volumes with the names of those of ISBI 2012, which somebody's own may have."""
+    if not holds_isbi2012(folder):
+        return None
+    sentence = f"{folder} is laid out like ISBI 2012: a volume of images and one of their masks, 2 classes."
+    found = FoundData(dataset="isbi2012", data_dir=folder, sentence=sentence)
+    return Candidate(found=found, holding="volumes laid out like ISBI 2012")
 
 
 def _published(name: str, folder: Path) -> Candidate:

@@ -13,9 +13,15 @@ __all__ = ["Columns", "find_file_column", "find_label_column", "find_split_colum
 
 _LOOKED_AT = 200
 _LABELS = ("label", "labels", "class", "classes", "class_name", "class_label", "category", "target", "y")
+# Where a table has none of those.
+_OTHER_LABELS = (
+    *("label_name", "label_id", "class_id", "category_name", "category_id"),
+    *("diagnosis", "dx", "species", "breed"),
+)
 _SPLITS = ("split", "set", "subset", "partition", "phase", "usage", "fold", "data_set", "dataset")
 _ARE_VALIDATION = ("is_valid", "is_val", "is_validation")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_FLAGS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 _FEW_CLASSES = 20
 
 
@@ -96,13 +102,31 @@ def find_label_column(table: LabelTable, *, taken: Sequence[str | None], asked: 
             )
         return asked
     rest = {name: cells for name, cells in table.columns.items() if name not in taken}
-    named = {name: cells for name, cells in rest.items() if _plain(name) in _LABELS}
+    named = _called(rest, _LABELS) or _called(rest, _OTHER_LABELS)
+    if not named:
+        _refuse_one_hot(table, rest)
     likely = {name: cells for name, cells in (named or rest).items() if _may_be_classes(cells)}
     if len(likely) > 1 and len({_partition(cells) for cells in likely.values()}) == 1:
         likely = _spelt_out(likely)
     if len(likely) == 1:
         return next(iter(likely))
     raise BadInputError(_which_label(table, [*likely], rest))
+
+
+def _called(columns: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, list[str]]:
+    return {name: cells for name, cells in columns.items() if _plain(name) in names}
+
+
+def _refuse_one_hot(table: LabelTable, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuses a column for each class with a 1 in the rows of its images."""
+    flags = {name: cells for name, cells in columns.items() if set(cells) <= _FLAGS.keys()}
+    likely = [name for name, cells in columns.items() if name not in flags and _may_be_classes(cells)]
+    sums = {sum(_FLAGS[cell] for cell in row) for row in zip(*flags.values(), strict=True)}
+    if len(flags) > 1 and sums == {1} and not likely:
+        raise BadInputError(
+            f"{table.path} has a column for each class ({first_names([*flags])}) with a 1 in the rows of its "
+            "images; write the name of that column into a single column, called label for example."
+        )
 
 
 def _which_label(table: LabelTable, likely: Sequence[str], rest: Mapping[str, Sequence[str]]) -> str:
@@ -127,7 +151,17 @@ def _may_be_classes(cells: Sequence[str]) -> bool:
     """Whether values repeat as those of classes do; a table of few rows may have one row of each class."""
     known = [cell for cell in cells if cell]
     count = len(set(known))
+    if count == len(known) and _are_measured(known):
+        return False
     return count > 1 and (count <= _FEW_CLASSES or count * 2 <= len(known))
+
+
+def _are_measured(cells: Sequence[str]) -> bool:
+    """Whether values are numbers with decimals."""
+    try:
+        return not all(float(cell).is_integer() for cell in cells)
+    except (ValueError, OverflowError):
+        return False
 
 
 def _partition(cells: Sequence[str]) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """Finds the image that a cell of a table means: by its path or its name, with or without the extension."""
 
-from collections.abc import Iterable
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator, Sequence
 
 from drivetrain.data.files.decode import IMAGE_SUFFIXES
 
@@ -12,10 +11,11 @@ class NamedImages:
     """The images below a folder, by the names that a table may use for them."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._by_name: dict[str, list[str]] = {}
+        # By the ends of their paths, so that many files of one name in many folders are found at once.
+        self._by_end: dict[str, list[str]] = {}
         for name in names:
-            for key in (PurePosixPath(name).name, _without_suffix(PurePosixPath(name).name)):
-                self._by_name.setdefault(key, []).append(name)
+            for end in _ends(_without_suffix(name).split("/")):
+                self._by_end.setdefault(end, []).append(name)
 
     def matches(self, cell: str, *, folder: str | None = None) -> list[str]:
         """The images that a cell may mean: one is what is wanted.
@@ -24,12 +24,23 @@ class NamedImages:
         folder. Of several, those in the top folder `folder` are preferred.
         """
         parts = [part for part in cell.replace("\\", "/").split("/") if part not in ("", ".")]
-        found = self._by_name.get(parts[-1], []) if parts else []
-        for start in range(len(parts)):
-            fitting = [name for name in found if _ends_with(name, parts[start:])]
+        for end in _ends(parts):
+            fitting = self._ending_with(end)
             if fitting:
-                return _preferred(fitting, "/".join(parts[start:]), folder=folder)
+                return _preferred(fitting, end, folder=folder)
         return []
+
+    def _ending_with(self, end: str) -> list[str]:
+        bare = _without_suffix(end)
+        found = self._by_end.get(end, [])
+        if bare == end:
+            return found
+        return found + [name for name in self._by_end.get(bare, []) if f"/{name}".endswith(f"/{end}")]
+
+
+def _ends(parts: Sequence[str]) -> Iterator[str]:
+    """The ends of a path, the longest first."""
+    return ("/".join(parts[start:]) for start in range(len(parts)))
 
 
 def holds_image_name(cells: Iterable[str]) -> bool:
@@ -41,11 +52,6 @@ def _preferred(names: list[str], cell: str, *, folder: str | None) -> list[str]:
     whole = [name for name in names if cell in (name, _without_suffix(name))]
     inside = [name for name in names if folder is not None and name.startswith(f"{folder}/")]
     return inside or whole or names
-
-
-def _ends_with(name: str, parts: list[str]) -> bool:
-    wanted = "/".join(parts)
-    return any(f"/{form}".endswith(f"/{wanted}") for form in (name, _without_suffix(name)))
 
 
 def _without_suffix(name: str) -> str:
