@@ -217,8 +217,12 @@ def _decided(
         reasons=dict.fromkeys(of_weights, _OF_WEIGHTS)
         | {field: decision.reason for field, decision in case.decisions.items()},
         fingerprint=fingerprint.as_json(),
-        notes=_worries(fingerprint),
+        notes=_worries(fingerprint) if _holds_out(resolved.recipe) else (),
     )
+
+
+def _holds_out(recipe: Recipe) -> bool:
+    return recipe.folds is not None or recipe.validation_fraction != 0
 
 
 def _worries(found: Fingerprint) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from drivetrain.data.commands.write_pack import PackRequest, write_pack
 from drivetrain.data.files.folder_files import FolderStore
 from drivetrain.data.fingerprint.duplicates import find_copies, find_duplicates
 from drivetrain.data.fingerprint.fingerprint import Duplicates
@@ -121,6 +122,15 @@ def test_copies_inside_many_training_images_are_counted_in_a_part(
     found = find_copies(train)
     assert (found.compared, found.compared_with, len(read)) == (30, 30, 30)
     assert 0 < found.count <= 30
+
+
+@pytest.mark.parametrize("image_size", [None, 8])
+def test_copies_in_a_pack_are_found(tmp_path: Path, image_size: int | None) -> None:
+    write_images(tmp_path / "src", {"a": 3, "b": 3}, sizes=((8, 8),))
+    shutil.copy(tmp_path / "src" / "a" / "001.png", tmp_path / "src" / "b" / "again.png")
+    write_pack(tmp_path / "src", tmp_path / "pack", request=PackRequest(image_size=image_size))
+    found = find_copies(_splits(tmp_path / "pack", dataset="packed")[0])
+    assert (found.count, len(found.first)) == (2, 1)
 
 
 def test_files_that_cannot_be_read_have_no_copies(tmp_path: Path) -> None:
