@@ -12,6 +12,7 @@ from drivetrain.auto.configure import Asked, Rules, configure
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.found_data import FoundData
+from drivetrain.data.fingerprint.fingerprint import Duplicates, Fingerprint
 from drivetrain.recipe.load import ResolvedRecipe, recipe_to_yaml, resolve_recipe
 from drivetrain.recipe.messages import RULES, RUN_DIRECTORY
 from tests.auto.fingerprints import decided, photographs
@@ -30,6 +31,7 @@ class _World:
     chosen: list[Mapping[str, Any]] = field(default_factory=list)
     left_s: list[float] = field(default_factory=list)
     earlier: Path | None = None
+    found: Fingerprint = field(default_factory=photographs)
 
     def find(self, directory: Path, *, dataset: str | None = None, **_: Any) -> FoundData:
         return FoundData(dataset=dataset or "image-folder", data_dir=directory, sentence="photographs")
@@ -37,9 +39,8 @@ class _World:
     def choose(self, recipe: Any, *, typed: Mapping[str, Any], left_s: Any, **_: Any) -> Any:
         self.chosen.append(typed)
         self.left_s.append(left_s())
-        found = photographs()
         # Another speed each time: a second choice would be another one.
-        return found, decided(found, typed, pixel_s=1e-8 * 10 ** len(self.chosen))
+        return self.found, decided(self.found, typed, pixel_s=1e-8 * 10 ** len(self.chosen))
 
     def ask(self, overrides: Mapping[str, Any] | None = None, **asked: Any) -> ResolvedRecipe:
         given = {"data_dir": str(self.directory)} if overrides is None else dict(overrides)
@@ -82,6 +83,12 @@ def test_rules_choose_what_was_not_typed(world: _World) -> None:
     assert resolved.fingerprint == photographs().as_json()
     assert resolved.notes == ("photographs",)
     assert world.chosen[0]["learning_rate"] == 0.3
+
+
+def test_copies_are_noted_where_images_are_held_out(world: _World) -> None:
+    world.found = photographs(copies_in_train=Duplicates(count=6, first=(("a.jpg", "b.jpg"),)))
+    assert world.ask_folder().notes[1].startswith("6 images have an exact copy, such as a.jpg and b.jpg;")
+    assert world.ask_folder(validation_fraction="0").notes == ("photographs",)
 
 
 def test_an_option_that_was_typed_as_none_is_typed(world: _World) -> None:

@@ -16,6 +16,8 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.find import find_data
 from drivetrain.data.finding.found_data import FoundData
+from drivetrain.data.fingerprint.duplicates_text import copies_sentence
+from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.models.libraries.taken_over import take_over
 from drivetrain.recipe.ending import parse_duration_s
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
@@ -215,8 +217,18 @@ def _decided(
         reasons=dict.fromkeys(of_weights, _OF_WEIGHTS)
         | {field: decision.reason for field, decision in case.decisions.items()},
         fingerprint=fingerprint.as_json(),
-        notes=() if fingerprint.suggested_groups is None else (fingerprint.suggested_groups.sentence,),
+        notes=_worries(fingerprint) if _holds_out(resolved.recipe) else (),
     )
+
+
+def _holds_out(recipe: Recipe) -> bool:
+    return recipe.folds is not None or recipe.validation_fraction != 0
+
+
+def _worries(found: Fingerprint) -> tuple[str, ...]:
+    """What the owner of the data should know about a share that is held out of them."""
+    groups = None if found.suggested_groups is None else found.suggested_groups.sentence
+    return tuple(sentence for sentence in (groups, copies_sentence(found)) if sentence is not None)
 
 
 def _clock(recipe: Recipe, *, began_s: float, trainings: int) -> Callable[[], float]:

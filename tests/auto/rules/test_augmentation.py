@@ -35,7 +35,12 @@ def test_images_are_mirrored_where_that_changes_nothing(
 
 def test_few_images_of_a_class_are_not_mirrored_but_masked_ones_are() -> None:
     assert _values("ten images")["random_flips"] == "none"
-    assert _values("two masks")["random_flips"] == "both"
+    masks = case_of(KINDS["two masks"])
+    decide_augmentation(masks, epochs=50)
+    flips, turns = (masks.decisions[field] for field in ("random_flips", "rotate"))
+    assert (flips.value, turns.value) == ("both", 180.0)
+    assert flips.reason == turns.reason
+    assert flips.reason.endswith("most images with masks have none")
 
 
 def test_few_passes_need_no_augmentation() -> None:

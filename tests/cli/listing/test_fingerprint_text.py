@@ -44,6 +44,22 @@ def test_what_should_worry_the_owner_comes_last() -> None:
     ]
 
 
+def test_copies_and_what_was_compared_are_told() -> None:
+    copies = Duplicates(count=6, first=(("a.jpg", "b.jpg"),), compared=100)
+    assert fingerprint_lines(photographs(copies_in_train=copies))[-2:] == [
+        "6 images have an exact copy, such as a.jpg and b.jpg; copies may lie on both sides of the split "
+        "into training and validation, and results on them are too good",
+        "copies: only 100 of 800 training images were compared",
+    ]
+    part = Duplicates(count=0, first=(), compared=50, compared_with=60)
+    found = photographs(samples={"train": 800, "validation": 90}, duplicates=part)
+    assert fingerprint_lines(found)[-1] == (
+        "copies: only 50 of 90 validation images were compared with 60 training images"
+    )
+    none = photographs(copies_in_train=Duplicates(count=0, first=()))
+    assert fingerprint_lines(none) == fingerprint_lines(photographs())
+
+
 def test_long_lists_of_classes_are_cut() -> None:
     many = replace(photographs(), class_names=tuple(f"c{n}" for n in range(50)), class_counts=(2,) * 50)
     assert fingerprint_lines(many)[-1] == "and 20 more classes"

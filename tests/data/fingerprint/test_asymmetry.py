@@ -26,6 +26,26 @@ def test_noise_has_no_sides() -> None:
     assert max(found.left_right, found.up_down, found.quarter_turn) < 0.15
 
 
+@pytest.mark.parametrize(("classes", "of_each"), [(1, 13), (100, 10), (200, 5), (10, 5), (12, 2)])
+def test_small_classes_of_noise_have_no_sides(classes: int, of_each: int) -> None:
+    random = np.random.default_rng(1)
+    images = [random.integers(0, 256, (8, 8, 1)).astype(np.uint8) for _ in range(classes * of_each)]
+    found = _asymmetry(images, labels=[index % classes for index in range(len(images))])
+    assert found is not None
+    assert max(found.left_right, found.up_down, found.quarter_turn) < 0.15
+
+
+@pytest.mark.parametrize(("classes", "of_each"), [(1, 13), (20, 5), (12, 2)])
+def test_a_top_is_found_in_few_noisy_images(classes: int, of_each: int) -> None:
+    random, slope = np.random.default_rng(1), np.linspace(-1, 1, 8)[:, np.newaxis, np.newaxis]
+    images = [128 + 30 * (slope + random.standard_normal((8, 8, 1))) for _ in range(classes * of_each)]
+    found = _asymmetry(images, labels=[index % classes for index in range(len(images))])
+    assert found is not None
+    assert found.left_right < 0.15
+    assert found.up_down > 0.5
+    assert found.quarter_turn > 0.3
+
+
 def test_a_bright_sky_is_up() -> None:
     images = _noise()
     for image in images:
@@ -53,12 +73,15 @@ def test_each_class_is_compared_with_itself() -> None:
 
 def test_too_few_images_tell_nothing() -> None:
     assert _asymmetry(_noise(2)) is None
-    assert _asymmetry(_noise(4), labels=[0, 0, 1, 1]) is None
+    assert _asymmetry(_noise(12)) is None
+    assert _asymmetry(_noise(13)) is not None
+    assert _asymmetry(_noise(20), labels=[*range(10)] * 2) is None
+    assert _asymmetry(_noise(40), labels=[*range(40)]) is None
 
 
 def test_pages_of_one_file_count_once() -> None:
     meter = AsymmetryMeter()
-    for page, image in enumerate(_noise(10)):
+    for page, image in enumerate(_noise(30)):
         meter.add(image, label=0, name=f"volume.tif page {page + 1}")
     assert meter.result() is None
 

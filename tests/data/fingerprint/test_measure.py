@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.data.fingerprint.fingerprint import Fingerprint, Spread
+from drivetrain.data.fingerprint.fingerprint import Duplicates, Fingerprint, Spread
 from drivetrain.data.fingerprint.measure import Measured, measure
 from drivetrain.data.splits import open_data
 from drivetrain.recipe.schema import Recipe
@@ -48,6 +48,27 @@ def test_it_survives_a_file(tmp_path: Path) -> None:
     write_images(tmp_path / "train", {"ant": 4, "bee": 3})
     write_images(tmp_path / "val", {"ant": 2, "bee": 1})
     found = _measured(tmp_path).fingerprint
+    assert Fingerprint.from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+def test_older_files_know_nothing_of_copies_in_the_training_set(tmp_path: Path) -> None:
+    write_images(tmp_path / "train", {"ant": 4, "bee": 3})
+    write_images(tmp_path / "val", {"ant": 2, "bee": 1})
+    stored = json.loads(json.dumps(_measured(tmp_path).fingerprint.as_json()))
+    del stored["copies_in_train"]
+    stored["duplicates"] = {"count": 1, "first": [["a", "b"]]}
+    found = Fingerprint.from_json(stored)
+    assert (found.copies_in_train, found.duplicates) == (None, Duplicates(count=1, first=(("a", "b"),)))
+
+
+def test_copies_are_looked_for_on_both_sides_of_the_split_to_come(tmp_path: Path) -> None:
+    write_images(tmp_path, {"ant": 4, "bee": 3})
+    assert _measured(tmp_path).fingerprint.copies_in_train == Duplicates(count=0, first=())
+    (tmp_path / "bee" / "copy.png").write_bytes((tmp_path / "ant" / "001.png").read_bytes())
+    found = _measured(tmp_path).fingerprint
+    assert found.duplicates is None
+    assert found.copies_in_train is not None
+    assert found.copies_in_train.count == 2
     assert Fingerprint.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 

@@ -12,6 +12,9 @@ _FEWEST_PASSES = 5
 _MANY_PASSES = 100
 # Effect sizes below this count as "looks the same mirrored".
 _SAME = 0.15
+_OF_FEW_MASKED = (
+    "too few independent images to tell whether they have a top; most images with masks have none"
+)
 _EIGHT_BITS, _COLOURS = 8, 3
 _VIEWS = {"none": 1, "horizontal": 2, "vertical": 2, "both": 4}
 
@@ -58,8 +61,8 @@ def _mirrors(case: Case) -> tuple[str, str]:
     mirrors = case.fingerprint.asymmetry
     if mirrors is None:
         if case.is_dense:
-            return "both", "too few independent images to tell whether they have a top; most have none"
-        return "none", "too few images of a class to tell whether a mirrored one is still of its class"
+            return "both", _OF_FEW_MASKED
+        return "none", "too few images to tell whether a mirrored one is still of its class"
     same = (mirrors.left_right < _SAME, mirrors.up_down < _SAME)
     reason = (
         f"images differ from their mirror images by {mirrors.left_right:.2f} deviations (left and right) and "
@@ -94,7 +97,7 @@ def _decide_classified(case: Case, *, epochs: int) -> None:
 def _decide_dense(case: Case) -> None:
     mirrors, is_8_bit = case.fingerprint.asymmetry, case.fingerprint.bits == _EIGHT_BITS
     if mirrors is None:
-        case.decide("rotate", 180.0, "too few independent images to tell whether they have a top")
+        case.decide("rotate", 180.0, _OF_FEW_MASKED)
     elif max(mirrors.left_right, mirrors.up_down, mirrors.quarter_turn) < _SAME:
         case.decide("rotate", 180.0, "the images have no top, as the comparison with turned copies says")
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from drivetrain.console.tables import text_table
+from drivetrain.data.fingerprint.duplicates_text import duplicates_lines
 from drivetrain.data.fingerprint.fingerprint import Fingerprint, Spread
 
 __all__ = ["fingerprint_lines"]
@@ -55,12 +56,7 @@ def _worries(found: Fingerprint) -> Iterator[str]:
     if found.unreadable:
         names = ", ".join(found.unreadable[:_MOST_NAMED])
         yield f"cannot be read: {len(found.unreadable)} of the measured files, such as {names}"
-    if found.duplicates is not None and found.duplicates.count:
-        one, other = found.duplicates.first[0]
-        yield (
-            f"{_counted(found.duplicates.count, 'validation image')} with the same pixels as a training "
-            f"image, such as {other} and {one}; results on them are too good"
-        )
+    yield from duplicates_lines(found)
     if found.suggested_groups is not None:
         yield found.suggested_groups.sentence
     empty = [name for name, count in zip(found.class_names, found.class_counts, strict=True) if not count]

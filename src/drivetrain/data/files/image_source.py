@@ -33,6 +33,10 @@ class ImageStore(Protocol):
         """The stored size of an image in bytes; 0 if there is nothing to decode."""
         ...
 
+    def read(self, index: int) -> bytes:
+        """The stored bytes of an image, without decoding."""
+        ...
+
     def size(self, index: int) -> tuple[int, int]:
         """Width and height as shown, without decoding."""
         ...

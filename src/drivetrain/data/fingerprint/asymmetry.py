@@ -1,6 +1,5 @@
 """Whether images mean the same when they are mirrored or turned, measured on the images themselves."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -8,16 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.randomness import draw_words, stream_key
 from drivetrain.data.fingerprint.fingerprint import Asymmetry
 from drivetrain.data.masks.pages import file_of
 
 __all__ = ["AsymmetryMeter", "coarse_view"]
 
 _CELLS = 8
-_FEWEST = 3
-_LEAST_DEVIATION = 1e-6
+# Fewer images, beyond the first of each class, do not tell differences from chance.
+_FEWEST = 12
+_DRAWS, _SURE = 200, 0.99
+_TOP_BIT = np.uint64(63)
+_LEAST_VARIANCE = 1e-12
 
 Grid = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 
 def coarse_view(pixels: NDArray[Any]) -> Grid:
@@ -47,31 +51,45 @@ class AsymmetryMeter:
         by_file.setdefault(file_of(name) or name, []).append(coarse_view(pixels))
 
     def result(self) -> Asymmetry | None:
-        """The effect sizes over all images so far; None for fewer than three independent ones of a class."""
-        groups = [
+        """The effect sizes over all images so far; None for too few independent ones."""
+        classes = [
             np.stack([np.mean(views, axis=0) for views in files.values()])
             for files in self._views.values()
-            if len(files) >= _FEWEST
+            if len(files) > 1
         ]
-        if not groups:
+        counts = np.array([len(views) for views in classes])
+        if counts.sum() - len(counts) < _FEWEST:
             return None
+        views = np.concatenate(classes)
         return Asymmetry(
-            left_right=_effect(groups, lambda views: views[:, :, ::-1]),
-            up_down=_effect(groups, lambda views: views[:, ::-1]),
-            quarter_turn=_effect(groups, lambda views: np.rot90(views, axes=(1, 2))),
+            left_right=_effect(views - views[:, :, ::-1], counts),
+            up_down=_effect(views - views[:, ::-1], counts),
+            quarter_turn=_effect(views - np.rot90(views, axes=(1, 2)), counts),
         )
 
 
-def _effect(groups: list[Grid], turn: Callable[[Grid], Grid]) -> float:
-    """The root of the mean squared effect size of the cells' differences, without its bias.
+def _effect(differences: Grid, counts: Counts) -> float:
+    """The root of the mean squared effect size of the cells' differences; 0 if chance explains it.
 
-    Of n images that have no preferred side, the squared effect size is 1/n on average.
+    Images without a preferred side are as often mirrored as not. So the signs of the differences are drawn
+    anew, image by image: the mean of what that gives is the bias, and the measured value counts only above
+    nearly all of it. This holds for few images, small classes and cells that are not independent.
     """
-    squares, images = 0.0, 0
-    for views in groups:
-        difference = views - turn(views)
-        deviation = np.maximum(difference.std(axis=0, ddof=1), _LEAST_DEVIATION)
-        effects = difference.mean(axis=0) / deviation
-        squares += float((effects**2).mean() - 1 / len(views)) * len(views)
-        images += len(views)
-    return round(sqrt(max(0.0, squares / images)), 3)
+    cells = differences.reshape(len(differences), -1)
+    measured = _mean_square(cells, counts)
+    key = stream_key(0, "signs of mirrored differences")
+    words = draw_words(key, np.arange(_DRAWS * len(cells), dtype=np.int64)).reshape(_DRAWS, -1, 1)
+    by_chance = np.array(
+        [_mean_square(np.where(drawn >> _TOP_BIT, cells, -cells), counts) for drawn in words]
+    )
+    if measured <= np.quantile(by_chance, _SURE):
+        return 0.0
+    return round(sqrt(max(0.0, measured - float(by_chance.mean()))), 3)
+
+
+def _mean_square(cells: Grid, counts: Counts) -> float:
+    """The mean squared effect size of images sorted by class: a mean for each class, one deviation of all."""
+    sums = np.add.reduceat(cells, np.cumsum(counts) - counts, axis=0)
+    of_means = (sums**2 / counts[:, np.newaxis]).sum(axis=0)
+    variances = ((cells**2).sum(axis=0) - of_means) / (len(cells) - len(counts))
+    return float((of_means / np.maximum(variances, _LEAST_VARIANCE)).mean() / len(cells))

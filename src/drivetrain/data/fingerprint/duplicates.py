@@ -1,65 +1,152 @@
-"""Images that lie in the training and in the validation set: results on them are too good."""
+"""Images that a data set has twice: results are too good where a copy lies on the other side of a split."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drivetrain.core.progress import counted
-from drivetrain.data.files.decode import BadSampleError
-from drivetrain.data.files.image_source import ImageSource
+from drivetrain.data.files.decode import BadSampleError, naming_bad_sample
+from drivetrain.data.files.image_source import ImageSource, ImageStore
 from drivetrain.data.fingerprint.fingerprint import Duplicates
-from drivetrain.data.fingerprint.looked_at import Samples
-from drivetrain.data.source import Source, SubsetSource
+from drivetrain.data.fingerprint.looked_at import Samples, spread_indices, unwrapped
+from drivetrain.data.source import Source
 
-__all__ = ["find_duplicates"]
+__all__ = ["find_copies", "find_duplicates"]
 
+# Files are read as bytes, and only where another one is as long; all other images are decoded.
+_MOST_READ, _MOST_DECODED = 4000, 1000
+# Rather than fewer images that are compared with all others, a sample of the others is taken.
+_FEWEST_COMPARED = 100
 _SHOWN = 5
-# Without the lengths of files, every image must be opened; beyond this it would take minutes.
-_MOST_OPENED = 100_000
+
+Integers = NDArray[np.int64]
 
 
-def find_duplicates(train: tuple[Source, Samples], validation: tuple[Source, Samples]) -> Duplicates | None:
-    """Pairs of images with equal pixels; None where too many images would have to be opened."""
-    of_train, of_validation = _lengths(train[0]), _lengths(validation[0])
-    if of_train is None or of_validation is None:
-        if len(train[1]) + len(validation[1]) > _MOST_OPENED:
-            return None
-        opened = [*range(len(train[1]))], [*range(len(validation[1]))]
-    else:
-        shared = set(of_train) & set(of_validation)
-        opened = _as_long_as(of_train, shared), _as_long_as(of_validation, shared)
-    digests = _digests(train[1], opened[0])
-    found: list[tuple[str, str]] = []
-    for digest, names in _digests(validation[1], opened[1]).items():
-        found += [(digests[digest][0], name) for name in names if digest in digests]
-    return Duplicates(count=len(found), first=tuple(found[:_SHOWN]))
+def find_duplicates(train: tuple[Source, Samples], validation: tuple[Source, Samples]) -> Duplicates:
+    """The validation images that are training images too; of large data sets only some are compared."""
+    of_train, of_validation = _Images.of(*train), _Images.of(*validation)
+    if of_train.store is None or of_validation.store is None:
+        of_train, of_validation = of_train.by_pixels(), of_validation.by_pixels()
+    chosen = _choose(of_validation.lengths, of_train.lengths, most=of_train.most)
+    known = {digest: index for index, digest in reversed(_digests(of_train, chosen.others))}
+    pairs = [
+        (of_train.samples.name(known[digest]), of_validation.samples.name(index))
+        for index, digest in _digests(of_validation, chosen.opened)
+        if digest in known
+    ]
+    return Duplicates(
+        count=len(pairs),
+        first=tuple(pairs[:_SHOWN]),
+        compared=chosen.compared if chosen.compared < len(of_validation.lengths) else None,
+        compared_with=len(chosen.others) if chosen.is_cut else None,
+    )
 
 
-def _lengths(source: Source) -> list[int] | None:
-    """The length of every sample's file; None for samples without files."""
-    places = np.arange(len(source), dtype=np.int64)
-    while isinstance(source, SubsetSource):
-        places = source.indices[places]
-        source = source.source
-    if not isinstance(source, ImageSource):
-        return None
-    return [source.store.stored_bytes(int(place)) for place in places]
+def find_copies(train: tuple[Source, Samples]) -> Duplicates:
+    """The training images that have an equal one; of large data sets only some are compared."""
+    images = _Images.of(*train)
+    chosen = _choose(images.lengths, images.lengths, most=images.most, is_same=True)
+    equal: dict[bytes, list[int]] = defaultdict(list)
+    for index, digest in _digests(images, chosen.others):
+        equal[digest].append(index)
+    opened = set(chosen.opened.tolist())
+    copied = [indices for indices in equal.values() if len(indices) > 1 and opened.intersection(indices)]
+    name = images.samples.name
+    return Duplicates(
+        count=sum(len(opened.intersection(indices)) for indices in copied),
+        first=tuple((name(indices[0]), name(indices[1])) for indices in copied[:_SHOWN]),
+        compared=chosen.compared if chosen.compared < len(images.lengths) else None,
+        compared_with=len(chosen.others) if chosen.is_cut else None,
+    )
 
 
-def _as_long_as(lengths: list[int], shared: set[int]) -> list[int]:
-    """The samples whose files are as long as some file of the other part."""
-    return [index for index, length in enumerate(lengths) if length in shared]
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """The images of a split, with the lengths of their files; without a store they have none."""
+
+    samples: Samples
+    lengths: Integers
+    store: ImageStore | None
+    places: Integers
+
+    @classmethod
+    def of(cls, source: Source, samples: Samples) -> Self:
+        inner, places = unwrapped(source)
+        if not isinstance(inner, ImageSource):
+            return cls(samples, np.zeros(len(samples), dtype=np.int64), None, places)
+        lengths = [_length(inner.store, place) for place in places.tolist()]
+        return cls(samples, np.array(lengths, dtype=np.int64), inner.store, places)
+
+    def by_pixels(self) -> "_Images":
+        return _Images(self.samples, np.zeros_like(self.lengths), None, self.places)
+
+    @property
+    def most(self) -> int:
+        return _MOST_DECODED if self.store is None else _MOST_READ
+
+    def digest(self, index: int) -> bytes:
+        """What equal images have in common; raises BadSampleError if an image cannot be read."""
+        if self.store is None:
+            looked = self.samples.open(index)
+            content = f"{looked.size_px}".encode() + np.ascontiguousarray(looked.pixels).tobytes()
+        else:
+            with naming_bad_sample(self.samples.name(index)):
+                content = self.store.read(int(self.places[index]))
+            if not content:
+                raise BadSampleError(self.samples.name(index), "it is empty")
+        return blake2b(content, digest_size=16).digest()
 
 
-def _digests(samples: Samples, indices: list[int]) -> dict[bytes, list[str]]:
-    found: dict[bytes, list[str]] = defaultdict(list)
-    for index in counted(indices, total=len(indices), what="looking for equal images"):
+def _length(store: ImageStore, place: int) -> int:
+    try:
+        return store.stored_bytes(place)
+    except OSError:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """How many images are compared, those of them that must be opened, and those they are compared with.
+
+    `is_cut` says that these are not all that might be equal.
+    """
+
+    compared: int
+    opened: Integers
+    others: Integers
+    is_cut: bool = False
+
+
+def _choose(lengths: Integers, others: Integers, *, most: int, is_same: bool = False) -> _Chosen:
+    """Chooses images for which at most `most` must be opened; with `is_same` both are the same images."""
+    found, counts = np.unique(others, return_counts=True)
+    known = found[counts > is_same]
+    count = len(lengths)
+    while count >= min(_FEWEST_COMPARED, len(lengths)):
+        compared = spread_indices(len(lengths), most=count)
+        opened = compared[np.isin(lengths[compared], known)]
+        equally_long = np.flatnonzero(np.isin(others, lengths[opened]))
+        if len(equally_long) + (0 if is_same else len(opened)) <= most:
+            return _Chosen(len(compared), opened, equally_long)
+        count //= 2
+    opened = spread_indices(len(lengths), most=most // 2)
+    if is_same:
+        # Copies are often neighbours by name.
+        opened = np.unique(np.concatenate([opened, np.minimum(opened + 1, len(lengths) - 1)]))
+    cut = opened if is_same else spread_indices(len(others), most=most - len(opened))
+    return _Chosen(len(opened), opened, cut, is_cut=len(cut) < len(others))
+
+
+def _digests(images: _Images, indices: Integers) -> list[tuple[int, bytes]]:
+    """The readable images with their digests."""
+    found: list[tuple[int, bytes]] = []
+    for index in counted(indices.tolist(), total=len(indices), what="looking for equal images"):
         try:
-            looked = samples.open(index)
+            found.append((index, images.digest(index)))
         except BadSampleError:
             continue
-        content = np.ascontiguousarray(looked.pixels)
-        digest = blake2b(f"{looked.size_px}".encode() + content.tobytes(), digest_size=16).digest()
-        found[digest].append(looked.name)
     return found

@@ -41,10 +41,19 @@ class ObjectSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    """Images that are in the training and in the validation set: how many, and the first pairs of names."""
+    """Images that are there twice: how many, and the first pairs of names."""
 
     count: int
     first: tuple[tuple[str, str], ...]
+    compared: int | None = None
+    """Number of images that were compared, where it was not all."""
+    compared_with: int | None = None
+    """Number of training images that they were compared with, where it was not all."""
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Self:
+        """Reads what `as_json` of a fingerprint wrote."""
+        return cls(**{**stored, "first": tuple(tuple(pair) for pair in stored["first"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +84,15 @@ class Fingerprint:
     """None where too few independent images were there to tell."""
     unreadable: tuple[str, ...]
     duplicates: Duplicates | None
-    """None where the validation set is a share of the training set and no copies were found in it."""
+    """Validation images that are training images too; None where the data set has no validation images."""
     groups: int | None
     """Number of groups by --group-by; None without."""
     read_channels: int = 3
     """Channels in which images are read unless --channels is set; `channels` is 1 if all of them are grey."""
     suggested_groups: SuggestedGroups | None = None
     """None where validation samples are not held out, or --group-by says what belongs together."""
+    copies_in_train: Duplicates | None = None
+    """Training images that have a copy; None where validation samples are not held out of them."""
 
     def as_json(self) -> dict[str, Any]:
         """As plain data for a file."""
@@ -90,7 +101,7 @@ class Fingerprint:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """Reads what `as_json` wrote."""
-        suggested = stored.get("suggested_groups")
+        suggested, copies = stored.get("suggested_groups"), stored.get("copies_in_train")
         objects, duplicates, asymmetry = (stored[key] for key in ("objects", "duplicates", "asymmetry"))
         return cls(
             **{
@@ -106,10 +117,8 @@ class Fingerprint:
                 "std": tuple(stored["std"]),
                 "asymmetry": asymmetry and Asymmetry(**asymmetry),
                 "unreadable": tuple(stored["unreadable"]),
-                "duplicates": duplicates
-                and Duplicates(
-                    count=duplicates["count"], first=tuple(tuple(pair) for pair in duplicates["first"])
-                ),
+                "duplicates": duplicates and Duplicates.from_json(duplicates),
+                "copies_in_train": copies and Duplicates.from_json(copies),
                 "suggested_groups": suggested
                 and SuggestedGroups(count=suggested["count"], first=tuple(suggested["first"])),
             }

@@ -16,7 +16,7 @@ from drivetrain.data.masks.masked_images import MaskedImages
 from drivetrain.data.source import Source, SubsetSource
 from drivetrain.data.training_tiles import masked_of
 
-__all__ = ["Look", "LookedAt", "Samples", "samples_of", "spread_indices"]
+__all__ = ["Look", "LookedAt", "Samples", "samples_of", "spread_indices", "unwrapped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,12 @@ def samples_of(source: Source, *, has_dense_labels: bool) -> Samples:
     """The samples of a source, whole where it cuts tiles out of images or resizes them."""
     if has_dense_labels:
         return _Masked(masked_of(source))
-    inner, places = _unwrapped(source)
+    inner, places = unwrapped(source)
     return _Labelled(inner, places, known_labels_of(source))
 
 
-def _unwrapped(source: Source) -> tuple[Source, NDArray[np.int64]]:
+def unwrapped(source: Source) -> tuple[Source, NDArray[np.int64]]:
+    """The source below all subsets, and the places of the samples in it."""
     places = np.arange(len(source), dtype=np.int64)
     while isinstance(source, SubsetSource):
         places = source.indices[places]

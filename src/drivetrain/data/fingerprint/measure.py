@@ -1,4 +1,7 @@
-"""Measures the fingerprint of a data set: opens a spread of its images, never more than a thousand."""
+"""Measures the fingerprint of a data set: measures a spread of its images, never more than a thousand.
+
+Only the search for copies opens more, and it has a bound of its own (`duplicates.py`).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +13,7 @@ from drivetrain.catalogue.data_sets import background_class
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.fingerprint.asymmetry import AsymmetryMeter
 from drivetrain.data.fingerprint.colours import ColourMeter
-from drivetrain.data.fingerprint.duplicates import find_duplicates
+from drivetrain.data.fingerprint.duplicates import find_copies, find_duplicates
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.looked_at import Look, LookedAt, samples_of, spread_indices
 from drivetrain.data.fingerprint.object_sizes import ObjectMeter, spread_of
@@ -131,8 +134,10 @@ def _fingerprint(
     dense, channels = spec.has_dense_labels, spec.channels
     is_grey = channels == 3 and colours.is_grey
     parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-    duplicates = None
-    if splits.validation is not None:
+    duplicates, copies = None, None
+    if splits.validation is None:
+        copies = find_copies((splits.train, look.samples))
+    else:
         validation = samples_of(splits.validation, has_dense_labels=dense)
         duplicates = find_duplicates((splits.train, look.samples), (splits.validation, validation))
     pixels = meters.pixel_counts.sum()
@@ -156,6 +161,7 @@ def _fingerprint(
         duplicates=duplicates,
         groups=None,
         read_channels=channels,
+        copies_in_train=copies,
     )
 
 

@@ -181,12 +181,13 @@ class PackStore:
     def image(self, index: int) -> Image.Image:
         """The image, from its pixels if the pack stores images decoded, else from its encoded file."""
         size = self.size(index)
-        content = self._content(index)
+        content = self.read(index)
         if self.decoded_mode is None:
             return image_of(content)
         return Image.frombytes(self.decoded_mode, size, content)
 
-    def _content(self, index: int) -> bytes:
+    def read(self, index: int) -> bytes:
+        """The image's bytes as they are stored."""
         offset = int(self.table["offset"][index])
         shard = self.shards[self.table["shard"][index]]
         return _mapped(f"{self.folder}/{shard}")[offset : offset + self.stored_bytes(index)]
