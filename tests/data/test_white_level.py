@@ -83,7 +83,7 @@ def test_other_data_sets_have_no_level() -> None:
 
 def _trained_and_predicted(place: Path, data: Path, **options: Any) -> NDArray[Any]:
     run, output = place / "run", place / "out"
-    values = {**SMALL, "dataset": "mask-folder", "data_dir": str(data), **options}
+    values = {**SMALL, "auto": "off", "dataset": "mask-folder", "data_dir": str(data), **options}
     drivetrain.train(output_dir=str(run), **values)
     drivetrain.predict(run, data / "images" / "0.tif", output=output, probabilities=True)
     (found,) = output.glob("*probabilities*")
