@@ -74,11 +74,9 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         drivetrain.evaluate(tmp_path / "empty")
 
 
-@pytest.mark.parametrize(
-    ("options", "where"), [({}, "imagenet"), ({"data_dir": "photos"}, "--data-dir photos")]
-)
-def test_all_of_a_divided_set_is_asked_for_by_its_parts(options: dict[str, str], where: str) -> None:
-    recipe = Recipe(dataset="imagenet", **options)
+@pytest.mark.parametrize(("data_dir", "where"), [(None, "imagenet"), ("photos", "--data-dir photos")])
+def test_all_of_a_divided_set_is_asked_for_by_its_parts(data_dir: str | None, where: str) -> None:
+    recipe = Recipe(dataset="imagenet", data_dir=data_dir)
     said = _no_such_split("all", there=["validation", "train"], recipe=recipe)
     assert said == (
         f"--split all is for data without a split of their own, but {where} is divided into validation and "

@@ -96,8 +96,8 @@ def _dense_sizes(case: Case) -> list[Size]:
     """The whole image where all have one size that fits, otherwise tiles."""
     size = case.one_size_px
     if size is not None and max(size) <= _LARGEST_WHOLE_PX and _takes_whole(case, size):
-        sides = None if size[0] == size[1] else size
-        return [Size(options={}, side_px=case.shorter_side_px, reason="", height_and_width=sides)]
+        both = None if size[0] == size[1] else size
+        return [Size(options={}, side_px=case.shorter_side_px, reason="", height_and_width=both)]
     shorter = case.shorter_side_px
     fitting = [side for side in _TILE_SIDES_PX if side <= max(shorter, _TILE_SIDES_PX[-1])]
     why = (
