@@ -38,7 +38,7 @@ def test_of_many_classes_a_line_has_the_lowest_and_the_table_all() -> None:
     (line,) = score_lines(MANY)
     assert line == (
         "soft Dice: mean over foreground classes 0.3750, mean over classes 0.5000; "
-        "lowest of 12 classes: 1 0.0625, 2 0.1250, 3 0.1875"
+        "lowest of 12 classes: class 1 0.0625, class 2 0.1250, class 3 0.1875"
     )
     assert len(score_table(MANY)) == 1 + 12 + 2
 

@@ -32,3 +32,9 @@ def test_the_copies_come_first_and_three_are_the_most() -> None:
 
 def test_a_device_that_waits_is_said_last() -> None:
     assert training_findings(a_record(), labelled(RIGHT, RIGHT), waits="Waited.") == ["Waited."]
+
+
+def test_a_short_training_on_masks_is_called_short() -> None:
+    record = a_record(task="segmentation", train=0.5, validations=(0.45,), updates=8)
+    found = training_findings(record, masked([[[80, 5], [8, 7]]] * 6))
+    assert [finding.partition(";")[0] for finding in found] == ["8 updates are few (validation dice 0.45)"]

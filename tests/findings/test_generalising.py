@@ -73,6 +73,44 @@ def test_an_average_that_remembers_the_start_is_the_first_suspect() -> None:
     assert "--augment" in str(learned_by_heart(a_record(**WORSE, recipe=a_recipe(ema=0.95))))
 
 
+@pytest.mark.parametrize(
+    ("updates", "options", "said"),
+    [
+        (
+            20,
+            {"num_epochs": 2},
+            "20 updates are few, and running statistics of batch norm lag behind; try --num-epochs 20, or "
+            "--bn-momentum 0.9.",
+        ),
+        (
+            150,
+            {"num_epochs": 2},
+            "running statistics of batch norm lag behind in 150 updates; try --num-epochs 4, or "
+            "--bn-momentum 0.9.",
+        ),
+        (
+            200,
+            {"num_epochs": 2, "bn_momentum": 0.99},
+            "running statistics of batch norm lag behind in 200 updates; try --num-epochs 4, or "
+            "--bn-momentum 0.9.",
+        ),
+        (
+            20,
+            {"num_epochs": 2, "bn_momentum": 0.9},
+            "20 updates are few, and running statistics of batch norm lag behind; try --num-epochs 20.",
+        ),
+        (150, {"bn_momentum": 0.9}, "the training images are learned by heart; try --augment True."),
+        (200, {}, "the training images are learned by heart; try --augment True."),
+    ],
+)
+def test_nothing_is_learned_by_heart_before_statistics_settle(
+    updates: int, options: dict[str, Any], said: str
+) -> None:
+    record = a_record(train=1.0, validations=(0.5,), updates=updates, recipe=a_recipe(**options))
+    found = learned_by_heart(record)
+    assert found == f"Training is far better than validation (accuracy 1.00 and 0.50): {said}"
+
+
 def test_a_handful_of_validation_samples_prove_nothing() -> None:
     record = a_record(**WORSE)
     assert learned_by_heart(record) is not None
@@ -104,7 +142,7 @@ def test_a_short_training_is_made_longer_first() -> None:
     record = a_record(chosen=frozenset(["max_updates"]), updates=7, recipe=a_recipe(budget="4m"))
     said = guesses_only(record, labelled([0] * 50 + [1] * 50, [0] * 100))
     assert said is not None
-    assert said.endswith("7 updates are few; try --budget 8m.")
+    assert said.endswith("7 updates are few; try --budget 115m.")
 
 
 def test_a_slow_average_may_be_why_only_guesses_are_measured() -> None:
@@ -119,7 +157,7 @@ def test_good_training_and_guessed_validation_are_a_matter_of_running_statistics
     assert short is not None
     assert short.endswith(
         "but training images well: running statistics of batch norm lag behind in 200 updates; try "
-        "--bn-momentum 0.9, or a larger --num-epochs."
+        "--num-epochs 30, or --bn-momentum 0.9."
     )
     assert guesses_only(a_record(train=0.99, validations=(0.5,), updates=2000), guessed) is None
 

@@ -1,8 +1,10 @@
 """A loss that does not fall, and a training that ends too early."""
 
+from typing import Any
+
 import pytest
 
-from drivetrain.findings.learning import loss_stays, still_learning
+from drivetrain.findings.learning import loss_stays, still_learning, too_short
 from tests.findings.cases import a_recipe, a_record
 
 CHOSEN = frozenset(["augment", "num_epochs"])
@@ -35,7 +37,7 @@ def test_a_loss_that_rises_did_not_fall() -> None:
 
 def test_few_updates_ask_for_more_and_very_few_say_nothing() -> None:
     few = loss_stays(a_record(losses=FLAT, updates=60, recipe=a_recipe(num_epochs=3)))
-    assert few == "The training loss did not fall (2.31 to 2.3): 60 updates are few; try --num-epochs 6."
+    assert few == "The training loss did not fall (2.31 to 2.3): 60 updates are few; try --num-epochs 10."
     assert loss_stays(a_record(losses=FLAT, updates=10)) is None
 
 
@@ -104,3 +106,29 @@ def test_a_training_that_ended_by_itself_was_long_enough() -> None:
 
 def test_a_training_loss_that_rises_at_the_end_gains_nothing_by_more() -> None:
     assert still_learning(a_record(validations=RISING, losses=(2.0, 0.5, 0.6))) is None
+
+
+@pytest.mark.parametrize(
+    ("updates", "options", "option"),
+    [
+        (4, {"num_epochs": 2}, "--num-epochs 100"),
+        (99, {"num_epochs": 9}, "--num-epochs 19"),
+        (8, {"max_updates": 8}, "--max-updates 200"),
+        (10, {"budget": "30"}, "--budget 10m"),
+        (80, {"budget": "20"}, "--budget 50"),
+    ],
+)
+def test_few_updates_are_made_enough(updates: int, options: dict[str, Any], option: str) -> None:
+    chosen = CHOSEN if "budget" in options else frozenset[str]()
+    record = a_record(
+        task="segmentation", validations=(0.45,), updates=updates, recipe=a_recipe(**options), chosen=chosen
+    )
+    assert too_short(record) == f"{updates} updates are few (validation dice 0.45); try {option}."
+
+
+def test_a_short_training_that_is_good_or_was_ended_is_not_too_short() -> None:
+    assert too_short(a_record(validations=(0.45,), updates=99)) is not None
+    assert too_short(a_record(validations=(0.95,), updates=99)) is None
+    assert too_short(a_record(validations=(0.45,), updates=100)) is None
+    assert too_short(a_record(validations=(), updates=99)) is None
+    assert too_short(a_record(validations=(0.45,), updates=99, ended_by="--stop-at accuracy=0.4")) is None

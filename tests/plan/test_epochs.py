@@ -23,6 +23,7 @@ def _plan(
     updates: int | None = None,
     num_epochs: int = 1,
     max_updates: int | None = None,
+    warns_of_skipped: bool = True,
 ) -> EpochPlan:
     return plan_epochs(
         samples=samples,
@@ -31,7 +32,13 @@ def _plan(
         weight_updates_per_epoch=updates,
         num_epochs=num_epochs,
         max_updates=max_updates,
+        warns_of_skipped=warns_of_skipped,
     )
+
+
+def test_what_rules_skip_is_counted_without_a_warning() -> None:
+    plan = _plan(50000, warns_of_skipped=False)
+    assert (plan.samples_unused, plan.warnings) == (16, ())
 
 
 def test_case_19_cifar() -> None:

@@ -148,6 +148,23 @@ def test_measured_data_are_planned_as_they_are(
     assert inputs.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "sides"),
+    [
+        ("street scenes", {}, (360, 480)),
+        ("street scenes", {"tile_size": 64}, (64, None)),
+        ("isbi2012", {}, (512, None)),
+        ("photographs", {}, (224, None)),
+    ],
+)
+def test_images_that_are_not_square_have_two_sides(
+    kind: str, options: dict[str, Any], sides: tuple[int, int | None]
+) -> None:
+    found = KINDS[kind]
+    inputs = known_inputs(Recipe(dataset=found.dataset, **options), found.as_json())
+    assert (inputs.image_size, inputs.width) == sides
+
+
 def test_a_plan_leaves_out_ignored_classes_and_does_not_count_groups() -> None:
     fields: dict[str, Any] = {
         "dataset": "mask-folder",

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from drivetrain.optim.learning_rate import LearningRate, constant, cosine
-from drivetrain.plan.render import _model_rows, print_plan, sparkline
+from drivetrain.plan.render import _image_rows, _model_rows, print_plan, sparkline
 from drivetrain.plan.training_plan import build_plan, plan_training
 from drivetrain.recipe.load import resolve_recipe
 
@@ -59,3 +59,13 @@ def test_a_model_with_a_margin_shows_what_goes_in_and_what_comes_out() -> None:
     rows = dict(_model_rows(plan))
     assert rows["input"] == "1x572x572"
     assert rows["output"] == "388x388, 2 classes"
+
+
+def test_images_that_are_not_square_are_shown_with_both_sides() -> None:
+    shape = {"channels": 3, "image_size": 360, "num_classes": 1}
+    assert _image_rows(shape, margin=0) == [("input", "3x360x360, 1 class")]
+    assert _image_rows({**shape, "width": 480}, margin=0) == [("input", "3x360x480, 1 class")]
+    assert _image_rows({**shape, "width": 480}, margin=2) == [
+        ("input", "3x364x484"),
+        ("output", "360x480, 1 class"),
+    ]

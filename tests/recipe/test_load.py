@@ -1,5 +1,6 @@
 """Resolution: all layers, origins, names, and one sentence for every refused value."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -434,3 +435,12 @@ def test_a_file_that_is_no_recipe(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(BadInputError, match="does not contain a recipe"):
         read_recipe_yaml(path)
+
+
+def test_few_skipped_samples_are_only_left_without_a_warning_by_rules() -> None:
+    plain = resolve_recipe(overrides={"dataset": "digits"})
+    assert not plain.skips_by_rule
+    reasons = {"augment": "there are few images"}
+    assert replace(plain, reasons=reasons).skips_by_rule
+    typed = resolve_recipe(overrides={"dataset": "digits", "remainder": "trim"})
+    assert not replace(typed, reasons=reasons).skips_by_rule

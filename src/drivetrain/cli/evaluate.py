@@ -87,5 +87,6 @@ def run(args: argparse.Namespace) -> int:
 def _lines(row: dict[str, Any], *, split: str) -> list[str]:
     from drivetrain.console.figures import plain_numbers, table_lines
 
+    samples = "1 sample" if row["samples"] == 1 else f"{row['samples']} samples"
     words = "  ".join(f"{split}_{name}: {value:.4f}" for name, value in plain_numbers(row).items())
-    return [f"update {row['update']}  {words}  ({row['samples']} samples)", *table_lines(row)]
+    return [f"update {row['update']}  {words}  ({samples})", *table_lines(row)]

@@ -58,10 +58,15 @@ def _in_a_line(scores: ClassScores) -> str:
     if not classes:
         return means
     if len(classes) <= _MOST_CLASSES_IN_A_LINE:
-        return f"{', '.join(f'{name} {value:.4f}' for name, value in classes.items())}; {means}"
+        return f"{', '.join(_named(*item) for item in classes.items())}; {means}"
     lowest = sorted(classes.items(), key=lambda item: item[1])[:_LOWEST_NAMED]
-    named = ", ".join(f"{name} {value:.4f}" for name, value in lowest)
+    named = ", ".join(_named(*item) for item in lowest)
     return f"{means}; lowest of {len(classes)} classes: {named}"
+
+
+def _named(name: str, value: float) -> str:
+    """A class with its score; a name that is a number would read as one."""
+    return f"{'class ' if name.isdecimal() else ''}{name} {value:.4f}"
 
 
 def _means(scores: ClassScores) -> dict[str, float]:

@@ -51,7 +51,7 @@ def unvalidated_classes(
     ways = [] if has_groups else _options_that_cover(labels[order], above=fraction)
     ways += ["validation images in a val folder beside train"] if takes_folder else []
     return [
-        f"--validation-fraction {fraction} holds out no sample of class {names}"
+        f"No sample of class {names} is held out for validation (--validation-fraction {fraction})"
         + (f"; use {' or '.join(ways)}." if ways else ".")
     ]
 

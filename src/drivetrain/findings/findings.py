@@ -2,7 +2,7 @@
 
 from drivetrain.findings.generalising import guesses_only, known_images, learned_by_heart
 from drivetrain.findings.labels import classes_without_predictions, doubtful_label, doubtful_mask
-from drivetrain.findings.learning import loss_stays, still_learning
+from drivetrain.findings.learning import loss_stays, still_learning, too_short
 from drivetrain.findings.record import Measured, TrainingRecord
 from drivetrain.recipe.schema import Recipe
 
@@ -25,7 +25,7 @@ def training_findings(
     if failed is not None:
         # A network that learned nothing says nothing about single classes and labels.
         return _known([known_images(record), failed, waits])
-    found = [known_images(record), learned_by_heart(record) or still_learning(record)]
+    found = [known_images(record), learned_by_heart(record) or still_learning(record) or too_short(record)]
     if measured is not None:
         found += evaluation_findings(record.recipe, measured)
     return _known([*found, waits])

@@ -30,6 +30,9 @@ _FEWEST_SAMPLES = 20
 # Batch norms that keep 0.99 of their running statistics in each update have them after about 500 updates.
 _SETTLED_UPDATES = 500
 _FAST_STATISTICS = 0.9
+# Most models keep this share unless --bn-momentum says otherwise; after five of its spans, less than a
+# hundredth of the statistics is left from the start.
+_USUAL_STATISTICS, _SETTLED_SPANS = 0.97, 5.0
 
 
 def learned_by_heart(record: TrainingRecord) -> str | None:
@@ -59,6 +62,8 @@ def _remedy(record: TrainingRecord, scores: list[tuple[int, float]]) -> str:
     recipe = record.recipe
     if _averages_the_start(record):
         return _shorter_average(record)
+    if _statistics_lag(record):
+        return f"{_lagging_words(record)}; try {_for_statistics(record)}"
     if record.image_dtype == "uint8" and not _is_augmented(record):
         return "the training images are learned by heart; try --augment True"
     decay = _more_decay(record)
@@ -117,15 +122,32 @@ def guesses_only(record: TrainingRecord, measured: Measured) -> str | None:
     if _averages_the_start(record):
         return f"{lead}: {_shorter_average(record)}."
     if is_far_better:
-        return (
-            f"{lead}, but training images well: running statistics of batch norm lag behind in "
-            f"{record.updates} updates; try --bn-momentum {_FAST_STATISTICS}, or a larger --num-epochs."
-        )
+        said = f"{lead}, but training images well: {_lagging_words(record)}"
+        return f"{said}; try {_for_statistics(record)}."
     if record.updates < FEW_UPDATES:
         return f"{lead}: {record.updates} updates are few; try {longer_training(record)}."
     if record.chosen:
         return f"{lead}: labels may not belong to their images; `drivetrain data look` shows them together."
     return f"{lead}: the network has hardly learned; try {longer_training(record)}."
+
+
+def _statistics_lag(record: TrainingRecord) -> bool:
+    """Whether running statistics of batch norm had no time to settle, or the training is short anyway."""
+    given = record.recipe.bn_momentum
+    kept = _USUAL_STATISTICS if given is None else given
+    return record.updates < FEW_UPDATES or record.updates * (1 - kept) < _SETTLED_SPANS
+
+
+def _lagging_words(record: TrainingRecord) -> str:
+    few = f"{record.updates} updates are few, and " if record.updates < FEW_UPDATES else ""
+    when = "" if few else f" in {record.updates} updates"
+    return f"{few}running statistics of batch norm lag behind{when}"
+
+
+def _for_statistics(record: TrainingRecord) -> str:
+    given, longer = record.recipe.bn_momentum, longer_training(record)
+    is_fast = given is not None and given <= _FAST_STATISTICS
+    return longer if is_fast else f"{longer}, or --bn-momentum {_FAST_STATISTICS}"
 
 
 def _averages_the_start(record: TrainingRecord) -> bool:

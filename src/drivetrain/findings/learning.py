@@ -5,7 +5,7 @@ from itertools import takewhile
 from drivetrain.findings.longer import FEW_UPDATES, longer_training
 from drivetrain.findings.record import TrainingRecord
 
-__all__ = ["loss_stays", "still_learning"]
+__all__ = ["loss_stays", "still_learning", "too_short"]
 
 # Any network that learns at all loses more than a twentieth of its first loss. A few updates say nothing.
 _LEAST_FALL = 0.05
@@ -57,6 +57,18 @@ def still_learning(record: TrainingRecord) -> str | None:
         f"{record.updates - before[-1][0]} of {record.updates} updates): a longer training helps; try "
         f"{longer_training(record)}."
     )
+
+
+def too_short(record: TrainingRecord) -> str | None:
+    """A training of few updates whose validation is still far from right."""
+    scores = record.scores()
+    if record.updates >= FEW_UPDATES or record.ended_by is not None or not scores:
+        return None
+    last = scores[-1][1]
+    if 1 - last < _LEAST_ERROR:
+        return None
+    few = "1 update is" if record.updates == 1 else f"{record.updates} updates are"
+    return f"{few} few (validation {record.metric} {last:.2f}); try {longer_training(record)}."
 
 
 def _loss_falls(record: TrainingRecord) -> bool:

@@ -49,6 +49,7 @@ def plan_epochs(
     weight_updates_per_epoch: int | None,
     num_epochs: int,
     max_updates: int | None,
+    warns_of_skipped: bool = True,
 ) -> EpochPlan:
     """Plans the epochs of `samples` training samples; raises BadInputError if not even one update fits."""
     asked = None if weight_updates_per_epoch == -1 else weight_updates_per_epoch
@@ -67,7 +68,11 @@ def plan_epochs(
     weight_updates = floor(per_epoch)
     left_out = 0 if remainder == "carry" else max(0, samples - weight_updates * batch.global_batch)
     warnings = [
-        *_left_out_warnings(samples, batch=batch, left_out=left_out, asked=asked),
+        *(
+            _left_out_warnings(samples, batch=batch, left_out=left_out, asked=asked)
+            if warns_of_skipped
+            else ()
+        ),
         *_tail_warnings(samples, batch=batch, remainder=remainder, num_epochs=num_epochs, asked=asked),
         *_length_warnings(max_updates, full=full, per_epoch=per_epoch, num_epochs=num_epochs),
     ]

@@ -55,7 +55,7 @@ class ImageShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInputs:
-    """The training data that a plan assumes."""
+    """The training data that a plan assumes; `width` is given of images that are not square."""
 
     samples: int
     channels: int
@@ -63,6 +63,7 @@ class PlannedInputs:
     num_classes: int
     warnings: tuple[str, ...] = ()
     input_kind: InputKind = "image"
+    width: int | None = None
 
 
 def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInputs:
@@ -93,7 +94,10 @@ def known_inputs(recipe: Recipe, fingerprint: Mapping[str, Any]) -> PlannedInput
     samples, has_validation = fingerprint["samples"], "validation" in fingerprint["samples"]
     height, width = fingerprint["height_px"], fingerprint["width_px"]
     is_one_size = all(side["smallest"] == side["largest"] for side in (height, width))
-    own_size = int(min(height["median"], width["median"])) if is_one_size else _SIZE_OF_MANY
+    own_height, own_width = (
+        int(side["median"]) if is_one_size else _SIZE_OF_MANY for side in (height, width)
+    )
+    asked = recipe.image_size or recipe.tile_size
     fraction = recipe.validation_fraction
     if fraction is None:
         fraction = default_share(dataset_info(recipe.dataset), has_validation=has_validation)
@@ -105,9 +109,10 @@ def known_inputs(recipe: Recipe, fingerprint: Mapping[str, Any]) -> PlannedInput
     return PlannedInputs(
         samples=min(train, recipe.limit_train_samples or train),
         channels=recipe.channels or fingerprint["read_channels"],
-        image_size=recipe.image_size or recipe.tile_size or own_size,
+        image_size=asked or own_height,
         num_classes=_classes_left(recipe) or len(fingerprint["class_names"]),
         warnings=_group_warnings(recipe),
+        width=own_width if asked is None and own_width != own_height else None,
     )
 
 

@@ -139,13 +139,13 @@ def _model_rows(plan: Mapping[str, Any]) -> list[Row]:
 
 def _image_rows(shape: Mapping[str, Any], *, margin: int) -> list[Row]:
     """The shape of the input, and that of the output if the model crops its borders."""
-    output, classes = shape["image_size"], f"{shape['num_classes']} classes"
+    output, classes = shape["image_size"], _counted(shape["num_classes"], "class", "es")
     kind = shape.get("input_kind", "image")
     if kind != "image":
         words = describe_input(kind, channels=shape["channels"], height=1, width=output)
         return [("input", f"{words}, {classes}")]
-    size = output + 2 * margin
-    images = f"{shape['channels']}x{size}x{size}"
+    size, width = output + 2 * margin, shape.get("width", output) + 2 * margin
+    images = f"{shape['channels']}x{size}x{width}"
     if not margin:
         return [("input", f"{images}, {classes}")]
-    return [("input", images), ("output", f"{output}x{output}, {classes}")]
+    return [("input", images), ("output", f"{output}x{width - 2 * margin}, {classes}")]

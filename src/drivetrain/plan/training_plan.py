@@ -42,7 +42,7 @@ class TrainingPlan:
         return (*self.batch.warnings, *self.epochs.warnings, *self.events.warnings, *pipeline)
 
 
-def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
+def plan_training(recipe: Recipe, *, samples: int, warns_of_skipped: bool = True) -> TrainingPlan:
     """Plans a training on `samples` training samples, counted after splits and limits."""
     batch = batch_of(recipe)
     epochs = plan_epochs(
@@ -52,6 +52,7 @@ def plan_training(recipe: Recipe, *, samples: int) -> TrainingPlan:
         weight_updates_per_epoch=recipe.weight_updates_per_epoch,
         num_epochs=recipe.num_epochs,
         max_updates=recipe.max_updates,
+        warns_of_skipped=warns_of_skipped,
     )
     events = plan_host_events(
         batch=batch,
@@ -89,12 +90,13 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
         inputs = planned_inputs(recipe, origins=resolved.origins)
     else:
         inputs = known_inputs(recipe, resolved.fingerprint)
-    training = plan_training(recipe, samples=inputs.samples)
+    training = plan_training(recipe, samples=inputs.samples, warns_of_skipped=not resolved.skips_by_rule)
     shape = InputShape(
         channels=inputs.channels,
         image_size=inputs.image_size,
         num_classes=inputs.num_classes,
         input_kind=inputs.input_kind,
+        width=inputs.width,
     )
     model = _outlined_model(recipe, shape, training.batch)
     return plan_to_json(
@@ -111,12 +113,16 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputShape:
-    """The image shape and number of classes that a model is built for; a signal's length is `image_size`."""
+    """The image shape and number of classes that a model is built for; a signal's length is `image_size`.
+
+    `width` is given of images that are not square; `image_size` is then their height.
+    """
 
     channels: int
     image_size: int
     num_classes: int
     input_kind: InputKind = "image"
+    width: int | None = None
 
 
 def plan_to_json(
@@ -166,7 +172,8 @@ def plan_to_json(
 def _input(shape: InputShape, *, model: str) -> dict[str, Any]:
     """`image_size` is the side of the output; `margin` is the extra input on each side, in pixels."""
     margin = output_margin_of(model)
-    values = {name: value for name, value in asdict(shape).items() if (name, value) != _USUAL_KIND}
+    usual = (_USUAL_KIND, ("width", None))
+    values = {name: value for name, value in asdict(shape).items() if (name, value) not in usual}
     return {**values, **({"margin": margin} if margin else {})}
 
 
@@ -253,12 +260,19 @@ def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -
     from drivetrain.models.summary import summarise_model
     from drivetrain.optim.block_rates import block_factors, check_block_rates
 
-    model = outline_model(recipe, **asdict(shape))
-    input_size = shape.image_size + 2 * output_margin_of(recipe.model)
+    model = outline_model(
+        recipe,
+        channels=shape.channels,
+        image_size=shape.image_size,
+        num_classes=shape.num_classes,
+        input_kind=shape.input_kind,
+    )
+    margin = 2 * output_margin_of(recipe.model)
+    width = (shape.width or shape.image_size) + margin
     check_block_rates(recipe, model)
-    height = input_size if shape.input_kind == "image" else 1
-    totals = summarise_model(model, channels=shape.channels, image_size=height, width=input_size)
-    images = (shape.channels, height, input_size)
+    height = shape.image_size + margin if shape.input_kind == "image" else 1
+    totals = summarise_model(model, channels=shape.channels, image_size=height, width=width)
+    images = (shape.channels, height, width)
     warnings = [
         *idle_norm_options(recipe, model),
         *choose_memory_format(recipe, model, image_shape=images),

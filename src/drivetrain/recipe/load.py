@@ -19,7 +19,7 @@ from drivetrain.recipe.checks.replicas import derive_replicas
 from drivetrain.recipe.fields import default_values, fields_with, plain_values
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.merging import Layer, Setting, layer_of, merge_layers
-from drivetrain.recipe.messages import COMMAND_LINE, RULES, RUN_DIRECTORY, explain_validation_error
+from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, RULES, RUN_DIRECTORY, explain_validation_error
 from drivetrain.recipe.named import file_layers, packaged_layers
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
@@ -111,6 +111,11 @@ class ResolvedRecipe:
     reasons: Mapping[str, str] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def skips_by_rule(self) -> bool:
+        """Whether rules left --remainder as it is, because few samples do not fill a global batch."""
+        return bool(self.reasons) and self.origins["remainder"] == DEFAULT
 
 
 def resolve_recipe(

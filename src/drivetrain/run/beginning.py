@@ -85,6 +85,7 @@ def _shape(request: Request, assembly: Assembly) -> InputShape:
         image_size=height if spec.input_kind == "image" else width,
         num_classes=spec.num_classes,
         input_kind=spec.input_kind,
+        width=width if spec.input_kind == "image" and width != height else None,
     )
 
 
@@ -106,9 +107,9 @@ def _samples_in_words(request: Request) -> str:
     spec = request.data.spec
     words = "" if spec.input_kind == "image" else f" ({spec.input_words})"
     return (
-        f"{recipe.model} on {recipe.dataset}: {epochs.samples} training samples{words} "
+        f"{recipe.model} on {recipe.dataset}: {_samples(epochs.samples, 'training ')}{words} "
         f"in {_classes(spec.num_classes)}, "
-        f"{epochs.total_updates} updates of {batch.global_batch} samples{_batch_in_words(batch)}, "
+        f"{epochs.total_updates} updates of {_samples(batch.global_batch)}{_batch_in_words(batch)}, "
         f"logging every {_log_interval_in_words(request.plan.events.log_updates, batch)}"
     )
 
@@ -162,6 +163,10 @@ def _stages_in_words(plan: StagePlan) -> str:
     )
 
 
+def _samples(number: int, which: str = "") -> str:
+    return f"{number} {which}sample{'' if number == 1 else 's'}"
+
+
 def _classes(number: int) -> str:
     return "1 class" if number == 1 else f"{number} classes"
 
@@ -172,7 +177,7 @@ def _batch_in_words(batch: BatchArithmetic) -> str:
         return ""
     replicas = f"{batch.replicas} replica{'s' if batch.replicas > 1 else ''}"
     micro_batches = f"{batch.accumulation} micro-batch{'es' if batch.accumulation > 1 else ''}"
-    return f" ({replicas} x {micro_batches} x {batch.micro} samples)"
+    return f" ({replicas} x {micro_batches} x {_samples(batch.micro)})"
 
 
 def _log_interval_in_words(updates: int, batch: BatchArithmetic) -> str:

@@ -193,7 +193,7 @@ def prepare_request(
     if sibling is not None:
         require_same_set(recipe, files, directory=sibling)
     check_metrics(recipe, task=splits.spec.task, class_names=splits.spec.class_names)
-    plan = plan_training(recipe, samples=len(splits.train))
+    plan = plan_training(recipe, samples=len(splits.train), warns_of_skipped=not resolved.skips_by_rule)
     is_own_data = data is not None or is_external_dataset(recipe.dataset)
     own_data = own_data_of(splits) if is_own_data else None
     identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model(splits.spec))

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from drivetrain.auto.rules.data_rules import decide_data, decide_split
+from drivetrain.data.held_out import held_out_order
 from tests.auto.fingerprints import KINDS, case_of, photographs
 
 
@@ -51,3 +53,45 @@ def test_a_nearly_constant_channel_is_not_enlarged() -> None:
     case = case_of(photographs(std=(0.25, 0.0, 0.26)))
     decide_data(case)
     assert case.value("normalisation")["std"] == [0.25, 0.02, 0.26]
+    raised = "; a deviation below 0.02 is raised to it, or noise would grow"
+    assert case.decisions["normalisation"].reason.endswith(raised)
+    plain = case_of(photographs())
+    decide_data(plain)
+    assert plain.decisions["normalisation"].reason.endswith("measured on 800 of them")
+
+
+@pytest.mark.parametrize(
+    ("counts", "held_out"),
+    [
+        ((3, 3), 2),
+        ((2, 2, 2), 3),
+        ((4, 2, 3, 1), 3),
+        ((1, 1), 1),
+        ((40, 40), 16),
+        ((98, 2), 26),
+        ((7, 3), 2),
+        ((9, 3), 3),
+    ],
+    ids=str,
+)
+def test_each_class_with_two_images_is_on_both_sides(counts: tuple[int, ...], held_out: int) -> None:
+    images = sum(counts)
+    case = case_of(photographs(samples={"train": images}, class_counts=counts))
+    decide_split(case)
+    assert case.validation_samples == held_out
+    labels = np.repeat(np.arange(len(counts)), counts)
+    for seed in range(20):
+        first = set(labels[held_out_order(images, labels=labels, seed=seed)[:held_out]].tolist())
+        rest = set(labels[held_out_order(images, labels=labels, seed=seed)[held_out:]].tolist())
+        both = {label for label, count in enumerate(counts) if count > 1}
+        assert both <= first & rest
+
+
+def test_many_images_or_a_typed_split_keep_the_fifth() -> None:
+    many = case_of(photographs(samples={"train": 400}, class_counts=(398, 2)))
+    decide_split(many)
+    assert many.value("validation_fraction") == 0.2
+    few = photographs(samples={"train": 6}, class_counts=(3, 3))
+    random = case_of(few, {"split_scheme": "random"})
+    decide_split(random)
+    assert random.value("validation_fraction") == 0.2

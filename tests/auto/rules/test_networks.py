@@ -72,3 +72,12 @@ def test_a_typed_width_leaves_models_that_have_one() -> None:
     assert _of(_networks("huge", model_width=16), "model") == {"resnet18", "resnet34"}
     assert _of(_networks("tiny grey images", model_width=16), "model") == {"cifar_resnet20", "cifar_resnet8"}
     assert all("model_width" not in network.options for network in _networks("masks", model_width=8))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("masks of one size", "256x320 pixels"), ("isbi2012", "512 pixels"), ("masks", "256 pixels")],
+)
+def test_whole_images_are_named_with_both_sides(kind: str, words: str) -> None:
+    found = networks_for(case_of(KINDS[kind]))
+    assert words in {network.size_in_words for network in found}

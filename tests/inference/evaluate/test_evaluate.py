@@ -9,8 +9,9 @@ import drivetrain
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import read_json
-from drivetrain.inference.evaluate.evaluate import evaluate_run
+from drivetrain.inference.evaluate.evaluate import _no_such_split, evaluate_run
 from drivetrain.inference.model.restore import find_checkpoints, weights_sentence
+from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import open_run
 
 
@@ -71,6 +72,16 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInputError, match="not a run"):
         drivetrain.evaluate(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(("data_dir", "where"), [(None, "imagenet"), ("photos", "--data-dir photos")])
+def test_all_of_a_divided_set_is_asked_for_by_its_parts(data_dir: str | None, where: str) -> None:
+    recipe = Recipe(dataset="imagenet", data_dir=data_dir)
+    said = _no_such_split("all", there=["validation", "train"], recipe=recipe)
+    assert said == (
+        f"--split all is for data without a split of their own, but {where} is divided into validation and "
+        "train; --split validation or --split train works."
+    )
 
 
 def test_case_125_a_run_without_checkpoints_cannot_be_evaluated(

@@ -74,6 +74,21 @@ def test_mistakes_are_looked_for_in_all_validation_samples(
     assert "mistakes on 2000 validation samples" in titles[0]
 
 
+@pytest.mark.parametrize(
+    ("classes", "title"),
+    [
+        ([0], "No mistakes on 1 validation sample; some correct ones of every class"),
+        ([1], "The only mistake on 1 validation sample"),
+        ([0, 1], "The only mistake on 2 validation samples, then correct ones"),
+        ([1, 1], "All 2 mistakes on 2 validation samples, by true class in turn"),
+    ],
+)
+def test_titles_count(classes: list[int], title: str) -> None:
+    samples = len(classes)
+    guesses = _guesses([0] * samples, classes, [0.9] * samples)
+    assert pictures._title_of_mistakes(guesses, there=samples, shown=samples) == title
+
+
 def _drawn_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, class_names: list[str]) -> list[list[str]]:
     """What the legends of the panels of a segmentation's curves say."""
     run = RunDirectory(tmp_path)

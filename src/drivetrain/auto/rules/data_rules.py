@@ -13,6 +13,8 @@ _DIGITS = 4
 _EIGHT_BITS, _COLOURS = 8, 3
 # A fifth for validation; of many images fewer, as this many tell an accuracy to less than a percent.
 _SHARE, _ENOUGH_VALIDATION = 0.2, 5_000
+# Of at most this many images, more than a fifth may be held out for the sake of a small class.
+_FEW_IMAGES = 200
 
 
 def decide_split(case: Case) -> None:
@@ -21,12 +23,33 @@ def decide_split(case: Case) -> None:
     if "validation" in case.fingerprint.samples or case.typed.get("folds") is not None or images < 2:
         return
     share = min(_SHARE, round(_ENOUGH_VALIDATION / images, _DIGITS))
+    needed = _images_of_all_classes(case)
+    if needed is not None and needed > round(share * images):
+        reason = f"{needed} of {images} images are the fewest in which each class with two images has one"
+        case.decide("validation_fraction", round(needed / images, _DIGITS), reason)
+        return
     reason = (
         "the data have no validation images, so every fifth one is held out"
         if share == _SHARE
         else f"the data have no validation images; {_ENOUGH_VALIDATION} tell an accuracy to about a percent"
     )
     case.decide("validation_fraction", share, reason)
+
+
+def _images_of_all_classes(case: Case) -> int | None:
+    """The fewest images that a stratified split must hold out to have one of each class with two or more.
+
+    None where images are many, or are not held out by class.
+    """
+    found = case.fingerprint
+    counts = [count for count in found.class_counts if count > 1]
+    is_by_class = found.task == "classification" and found.groups is None
+    is_known = sum(found.class_counts) == found.samples["train"] <= _FEW_IMAGES
+    if not (counts and is_by_class and is_known) or case.typed.get("split_scheme", "stratified") == "random":
+        return None
+    # The images of a class of n stand at 1/2n, 3/2n, ... in the order in which they are held out.
+    smallest = min(counts)
+    return sum((count // smallest + 1) // 2 for count in counts)
 
 
 def decide_data(case: Case) -> None:
@@ -51,6 +74,8 @@ def _decide_normalisation(case: Case) -> None:
     channels = int(case.value("channels") or fingerprint.read_channels)
     # Grey images that are read in colour have equal channels.
     copies = channels if len(fingerprint.mean) == 1 else 1
+    raised = min(fingerprint.std) < _LEAST_DEVIATION
+    floor = f"; a deviation below {_LEAST_DEVIATION} is raised to it, or noise would grow" if raised else ""
     if len(fingerprint.mean) * copies != channels:
         return
     case.decide(
@@ -59,7 +84,7 @@ def _decide_normalisation(case: Case) -> None:
             "mean": [round(value, _DIGITS) for value in fingerprint.mean] * copies,
             "std": [round(max(value, _LEAST_DEVIATION), _DIGITS) for value in fingerprint.std] * copies,
         },
-        f"mean and deviation of the training images, measured on {fingerprint.measured} of them",
+        f"mean and deviation of the training images, measured on {fingerprint.measured} of them{floor}",
     )
 
 

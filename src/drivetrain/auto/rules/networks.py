@@ -32,11 +32,12 @@ class Network:
     options: dict[str, Any]
     work: float
     side_px: int
+    size_in_words: str
     reasons: dict[str, str]
 
     def __str__(self) -> str:
         width = self.options.get("model_width")
-        return f"{self.options['model']}{f' of width {width}' if width else ''} on {self.side_px} pixels"
+        return f"{self.options['model']}{f' of width {width}' if width else ''} on {self.size_in_words}"
 
 
 def networks_for(case: Case) -> list[Network]:
@@ -58,7 +59,11 @@ def _network(own: dict[str, Any], size: Size, *, work: float) -> Network:
             "left; batch norm allows a high rate"
         )
     return Network(
-        options=own | size.options, work=work * size.side_px**2, side_px=size.side_px, reasons=reasons
+        options=own | size.options,
+        work=work * size.side_px**2,
+        side_px=size.side_px,
+        size_in_words=str(size),
+        reasons=reasons,
     )
 
 

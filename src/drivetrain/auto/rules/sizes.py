@@ -26,11 +26,20 @@ _USUAL_SIDE_PX = 224
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """A size of training images as options of the recipe (none: as they are), and why it is a candidate."""
+    """A size of training images as options of the recipe (none: as they are), and why it is a candidate.
+
+    `height_and_width` is set for whole images that are not square.
+    """
 
     options: dict[str, Any]
     side_px: int
     reason: str
+    height_and_width: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        if self.height_and_width is None:
+            return f"{self.side_px} pixels"
+        return f"{self.height_and_width[0]}x{self.height_and_width[1]} pixels"
 
 
 def is_tiny(case: Case) -> bool:
@@ -87,7 +96,8 @@ def _dense_sizes(case: Case) -> list[Size]:
     """The whole image where all have one size that fits, otherwise tiles."""
     size = case.one_size_px
     if size is not None and max(size) <= _LARGEST_WHOLE_PX and _takes_whole(case, size):
-        return [Size(options={}, side_px=case.shorter_side_px, reason="")]
+        both = None if size[0] == size[1] else size
+        return [Size(options={}, side_px=case.shorter_side_px, reason="", height_and_width=both)]
     shorter = case.shorter_side_px
     fitting = [side for side in _TILE_SIDES_PX if side <= max(shorter, _TILE_SIDES_PX[-1])]
     why = (

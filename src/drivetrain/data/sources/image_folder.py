@@ -34,8 +34,8 @@ def find_images(folder: Path, *, by_name_only: bool = False) -> StoredImages:
     class_names = class_folders(places[_TRAIN])
     if set(class_names) == _PAIRS:
         raise BadInputError(
-            f"--data-dir {folder} contains folders of images and masks instead of classes; use --dataset "
-            "mask-folder."
+            f"--data-dir {folder} contains folders of images and masks instead of classes; to train on "
+            "them, use --dataset mask-folder."
         )
     if places[_TRAIN] == folder:
         if len(class_names) < 2:

@@ -260,8 +260,17 @@ def _choose_split(data: DataSplits, split: str, recipe: Recipe) -> Source:
     source = sources[split] if split != "all" else None if is_divided else data.train
     if source is None:
         there = [name for name in sources if sources[name] is not None]
-        raise BadInputError(
-            f"--split {split} does not exist in {recipe.dataset}; --split {' or --split '.join(there)} works."
-        )
+        raise BadInputError(_no_such_split(split, there=there, recipe=recipe))
     good = without_bad(source)
     return UniformSource(masked_of(good)) if data.spec.has_dense_labels else good
+
+
+def _no_such_split(split: str, *, there: list[str], recipe: Recipe) -> str:
+    works = f"--split {' or --split '.join(there)} works"
+    if split != "all":
+        return f"--split {split} does not exist in {recipe.dataset}; {works}."
+    where = recipe.dataset if recipe.data_dir is None else f"--data-dir {recipe.data_dir}"
+    return (
+        f"--split all is for data without a split of their own, but {where} is divided into "
+        f"{' and '.join(there)}; {works}."
+    )

@@ -149,14 +149,15 @@ def choose_shown(guesses: Guesses, *, count: int) -> NDArray[np.int64]:
 def _title_of_mistakes(guesses: Guesses, *, there: int, shown: int) -> str:
     samples, wrong = len(guesses.labels), int((guesses.classes != guesses.labels).sum())
     of = f"{there}" if samples == there else f"{samples} of {there}"
+    of += " validation sample" if there == 1 else " validation samples"
     if wrong == 0:
-        return f"No mistakes on {of} validation samples; some correct ones of every class"
+        return f"No mistakes on {of}; some correct ones of every class"
+    if wrong == 1:
+        return f"The only mistake on {of}{', then correct ones' if shown > 1 else ''}"
     if wrong > shown:
-        return (
-            f"{shown} of {wrong} mistakes on {of} validation samples: the most confident of every true class"
-        )
+        return f"{shown} of {wrong} mistakes on {of}: the most confident of every true class"
     rest = "" if wrong == shown else ", then correct ones"
-    return f"All {wrong} mistakes on {of} validation samples, by true class in turn{rest}"
+    return f"All {wrong} mistakes on {of}, by true class in turn{rest}"
 
 
 def _guesses(
