@@ -186,7 +186,7 @@ def test_tab_finds_the_functions_and_a_result_is_short(masks_run: Path) -> None:
 
 @pytest.mark.parametrize("asked", [{"budget": "10s"}, {"auto": "on"}])
 def test_what_is_for_rules_is_refused_where_none_apply(tmp_path: Path, asked: dict[str, Any]) -> None:
-    own = {"dataset": "image-folder", "data_dir": str(tmp_path)}
+    own: dict[str, Any] = {"dataset": "image-folder", "data_dir": str(tmp_path)}
     for function in (drivetrain.train, drivetrain.make_plan, drivetrain.certify):
         with pytest.raises(BadInputError, match="rules choose nothing for a Recipe object"):
             function(Recipe(**own, **asked))

@@ -75,7 +75,7 @@ def test_the_table_that_was_named_is_read(tmp_path: Path) -> None:
     rows = [f"images/x/00{number}.png" for number in range(4)]
     write_table(tmp_path / "a.csv", "old,new,kind,sex", *(f"none,{row},{row[-5]},f" for row in rows))
     write_table(tmp_path / "b.csv", "file,kind", *(f"{row},z" for row in rows))
-    named = {"label_table": "a.csv", "file_column": "new", "label_column": "kind"}
+    named: dict[str, Any] = {"label_table": "a.csv", "file_column": "new", "label_column": "kind"}
     recipe = Recipe(dataset="image-table", data_dir=str(tmp_path), **named)
     assert fingerprint_of(recipe).class_names == ("0", "1", "2", "3")
     with pytest.raises(BadInputError, match="--label-table"):
@@ -98,7 +98,7 @@ def test_what_training_would_refuse_is_refused_before_networks_are_timed(
 
     monkeypatch.setattr("drivetrain.auto.choose.sample_seconds", sample_seconds)
     folder = write_images(tmp_path / "photos", {"ant": 5, "bee": 5})
-    own = {"dataset": "image-folder", "data_dir": str(folder), "device": "cpu"}
+    own: dict[str, Any] = {"dataset": "image-folder", "data_dir": str(folder), "device": "cpu"}
     with pytest.raises(BadInputError, match=r"--stop-at dice=0\.9 is not a metric"):
         _choose(Recipe(**own, stop_at="dice=0.9"))
     truncate(folder / "bee" / "003.png")

@@ -172,7 +172,8 @@ def test_a_plan_of_folds_divides_the_budget(
 
 
 def test_a_plan_in_python_opens_a_folder_too(photos: Path, capsys: Captured) -> None:
-    own = {"dataset": "image-folder", "data_dir": "photos", "auto": "off", "model": "toy_model"}
+    own: dict[str, Any] = {"dataset": "image-folder", "data_dir": "photos", "auto": "off"}
+    own |= {"micro_batch_size": "8", "image_size": "32"}
     plan = make_plan(**own)
     assert plan["epoch"]["samples"] == 19
     words = [word for name, value in own.items() for word in (option_name(name), value)]
