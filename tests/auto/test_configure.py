@@ -205,6 +205,8 @@ def test_several_processes_do_not_choose_but_continue(world: _World) -> None:
     rules = Rules(stored_recipe=_stored, ranks=2)
     with pytest.raises(BadInputError, match=r"plan .*photos --replicas 2 --save-recipe recipe\.yaml"):
         world.ask({"data_dir": str(world.directory), "devices": "2"}, rules=rules)
+    with pytest.raises(BadInputError, match=r"plan --dataset cifar10 --auto on --replicas 2 --save-recipe"):
+        world.ask({"dataset": "cifar10", "auto": "on", "devices": "2"}, rules=rules)
     assert world.chosen == []
     begun = world.ask_folder()
     world.begin(begun)

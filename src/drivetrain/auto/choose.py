@@ -120,7 +120,7 @@ class _Timed:
     def seconds(self, decided: Mapping[str, Any]) -> float:
         """Seconds of a training sample with the options that rules decided."""
         for _ in range(_MOST_HALVINGS):
-            options = _divided(decided, self.fitting(decided), typed=self._overrides)
+            options = _divided(decided, self.fitting(decided))
             recipe = take_over(resolve_recipe(overrides=self._overrides, decided=options)).recipe
             try:
                 return sample_seconds(recipe, reporter=self._reporter)
@@ -138,12 +138,12 @@ def _network_of(decided: Mapping[str, Any]) -> str:
     return str([decided.get(field) for field in _OF_A_NETWORK])
 
 
-def _divided(decided: Mapping[str, Any], most: int | None, *, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with smaller micro-batches and an update of the same size, unless its parts were typed."""
+def _divided(decided: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    """The options with smaller micro-batches and an update of the same size.
+
+    A typed accumulation takes the place of the update's size when the recipe is resolved.
+    """
     if most is None:
         return dict(decided)
     micro, whole = int(decided["micro_batch_size"]), decided.get("global_batch_size")
-    divided = {**decided, "micro_batch_size": min(micro, most)}
-    if typed.get("gradient_accumulation_count") is not None:
-        return divided
-    return {**divided, "global_batch_size": whole or micro}
+    return {**decided, "micro_batch_size": min(micro, most), "global_batch_size": whole or micro}
