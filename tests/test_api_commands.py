@@ -182,3 +182,20 @@ def test_tab_finds_the_functions_and_a_result_is_short(masks_run: Path) -> None:
         directory=masks_run, status="finished", updates=1, metrics={}, model=torch.nn.Linear(1, 1)
     )
     assert "Linear" not in repr(result)
+
+
+@pytest.mark.parametrize("asked", [{"budget": "10s"}, {"auto": "on"}])
+def test_what_is_for_rules_is_refused_where_none_apply(tmp_path: Path, asked: dict[str, Any]) -> None:
+    own: dict[str, Any] = {"dataset": "image-folder", "data_dir": str(tmp_path)}
+    for function in (drivetrain.train, drivetrain.make_plan, drivetrain.certify):
+        with pytest.raises(BadInputError, match="rules choose nothing for a Recipe object"):
+            function(Recipe(**own, **asked))
+    with pytest.raises(BadInputError, match="rules choose options for train, crossval and plan alone"):
+        drivetrain.certify(dataset="cifar10", **{"auto": "on", **asked})
+
+
+@pytest.mark.parametrize("command", ["verify", "bench train", "recipes show"])
+def test_commands_without_rules_refuse_a_budget(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--dataset", "image-folder", "--data-dir", "photos", "--budget", "10s"]
+    assert main([*command.split(), *options]) == 2
+    assert "--budget 10s has no effect here: rules choose options for train" in capsys.readouterr().err

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import nn
 
+from drivetrain.auto.applies import refuse_without_rules
 from drivetrain.auto.choices import show_choices
 from drivetrain.auto.configure import Asked, Rules, configure
+from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file
 from drivetrain.auto.saved_recipe import save_recipe as write_recipe
 from drivetrain.console.reporter import Reporter
@@ -40,7 +42,7 @@ from drivetrain.models.own_model import (
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
 from drivetrain.plan.training_plan import build_plan
 from drivetrain.recipe.aliases import require_target
-from drivetrain.recipe.checks.folds import require_one_training
+from drivetrain.recipe.checks.folds import require_crossval, require_fold, require_one_training
 from drivetrain.recipe.fields import fields_with
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.notes import Fact
@@ -97,7 +99,7 @@ def train(
         model=model,
         data=data,
         config_path=config_path,
-        rules=Rules(stored_recipe=_run_to_continue, is_quiet=quiet, began_s=began_s),
+        rules=Rules(stored_recipe=_run_to_continue, is_quiet=quiet, began_s=began_s, check=_check_training),
     )
     require_one_training(resolved.recipe)
     splits = (
@@ -142,7 +144,9 @@ def crossval(
         model=model,
         data=data,
         config_path=config_path,
-        rules=Rules(stored_recipe=_job_to_continue, is_quiet=quiet, splits_budget=True),
+        rules=Rules(
+            stored_recipe=_job_to_continue, is_quiet=quiet, splits_budget=True, check=require_crossval
+        ),
     )
     with CrossvalReporter(verbosity=resolved.recipe.verbosity, quiet=quiet) as reporter:
         show_choices(resolved, reporter=reporter)
@@ -267,7 +271,8 @@ def make_plan(
     """The plan of a recipe, as `drivetrain plan --json` prints it; `save_recipe` is a file for the recipe."""
     if save_recipe is not None:
         check_new_file(Path(save_recipe))
-    resolved = _resolve(recipe, options, config_path=config_path, rules=Rules(is_quiet=True))
+    rules = Rules(is_quiet=True, splits_budget=True)
+    resolved = with_fingerprint(_resolve(recipe, options, config_path=config_path, rules=rules))
     plan = build_plan(resolved, lr_at=lr_at)
     if save_recipe is not None:
         write_recipe(resolved, Path(save_recipe))
@@ -310,6 +315,11 @@ def certify(
             make_model=_maker(model, resolved),
         )
     return certificate.to_json()
+
+
+def _check_training(recipe: Recipe) -> None:
+    require_one_training(recipe)
+    require_fold(recipe)
 
 
 def _run_to_continue(path: Path) -> Path | None:
@@ -357,7 +367,10 @@ def _resolve(
             "config_path needs the name of a recipe, not a Recipe object; leave one of them out."
         )
     given = {name: getattr(recipe, name) for name in recipe.model_fields_set if name not in replaced}
-    return take_over(resolve_recipe(overrides={**given, **options}))
+    resolved = take_over(resolve_recipe(overrides={**given, **options}))
+    why = "rules choose nothing for a Recipe object; give its options as keywords to let them choose"
+    refuse_without_rules(resolved.recipe, resolved.origins, why=why)
+    return resolved
 
 
 def _resolve_own(

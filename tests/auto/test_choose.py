@@ -1,17 +1,19 @@
-"""What does not fit the memory is computed in smaller micro-batches, with the same update."""
+"""Data are measured as the recipe names them, and refused early; micro-batches are made to fit the memory."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from drivetrain.auto.choose import _Timed, fit_memory
+from drivetrain.auto.choose import _Timed, choose_by_rules, fingerprint_of, fit_memory
 from drivetrain.auto.decide import decide
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from tests.auto.fingerprints import ACCELERATOR, photographs
+from tests.data.folders import truncate, write_images, write_table
 
 GIVEN = {"dataset": "image-folder", "data_dir": "photos"}
 
@@ -60,3 +62,49 @@ def test_the_decision_keeps_the_update_and_its_rate(monkeypatch: pytest.MonkeyPa
     assert whole == 64
     assert (case.value("micro_batch_size"), case.global_batch, case.value("learning_rate")) == (8, 64, rate)
     assert "do not fit the memory" in case.decisions["micro_batch_size"].reason
+
+
+def test_typed_accumulation_is_not_given_beside_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed, tried = _timed(monkeypatch, most={224: 16}, gradient_accumulation_count="4")
+    assert timed.seconds({"model": "resnet18", "image_size": 224, "micro_batch_size": 64}) == 1e-6 * 224
+    assert tried == [(224, 64, None), (224, 32, None), (224, 16, None)]
+
+
+def test_the_table_that_was_named_is_read(tmp_path: Path) -> None:
+    write_images(tmp_path / "images", {"x": 4})
+    rows = [f"images/x/00{number}.png" for number in range(4)]
+    write_table(tmp_path / "a.csv", "old,new,kind,sex", *(f"none,{row},{row[-5]},f" for row in rows))
+    write_table(tmp_path / "b.csv", "file,kind", *(f"{row},z" for row in rows))
+    named: dict[str, Any] = {"label_table": "a.csv", "file_column": "new", "label_column": "kind"}
+    recipe = Recipe(dataset="image-table", data_dir=str(tmp_path), **named)
+    assert fingerprint_of(recipe).class_names == ("0", "1", "2", "3")
+    with pytest.raises(BadInputError, match="--label-table"):
+        fingerprint_of(Recipe(dataset="image-table", data_dir=str(tmp_path)))
+
+
+def _choose(recipe: Recipe) -> None:
+    given = {"dataset": recipe.dataset, "data_dir": recipe.data_dir}
+    choose_by_rules(recipe, typed={}, overrides=given, left_s=lambda: 600.0, reporter=Reporter(quiet=True))
+
+
+def test_what_training_would_refuse_is_refused_before_networks_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[Recipe] = []
+
+    def sample_seconds(recipe: Recipe, **_: Any) -> float:
+        timed.append(recipe)
+        return 1e-3
+
+    monkeypatch.setattr("drivetrain.auto.choose.sample_seconds", sample_seconds)
+    folder = write_images(tmp_path / "photos", {"ant": 5, "bee": 5})
+    own: dict[str, Any] = {"dataset": "image-folder", "data_dir": str(folder), "device": "cpu"}
+    with pytest.raises(BadInputError, match=r"--stop-at dice=0\.9 is not a metric"):
+        _choose(Recipe(**own, stop_at="dice=0.9"))
+    truncate(folder / "bee" / "003.png")
+    with pytest.raises(BadInputError, match=r"bee/003\.png cannot be read: .* --on-bad-sample skip"):
+        _choose(Recipe(**own))
+    assert timed == []
+    assert fingerprint_of(Recipe(**own, on_bad_sample="skip")).samples == {"train": 10}
+    _choose(Recipe(**own, on_bad_sample="skip"))
+    assert timed

@@ -13,6 +13,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.found_data import FoundData
 from drivetrain.data.fingerprint.fingerprint import Duplicates, Fingerprint
+from drivetrain.recipe.checks.folds import require_crossval
 from drivetrain.recipe.load import ResolvedRecipe, recipe_to_yaml, resolve_recipe
 from drivetrain.recipe.messages import RULES, RUN_DIRECTORY
 from tests.auto.fingerprints import decided, photographs
@@ -211,6 +212,8 @@ def test_several_processes_do_not_choose_but_continue(world: _World) -> None:
     rules = Rules(stored_recipe=_stored, ranks=2)
     with pytest.raises(BadInputError, match=r"plan .*photos --replicas 2 --save-recipe recipe\.yaml"):
         world.ask({"data_dir": str(world.directory), "devices": "2"}, rules=rules)
+    with pytest.raises(BadInputError, match=r"plan --dataset cifar10 --auto on --replicas 2 --save-recipe"):
+        world.ask({"dataset": "cifar10", "auto": "on", "devices": "2"}, rules=rules)
     assert world.chosen == []
     begun = world.ask_folder()
     world.begin(begun)
@@ -227,6 +230,8 @@ def test_several_processes_do_not_choose_but_continue(world: _World) -> None:
         ({"budget": "10000s", "max_time": "20000s"}, 0.0, False, 9496.0),
         ({"budget": "10000s", "folds": "5"}, 0.0, True, 1896.0),
         ({"budget": "10000s", "folds": "5", "fold": "0"}, 0.0, False, 9496.0),
+        # A plan of a cross-validation, or of one of its trainings.
+        ({"budget": "10000s", "folds": "5", "fold": "0"}, 0.0, True, 9496.0),
         ({}, 0.0, False, 851.0),
     ],
 )
@@ -237,3 +242,31 @@ def test_the_clock_starts_with_the_command(
     world.ask({"data_dir": str(world.directory), **options}, rules=rules)
     # What the test itself takes is subtracted.
     assert 0.5 * expected_s <= world.left_s[-1] <= expected_s
+
+
+def test_the_default_budget_may_be_named(world: _World) -> None:
+    base = dict(world.ask_folder(output_dir="runs/mine").recipe.model_dump(mode="json"))
+    asked = {"data_dir": str(world.directory), "output_dir": "runs/mine"}
+    assert world.ask({**asked, "budget": "normal"}, base=base).reasons == {}
+    with pytest.raises(BadInputError, match="begun with --budget normal"):
+        world.ask({**asked, "budget": "quick"}, base=base)
+    before_rules = {name: value for name, value in base.items() if name not in ("budget", "auto")}
+    for plain in (before_rules, {**base, "auto": "off"}, {**base, "dataset": "imagenet"}):
+        given = {**asked, "dataset": plain["dataset"], "budget": "normal"}
+        with pytest.raises(BadInputError, match="begun without a budget"):
+            world.ask(given, base=plain)
+
+
+@pytest.mark.parametrize("options", [{"budget": "10m"}, {"auto": "on"}])
+def test_commands_without_rules_refuse_what_is_for_them(world: _World, options: dict[str, str]) -> None:
+    with pytest.raises(BadInputError, match="has no effect here: rules choose options for train, crossval"):
+        world.ask({"data_dir": str(world.directory), **options}, rules=None)
+    assert world.ask({"data_dir": str(world.directory), "auto": "off"}, rules=None).recipe.auto == "off"
+
+
+def test_what_the_command_cannot_run_is_refused_before_anything_is_measured(world: _World) -> None:
+    with pytest.raises(BadInputError, match="--folds 5 works"):
+        world.ask(rules=Rules(check=require_crossval))
+    assert world.chosen == []
+    folds = {"data_dir": str(world.directory), "folds": "5"}
+    assert world.ask(folds, rules=Rules(check=require_crossval)).reasons

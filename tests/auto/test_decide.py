@@ -207,3 +207,24 @@ def test_a_typed_length_still_chooses_a_network_that_fits_the_time() -> None:
     few, many = (decided(photographs(), {"num_epochs": epochs}) for epochs in (1, 400))
     assert few.value("image_size") > many.value("image_size")
     assert "num_epochs" not in few.decisions
+
+
+@pytest.mark.parametrize(
+    ("typed", "left_s", "epochs", "updates"),
+    [
+        ({"max_updates": 700, "logs_per_epoch": "1/3"}, 600.0, 72, 700),
+        ({"max_updates": 700}, 600.0, 70, 700),
+        # Nine epochs fit the time.
+        ({"logs_per_epoch": "1/4", "model": "resnet18"}, 50.0, 8, 80),
+        ({"logs_per_epoch": "1/10", "model": "resnet18"}, 50.0, 10, 100),
+        ({"logs_per_epoch": "1/90", "model": "resnet18"}, 50.0, 9, 90),
+    ],
+)
+def test_a_typed_pace_neither_shortens_what_was_typed_nor_lengthens_the_training(
+    typed: dict[str, Any], left_s: float, epochs: int, updates: int
+) -> None:
+    found = photographs(samples={"train": 640, "validation": 100})
+    case = decided(found, typed, pixel_s=1e-6, left_s=left_s)
+    assert case.global_batch == 64
+    assert case.value("num_epochs") == epochs
+    assert min(epochs * 10, case.value("max_updates") or epochs * 10) == updates

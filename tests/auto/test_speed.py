@@ -1,11 +1,13 @@
 """A recipe is timed as one process, without what the timing must not do."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drivetrain.auto.speed import _one_training, sample_seconds
 from drivetrain.console.reporter import Reporter
+from drivetrain.plan.training_plan import plan_training
 from drivetrain.recipe.schema import Recipe
 from tests.data.folders import write_images
 
@@ -17,6 +19,13 @@ def test_replicas_folds_and_weights_are_left_out() -> None:
     assert (alone.folds, alone.fold, alone.pretrained) == (5, 0, False)
     chosen = Recipe(folds=5, fold=3)
     assert _one_training(chosen)["fold"] == 3
+
+
+@pytest.mark.parametrize("pace", [{"logs_per_epoch": "1/4"}, {"log_every": 7}, {"steps_per_execution": 7}])
+def test_a_typed_pace_need_not_fit_the_length_that_is_timed(pace: dict[str, Any]) -> None:
+    asked = Recipe(**pace)
+    alone = asked.model_copy(update=_one_training(asked))
+    assert plan_training(alone, samples=64).events == plan_training(Recipe(), samples=64).events
 
 
 def test_a_few_updates_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_a_switch_that_takes_a_path_too(argv: list[str], pretrained: bool | str)
     if pretrained is not True:
         assert recipe_from_args(args).recipe.pretrained == pretrained
         return
-    with pytest.raises(BadInputError, match="--pretrained needs a path with --model cifar_resnet8"):
+    with pytest.raises(BadInputError, match="--pretrained alone needs a library's model"):
         recipe_from_args(args)
 
 

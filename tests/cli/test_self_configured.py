@@ -1,5 +1,6 @@
 """A folder alone: what `train DIR`, `plan DIR` and `data look DIR` do with it."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,20 @@ import pytest
 from PIL import Image
 from torch import nn
 
+from drivetrain.api import make_plan
+from drivetrain.auto.configure import Rules
 from drivetrain.cli.main import main
+from drivetrain.cli.options import (
+    OneSentenceParser,
+    add_directory,
+    add_recipe_options,
+    continued_recipe,
+    take_directory,
+)
+from drivetrain.core.errors import BadInputError
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
-from drivetrain.recipe.load import read_recipe_yaml, resolve_recipe
+from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.load import read_recipe_yaml, recipe_to_yaml, resolve_recipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.session import RunResult
 from drivetrain.store.crossval_directory import CrossvalDirectory
@@ -97,6 +109,76 @@ def test_ranks_of_another_launcher_are_told_to_let_one_choose(
     assert "`drivetrain plan photos --replicas 2 --save-recipe recipe.yaml`" in said
     assert timed == []
     assert not (photos.parent / "runs").exists()
+
+
+@pytest.mark.parametrize("asked", [["--budget", "10s"], ["--auto", "on"]])
+def test_a_run_is_continued_by_its_directory_and_what_was_typed_for_it(
+    photos: Path, timed: list[str], monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    args = _train_args("photos", "--output-dir", "runs/mine", *asked)
+    rules = Rules(stored_recipe=lambda path: path / "recipe.yaml" if path.is_dir() else None)
+    begun = continued_recipe(args, rules=rules)
+    measured = len(timed)
+    assert measured > 0
+    run = photos.parent / "runs" / "mine"
+    run.mkdir(parents=True)
+    (run / "recipe.yaml").write_text(recipe_to_yaml(begun.recipe))
+    again = _train_args("--output-dir", "runs/mine", *asked)
+    assert continued_recipe(again, rules=rules).recipe == begun.recipe
+    assert len(timed) == measured
+    with pytest.raises(BadInputError, match="has options of its own"):
+        continued_recipe(_train_args("--output-dir", "runs/other", "--budget", "10s"), rules=rules)
+
+
+def _train_args(*argv: str) -> argparse.Namespace:
+    parser = OneSentenceParser(prog="drivetrain train")
+    add_directory(parser)
+    add_recipe_options(parser)
+    args = parser.parse_args(argv)
+    take_directory(args)
+    return args
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["crossval", "photos"], "--folds 5 works"),
+        (["train", "photos", "--folds", "5"], "--folds 5 needs the fold to validate on"),
+        (["train", "photos", "--parallel-folds", "2"], "--parallel-folds 2 is only for crossval"),
+    ],
+)
+def test_folds_that_are_missing_are_missed_before_anything_is_measured(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: list[str], said: str
+) -> None:
+    monkeypatch.setattr("drivetrain.auto.choose.choose_by_rules", pytest.fail)
+    assert main([*command, *HERE]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_plan_of_folds_divides_the_budget(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    left_s: list[float] = []
+
+    def choose(*_: Any, **asked: Any) -> None:
+        left_s.append(asked["left_s"]())
+        raise BadInputError("that was all")
+
+    monkeypatch.setattr("drivetrain.auto.choose.choose_by_rules", choose)
+    for options in (["--folds", "5"], []):
+        assert main(["plan", "photos", "--budget", "10000s", *options]) == 2
+    assert 1000 < left_s[0] < 2000
+    assert 5000 < left_s[1] < 10_000
+
+
+def test_a_plan_in_python_opens_a_folder_too(photos: Path, capsys: Captured) -> None:
+    own: dict[str, Any] = {"dataset": "image-folder", "data_dir": "photos", "auto": "off"}
+    own |= {"micro_batch_size": "8", "image_size": "32"}
+    plan = make_plan(**own)
+    assert plan["epoch"]["samples"] == 19
+    words = [word for name, value in own.items() for word in (option_name(name), value)]
+    assert main(["plan", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out) == plan
 
 
 def test_plan_says_what_was_chosen_and_why(photos: Path, timed: list[str], capsys: Captured) -> None:

@@ -112,8 +112,8 @@ def test_a_dropout_that_is_no_share_is_refused(dropout: object) -> None:
 def test_unknown_params_are_refused_with_the_nearest_name() -> None:
     with pytest.raises(BadInputError, match=r"--model-params dropuot .*Did you mean dropout\?"):
         create_model("mnist_cnn", dropuot=0.1)
-    with pytest.raises(BadInputError, match=r"dropout is not a parameter of cifar_resnet8\. It has none"):
-        create_model("cifar_resnet8", dropout=0.1)
+    with pytest.raises(BadInputError, match=r"dropout is not a parameter of toy_model\. It has none"):
+        create_model("toy_model", dropout=0.1)
 
 
 def test_the_shape_does_not_belong_in_the_params() -> None:

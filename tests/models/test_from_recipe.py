@@ -137,16 +137,16 @@ def test_a_width_reaches_a_users_factory(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model": "cifar_resnet8"}, "--model-width 4 has no effect on cifar_resnet8, .* unet_same"),
+        ({"model": "toy_model"}, "--model-width 4 has no effect on toy_model, .* unet_same"),
         ({"model": "unet_same", "model_params": {"width": 4}}, "--model-width 4 and width in --model-params"),
     ],
 )
 def test_a_width_that_says_nothing_is_refused(fields: dict[str, Any], message: str) -> None:
     recipe = Recipe(model_width=4, **fields)
     with pytest.raises(BadInputError, match=message):
-        rebuild_model(recipe, spec())
+        rebuild_model(recipe, replace(spec(), height=32, width=32))
     with pytest.raises(BadInputError, match=message):
-        outline_model(recipe, channels=3, image_size=20, num_classes=10)
+        outline_model(recipe, channels=3, image_size=32, num_classes=10)
 
 
 def test_an_unpadded_model_is_made_for_the_picture_or_its_tile() -> None:

@@ -140,7 +140,7 @@ def test_options_that_do_not_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: list[str]
 ) -> None:
     folder = write_pairs(tmp_path / "own")
-    own = ["--dataset", "mask-folder", "--data-dir", str(folder), "--micro-batch-size", "1"]
+    own = ["--dataset", "mask-folder", "--data-dir", str(folder), "--micro-batch-size", "1", "--auto", "off"]
     said = _refusal(capsys, tmp_path, *own, *options)
     for word in words:
         assert word in said

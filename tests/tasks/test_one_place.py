@@ -28,6 +28,8 @@ TABLES = {
 NARROWED = {
     "assembly/training_feed.py": "images change with their masks where the preparation has both",
     "data/augment/chain.py": "asserts what its own builder was given",
+    "findings/labels.py": "takes the guesses of a measured classifier, or the scores of each mask",
+    "findings/record.py": "takes the counts that each kind of evaluation has measured",
     "inference/evaluate/evaluation_files.py": "the files that each kind of evaluation leaves",
     "passes/model_step.py": "asserts that only whole labels are mixed",
     "run/summary/mask_pictures.py": "takes the scores of a measured segmentation",

@@ -8,7 +8,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.messages import COMMAND_LINE
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["rules_apply"]
+__all__ = ["refuse_without_rules", "rules_apply"]
 
 
 def rules_apply(
@@ -27,6 +27,14 @@ def rules_apply(
         _refuse_idle(recipe, asked, obstacle=obstacle)
         return False
     return True
+
+
+def refuse_without_rules(recipe: Recipe, origins: Mapping[str, str], *, why: str) -> None:
+    """Refuses --budget and --auto on where nothing is chosen by rules; `why` says why not."""
+    if recipe.budget is not None and origins.get("budget") == COMMAND_LINE:
+        raise BadInputError(f"--budget {recipe.budget} has no effect here: {why}; leave it out.")
+    if recipe.auto == "on" and origins.get("auto") == COMMAND_LINE:
+        raise BadInputError(f"--auto on has no effect here: {why}; leave it out.")
 
 
 def _obstacle(recipe: Recipe, *, names_recipe: bool, has_python_parts: bool) -> str | None:

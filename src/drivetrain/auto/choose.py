@@ -13,12 +13,15 @@ from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress
+from drivetrain.data.bad_samples import refusing_bad_samples
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.measure import measure
 from drivetrain.data.held_out import groups_of
 from drivetrain.data.splits import open_data
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.models.libraries.taken_over import take_over
+from drivetrain.recipe.checks.task import TABLE_FIELDS
+from drivetrain.recipe.ending import check_metrics
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 
@@ -32,8 +35,8 @@ _OPENING = (
     "white_level",
     "ignore_class",
     "on_bad_sample",
-    "label_column",
     "seed",
+    *TABLE_FIELDS,
 )
 _OF_A_NETWORK = ("model", "model_width", "model_params", "image_size", "tile_size")
 _MOST_HALVINGS = 8
@@ -50,6 +53,7 @@ def choose_by_rules(
     """The fingerprint of a recipe's data, and what the rules decide. `overrides` are the options as typed."""
     with showing_progress(reporter):
         fingerprint = fingerprint_of(recipe)
+    check_metrics(recipe, task=fingerprint.task, class_names=fingerprint.class_names)
     device = choose_device(recipe.device)
     timed = _Timed(overrides, reporter=reporter)
     with reporter.showing("timing networks"):
@@ -65,6 +69,7 @@ def fit_memory(case: Case, most: int | None) -> None:
     whole = case.global_batch
     reason = f"micro-batches of {2 * most} do not fit the memory of {case.device.name}"
     case.decide("micro_batch_size", most, reason)
+    # Typed accumulation keeps its count: then an update has fewer images.
     case.decide("global_batch_size", whole, f"an update still takes {whole} images, in several micro-batches")
 
 
@@ -73,17 +78,26 @@ def _values(case: Case) -> dict[str, Any]:
 
 
 def fingerprint_of(recipe: Recipe) -> Fingerprint:
-    """The fingerprint of the data that a recipe names, before anything is held out."""
+    """The fingerprint of the data that a recipe names, before anything is held out.
+
+    A file that the training would refuse is refused here already.
+    """
     data = open_data(whole_data(recipe))
     groups = groups_of(data, recipe)
-    return measure(data, dataset=recipe.dataset, groups=None if groups is None else len(groups)).fingerprint
+    with refusing_bad_samples():
+        return measure(
+            data,
+            dataset=recipe.dataset,
+            groups=None if groups is None else len(groups),
+            refuses_unreadable=recipe.on_bad_sample == "error",
+        ).fingerprint
 
 
 def whole_data(recipe: Recipe) -> Recipe:
     """A recipe that opens the same data as they are: no share held out, no size, no augmentation."""
     task = dataset_task(recipe.dataset) or DEFAULT_TASK
     dense = task_info(task).has_dense_labels
-    values = {field: getattr(recipe, field) for field in _OPENING if field in Recipe.model_fields}
+    values = {field: getattr(recipe, field) for field in _OPENING}
     model = task_info(task).example_model if dense else recipe.model
     return Recipe(**values, model=model, validation_fraction=0.0)
 
@@ -125,7 +139,10 @@ def _network_of(decided: Mapping[str, Any]) -> str:
 
 
 def _divided(decided: Mapping[str, Any], most: int | None) -> dict[str, Any]:
-    """The options with smaller micro-batches and an update of the same size."""
+    """The options with smaller micro-batches and an update of the same size.
+
+    A typed accumulation takes the place of the update's size when the recipe is resolved.
+    """
     if most is None:
         return dict(decided)
     micro, whole = int(decided["micro_batch_size"]), decided.get("global_batch_size")

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drivetrain.auto.applies import rules_apply
+from drivetrain.auto.applies import refuse_without_rules, rules_apply
 from drivetrain.auto.budget import DEFAULT_BUDGET, budget_s
 from drivetrain.auto.earlier_run import plain_run
 from drivetrain.auto.trained_network import network_of_weights
+from drivetrain.catalogue.data_sets import is_folder_of_files
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.finding.find import find_data
@@ -41,7 +42,7 @@ class Rules:
 
     `stored_recipe` gives the recipe of the run in a directory, if the command would continue it. `ranks` is
     the number of processes that a launcher started. With `splits_budget`, the folds of a cross-validation
-    share the budget.
+    share the budget. `check` refuses a recipe that the command cannot run, before anything is measured.
     """
 
     stored_recipe: Callable[[Path], Path | None] = lambda _: None
@@ -49,6 +50,7 @@ class Rules:
     is_quiet: bool = False
     splits_budget: bool = False
     began_s: float | None = None
+    check: Callable[[Recipe], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,9 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
         was_found=found is not None,
         has_python_parts=asked.has_python_parts,
     )
+    if asked.rules is None:
+        why = "rules choose options for train, crossval and plan alone"
+        refuse_without_rules(plain.recipe, plain.origins, why=why)
     if not applies or asked.rules is None:
         return plain
     path = _default_path(plain, overrides)
@@ -105,11 +110,11 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
         continued = resolve_recipe(overrides={**overrides, "output_dir": str(stored.parent)}, base=base)
         _check_continued(continued, base)
         return _noted(continued, found)
+    asked.rules.check(plain.recipe)
     _require_one_process(asked.rules, plain.recipe)
     with reporter(plain.recipe) as shown:
         began_s = asked.rules.began_s or began_s
-        trainings = (plain.recipe.folds or 1) if asked.rules.splits_budget else 1
-        left_s = _clock(plain.recipe, began_s=began_s, trainings=trainings)
+        left_s = _clock(plain.recipe, began_s=began_s, trainings=_trainings(plain.recipe, asked.rules))
         decided = _decided(plain, overrides, path=path, reporter=shown, left_s=left_s)
     return replace(decided, notes=(*plain.notes, *decided.notes))
 
@@ -148,12 +153,12 @@ def _noted(resolved: ResolvedRecipe, found: FoundData | None) -> ResolvedRecipe:
 
 def _check_continued(resolved: ResolvedRecipe, base: Mapping[str, Any]) -> None:
     """Refuses other rules and another budget for a run that has begun: its options are chosen."""
-    recipe = resolved.recipe
-    if base.get("budget") != recipe.budget:
+    recipe, begun = resolved.recipe, _begun_budget(base)
+    if base.get("budget") != recipe.budget and begun != (recipe.budget or DEFAULT_BUDGET):
+        how = "without a budget" if begun is None else f"with --budget {begun}"
         raise BadInputError(
-            f"--budget {recipe.budget} has no effect on a run that has begun with --budget "
-            f"{base.get('budget') or DEFAULT_BUDGET}; name another --output-dir, or give --num-epochs N to "
-            "train longer."
+            f"--budget {recipe.budget} has no effect on a run that has begun {how}; name another "
+            "--output-dir, or give --num-epochs N to train longer."
         )
     if base.get("auto", "auto") != recipe.auto:
         raise BadInputError(
@@ -162,11 +167,22 @@ def _check_continued(resolved: ResolvedRecipe, base: Mapping[str, Any]) -> None:
         )
 
 
+def _begun_budget(base: Mapping[str, Any]) -> str | None:
+    """The budget for which rules chose the options of a run; None if they did not, or for --max-time."""
+    if base.get("budget") is not None:
+        return str(base["budget"])
+    if "budget" not in base or base["auto"] == "off" or base["max_time"] is not None:
+        return None
+    is_own = base["auto"] == "on" or is_folder_of_files(str(base["dataset"]))
+    return DEFAULT_BUDGET if is_own else None
+
+
 def _require_one_process(rules: Rules, recipe: Recipe) -> None:
     if rules.ranks > 1:
+        data = recipe.data_dir or f"--dataset {recipe.dataset} --auto on"
         raise BadInputError(
             f"{rules.ranks} processes cannot each choose options by rules, as their times would differ; let "
-            f"one choose with `drivetrain plan {recipe.data_dir} --replicas {recipe.replicas} --save-recipe "
+            f"one choose with `drivetrain plan {data} --replicas {recipe.replicas} --save-recipe "
             "recipe.yaml` and your other options, then start all with --config-path recipe.yaml."
         )
 
@@ -229,6 +245,11 @@ def _worries(found: Fingerprint) -> tuple[str, ...]:
     """What the owner of the data should know about a share that is held out of them."""
     groups = None if found.suggested_groups is None else found.suggested_groups.sentence
     return tuple(sentence for sentence in (groups, copies_sentence(found)) if sentence is not None)
+
+
+def _trainings(recipe: Recipe, rules: Rules) -> int:
+    """How many trainings share the budget."""
+    return recipe.folds or 1 if rules.splits_budget and recipe.fold is None else 1
 
 
 def _clock(recipe: Recipe, *, began_s: float, trainings: int) -> Callable[[], float]:

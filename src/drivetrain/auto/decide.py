@@ -16,6 +16,9 @@ from drivetrain.plan.events import nearest_divisor, parse_logs_per_epoch
 
 __all__ = ["decide"]
 
+# A typed pace that is longer than the training makes it longer by at most this factor.
+_MOST_LONGER = 1.5
+
 TimeOptions = Callable[[Mapping[str, Any]], float]
 """Seconds of a training sample with these options set by rules."""
 
@@ -74,7 +77,7 @@ def _decide_all(case: Case, network: Network, *, why: str, epochs: int, updates:
 def _decide_length(case: Case, length: Length) -> None:
     """How long to train, and how often to validate."""
     every = _epochs_between_logs(case, length)
-    epochs = max(every, length.epochs - length.epochs % every)
+    epochs = _whole_periods(case, length, every=every)
     if length.why_epochs:
         case.decide("num_epochs", epochs, length.why_epochs)
     if length.most_updates is not None:
@@ -86,6 +89,17 @@ def _decide_length(case: Case, length: Length) -> None:
             f"1/{every}",
             f"{epochs // every} logs, each with a validation, in {epochs} epochs",
         )
+
+
+def _whole_periods(case: Case, length: Length, *, every: int) -> int:
+    """The epochs as a multiple of those between two logs, without training much longer than was found."""
+    is_capped = length.most_updates is not None or case.typed.get("max_updates") is not None
+    if is_capped:
+        return -(-length.epochs // every) * every
+    if length.epochs < every <= _MOST_LONGER * length.epochs:
+        return every
+    # The plan refuses a typed pace that is longer than the training, and names one that works.
+    return length.epochs - length.epochs % every or length.epochs
 
 
 def _epochs_between_logs(case: Case, length: Length) -> int:

@@ -43,11 +43,14 @@ def sample_seconds(recipe: Recipe, *, reporter: Reporter) -> float:
 def _one_training(recipe: Recipe) -> dict[str, Any]:
     """A whole training in one process: without a limit of updates, and of cross-validations one fold.
 
+    Its length is not chosen yet, so a log period that fits the length may not divide that of the recipe.
     Weights from elsewhere change no time, and are fetched only when the training starts.
     """
     fold = 0 if recipe.folds is not None and recipe.fold is None else recipe.fold
     one_process = {"replicas": 1, "devices": None, "stages": None, "dbn_replica_group_size": 1}
-    return {**one_process, "max_updates": None, "fold": fold, "pretrained": False, "init_from": None}
+    logs = {"logs_per_epoch": "1", "log_every": None, "steps_per_execution": None}
+    weights = {"pretrained": False, "init_from": None}
+    return {**one_process, **logs, **weights, "max_updates": None, "fold": fold}
 
 
 def _update_seconds(program: TrainingProgram) -> float:

@@ -28,7 +28,12 @@ def run(args: argparse.Namespace) -> int:
             f"--devices {place.world_size}."
         )
     take_directory(args)
-    rules = Rules(stored_recipe=_stored_recipe, splits_budget=True, began_s=process_began_s())
+    rules = Rules(
+        stored_recipe=_stored_recipe,
+        splits_budget=True,
+        began_s=process_began_s(),
+        check=require_crossval,
+    )
     resolved = continued_recipe(args, rules=rules)
     require_crossval(resolved.recipe)
     from drivetrain.crossvalidation.job import crossval_resolved

@@ -16,7 +16,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean
 from drivetrain.recipe.aliases import ALIASES, refusal_of
 from drivetrain.recipe.fields import choices_of, default_values, kind_of, option_name, written_value
-from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml
+from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
 from drivetrain.recipe.schema import GROUPS, Recipe, field_note
 
 _OVERRIDES = "recipe_overrides"
@@ -245,17 +245,22 @@ def recipe_from_args(
 
 def continued_recipe(args: argparse.Namespace, *, rules: Rules) -> ResolvedRecipe:
     """The recipe of a command; if no recipe is named, that of the run in --output-dir is continued."""
-    if "output_dir" not in typed_by_field(typed_overrides(args)):
-        return recipe_from_args(args, rules=rules)
-    plain = recipe_from_args(args)
-    recipe = plain.recipe
-    if args.config is not None or args.config_path is not None:
-        return plain
-    if recipe.output_dir is not None and not recipe.overwrite:
-        stored = rules.stored_recipe(Path(recipe.output_dir))
-        if stored is not None:
-            return recipe_from_args(args, base=read_recipe_yaml(stored))
+    stored = None if args.config is not None or args.config_path is not None else _stored_recipe(args, rules)
+    if stored is not None:
+        return recipe_from_args(args, base=read_recipe_yaml(stored))
     return recipe_from_args(args, rules=rules)
+
+
+def _stored_recipe(args: argparse.Namespace, rules: Rules) -> Path | None:
+    """The recipe of the run in the typed --output-dir; the other options are for that recipe to check."""
+    typed = typed_by_field(typed_overrides(args))
+    if "output_dir" not in typed:
+        return None
+    place = {name: typed[name] for name in ("output_dir", "overwrite") if name in typed}
+    recipe = resolve_recipe(overrides=place).recipe
+    if recipe.output_dir is None or recipe.overwrite:
+        return None
+    return rules.stored_recipe(Path(recipe.output_dir))
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:

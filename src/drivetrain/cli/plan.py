@@ -3,13 +3,12 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.auto.choices import choice_rows
 from drivetrain.auto.configure import Rules
+from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
-from drivetrain.catalogue.data_sets import is_folder_of_files
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import ResolvedRecipe
@@ -37,7 +36,7 @@ def run(args: Namespace) -> int:
     saved = None if args.save_recipe is None else Path(args.save_recipe)
     if saved is not None:
         check_new_file(saved)
-    resolved = _with_fingerprint(recipe_from_args(args, rules=Rules(), keeps_stdout=True))
+    resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
     from drivetrain.plan.training_plan import build_plan, plan_training
 
     plan = build_plan(resolved, lr_at=lr_at)
@@ -56,17 +55,6 @@ def run(args: Namespace) -> int:
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)
     return 0
-
-
-def _with_fingerprint(resolved: ResolvedRecipe) -> ResolvedRecipe:
-    """Opens a user's own folder, whose size and classes only its files tell."""
-    recipe = resolved.recipe
-    is_own = is_folder_of_files(recipe.dataset) and recipe.data_dir is not None
-    if resolved.fingerprint is not None or not is_own or recipe.dataset_size is not None:
-        return resolved
-    from drivetrain.auto.choose import fingerprint_of
-
-    return replace(resolved, fingerprint=fingerprint_of(recipe).as_json())
 
 
 def _choices(resolved: ResolvedRecipe) -> dict[str, object]:

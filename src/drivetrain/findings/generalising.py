@@ -5,9 +5,9 @@ from math import sqrt
 import numpy as np
 
 from drivetrain.catalogue.data_sets import is_augmented_by_default
+from drivetrain.catalogue.tasks import task_info
 from drivetrain.findings.longer import FEW_UPDATES, longer_training
 from drivetrain.findings.record import Measured, TrainingRecord
-from drivetrain.tasks.classification_measure import ClassificationEvaluation
 
 __all__ = ["guesses_only", "known_images", "learned_by_heart"]
 
@@ -79,8 +79,12 @@ def _remedy(record: TrainingRecord, scores: list[tuple[int, float]]) -> str:
 
 def _is_augmented(record: TrainingRecord) -> bool:
     if record.recipe.augment is None:
-        return record.task == "classification" and is_augmented_by_default(record.recipe.dataset)
+        return not _is_dense(record) and is_augmented_by_default(record.recipe.dataset)
     return record.recipe.augment
+
+
+def _is_dense(record: TrainingRecord) -> bool:
+    return task_info(record.task).has_dense_labels
 
 
 def _more_decay(record: TrainingRecord) -> str | None:
@@ -99,11 +103,11 @@ def guesses_only(record: TrainingRecord, measured: Measured) -> str | None:
 
     A long training that knows its images by heart is not meant.
     """
-    found = measured.evaluation
+    found, is_dense = measured.evaluation, _is_dense(record)
     is_far_better = _is_far_better(record)
     if is_far_better and record.updates >= _SETTLED_UPDATES and not _averages_the_start(record):
         return None
-    if found.samples < _FEWEST_SAMPLES and isinstance(found, ClassificationEvaluation):
+    if found.samples < _FEWEST_SAMPLES and not is_dense:
         return None
     there = np.flatnonzero(measured.counts.sum(1))
     if len(there) < 2:
@@ -112,9 +116,9 @@ def guesses_only(record: TrainingRecord, measured: Measured) -> str | None:
     chance = 1 / len(there)
     noise = _SURE * sqrt(chance * (1 - chance) / found.samples)
     # Whoever always gives the same answer finds all of one class: so the mean over classes is what counts.
-    if float(recalls.mean()) > chance + (noise if isinstance(found, ClassificationEvaluation) else _WORSE):
+    if float(recalls.mean()) > chance + (_WORSE if is_dense else noise):
         return None
-    what = "images" if isinstance(found, ClassificationEvaluation) else "pixels"
+    what = "pixels" if is_dense else "images"
     lead = (
         f"Validation {what} are predicted no better than by guessing "
         f"({recalls.mean():.0%} right as a mean over {len(there)} classes)"

@@ -36,6 +36,8 @@ def test_few_images_with_masks(images: int, batch: int) -> None:
         ({"global_batch_size": 48, "replicas": 4}, 12, 48),
         ({"replicas": 2}, 32, 64),
         ({"replicas": 2, "gradient_accumulation_count": 4}, 8, 64),
+        ({"gradient_accumulation_count": 4}, 16, 64),
+        ({"gradient_accumulation_count": 1000}, 1, 1000),
         ({"replicas": 2, "micro_batch_size": 64}, 64, 128),
         ({"micro_batch_size": 5}, 5, 5),
     ],

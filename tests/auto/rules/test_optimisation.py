@@ -35,7 +35,8 @@ def test_sgd_for_batch_norm_and_many_images() -> None:
     [
         ({"optimizer": "sgd"}, {"l2_regularization": 0.0005, "learning_rate": 0.05}),
         ({"optimizer": "adam"}, {"learning_rate": 0.002}),
-        ({"optimizer": "rmsprop"}, {}),
+        ({"optimizer": "rmsprop"}, {"learning_rate": 0.002}),
+        ({"optimizer": "lars"}, {"learning_rate": 0.1}),
         ({"optimizer": "adamw", "l2_regularization": 0.1}, {"learning_rate": 0.002}),
         ({"global_batch_size": 256}, {"optimizer": "adamw", "learning_rate": 0.004, "weight_decay": 0.05}),
         ({"optimizer": "sgd", "global_batch_size": 256}, {"l2_regularization": 0.0005, "learning_rate": 0.2}),

@@ -43,6 +43,15 @@ def test_what_is_accepted(options: dict[str, Any]) -> None:
             "--pretrained FILE works, or a library's model such as --model timm/resnet18.",
         ),
         (
+            {"pretrained": True},
+            "--pretrained alone needs a library's model, of which weights are published: add --model "
+            "timm/resnet18 (`pip install -e .[timm]` installs it), or give a path, as in --pretrained FILE.",
+        ),
+        (
+            {"model": "cifar_resnet8", "pretrained": True},
+            "--pretrained needs a path with --model cifar_resnet8",
+        ),
+        (
             {"model": "my.nets:make", "pretrained": "on"},
             "--pretrained needs a path with --model my.nets:make",
         ),

@@ -25,10 +25,12 @@ def decide_batch(case: Case) -> None:
         micro = _largest_divisor(share, at_most=wished)
         case.decide("micro_batch_size", micro, f"divides the {asked} samples of an update")
         return
+    accumulation = int(case.value("gradient_accumulation_count") or 1)
+    share = max(1, wished // (replicas * accumulation))
     if replicas == 1:
-        case.decide("micro_batch_size", wished, reason)
+        how = "" if accumulation == 1 else f"an update takes {accumulation} of them; "
+        case.decide("micro_batch_size", share, how + reason)
         return
-    share = max(1, wished // (replicas * int(case.value("gradient_accumulation_count") or 1)))
     case.decide("micro_batch_size", share, f"the share of one of {replicas} replicas; {reason}")
     if not case.is_typed("micro_batch_size"):
         case.decide("global_batch_size", share * replicas, reason)

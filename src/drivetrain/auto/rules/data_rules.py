@@ -92,7 +92,7 @@ def _decide_split(case: Case) -> None:
     """Every class keeps its share among the held-out images; folds do that anyway."""
     fingerprint = case.fingerprint
     holds_out = case.value("folds") is None and case.value("validation_fraction") != 0
-    if fingerprint.task != "classification" or fingerprint.samples.get("validation") or not holds_out:
+    if case.is_dense or fingerprint.samples.get("validation") or not holds_out:
         return
     reason = "every class has its share of the held-out images"
     if fingerprint.groups is not None:

@@ -20,10 +20,12 @@ _WHY = {
     "adamw": "its steps do not depend on the scale of the gradient, so one rate suits most networks",
 }
 _REFERENCE_BATCH = 64
-# At the reference batch; Adam's rate grows with the root of the batch, SGD's with the batch. For trained
-# weights it is that of the recipe fine_tune: 0.001 for batches of 32.
+# At the reference batch; the rate of Adam and RMSprop grows with the root of the batch, SGD's with the
+# batch. For trained weights it is that of the recipe fine_tune: 0.001 for batches of 32.
 _ADAM_RATES = {"own": 0.002, "dense": 0.001, "external": 0.0005, "trained": 0.001 * sqrt(2)}
 _SGD_RATE, _SGD_RATE_TRAINED = 0.05, 0.01
+# LARS is made for large batches, with a rate in proportion; at the reference batch it is the plain default.
+_LARS_RATE = 0.1
 _BACKBONE_RATE = 0.1
 # Of fewer passes one for the head alone would be too large a part.
 _PASSES_FOR_HEAD_FIRST = 2
@@ -87,11 +89,11 @@ def _decide_rate(case: Case) -> None:
     if optimiser == "sgd":
         at_reference = _SGD_RATE_TRAINED if starts_trained(case) else _SGD_RATE
         rate, how = at_reference * batch / _REFERENCE_BATCH, "grows with"
-    elif optimiser in ("adam", "adamw"):
+    elif optimiser == "lars":
+        rate, how = _LARS_RATE * batch / _REFERENCE_BATCH, "grows with"
+    else:
         kind = _rate_kind(case)
         rate, how = _ADAM_RATES[kind] * sqrt(batch / _REFERENCE_BATCH), "grows with the root of"
-    else:
-        return
     case.decide("learning_rate", float(f"{rate:.2g}"), f"it {how} the {batch} samples of an update")
 
 

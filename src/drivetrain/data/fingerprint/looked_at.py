@@ -54,6 +54,7 @@ class Look:
     """Opens samples in order and keeps the names of those that cannot be read."""
 
     samples: Samples
+    refuses_unreadable: bool = False
     unreadable: list[str] = field(default_factory=list)
 
     def at(self, indices: NDArray[np.int64], *, what: str) -> Iterator[LookedAt]:
@@ -63,6 +64,8 @@ class Look:
                 try:
                     yield self.samples.open(index)
                 except BadSampleError:
+                    if self.refuses_unreadable:
+                        raise
                     self.unreadable.append(self.samples.name(index))
 
 

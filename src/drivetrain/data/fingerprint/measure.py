@@ -72,14 +72,16 @@ def measure(
     dataset: str,
     groups: int | None = None,
     keeps: Callable[[LookedAt], bool] = lambda _: False,
+    refuses_unreadable: bool = False,
 ) -> Measured:
     """The fingerprint of data from which nothing was held out yet; `keeps` chooses samples for pictures.
 
-    `groups` is the number of groups by --group-by.
+    `groups` is the number of groups by --group-by. With `refuses_unreadable`, the first sample that cannot be
+    read is bad input.
     """
     spec, dense = splits.spec, splits.spec.has_dense_labels
     samples = samples_of(splits.train, has_dense_labels=dense)
-    look, meters = Look(samples), _meters(spec)
+    look, meters = Look(samples, refuses_unreadable=refuses_unreadable), _meters(spec)
     kept: list[LookedAt] = []
     indices = spread_indices(len(samples), most=MOST_MASKED if dense else MOST_LABELLED)
     labels: list[int] = []

@@ -17,6 +17,12 @@ def check_weights(given: Given) -> None:
             f"{given.option('pretrained')} and {given.option('init_from')} both set the weights to start "
             "from; leave one out."
         )
+    if recipe.pretrained is True and not given.is_asked("model"):
+        raise BadInputError(
+            f"{place(given.origins.get('pretrained', ''))}--pretrained alone needs a library's model, of "
+            "which weights are published: add --model timm/resnet18 (`pip install -e .[timm]` installs it), "
+            "or give a path, as in --pretrained FILE."
+        )
     if recipe.pretrained is True and not is_library_model(recipe.model):
         raise BadInputError(
             f"{place(given.origins.get('pretrained', ''))}--pretrained needs a path with --model "
