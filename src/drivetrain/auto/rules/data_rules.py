@@ -43,7 +43,7 @@ def _images_of_all_classes(case: Case) -> int | None:
     """
     found = case.fingerprint
     counts = [count for count in found.class_counts if count > 1]
-    is_by_class = found.task == "classification" and found.groups is None
+    is_by_class = not case.is_dense and found.groups is None
     is_known = sum(found.class_counts) == found.samples["train"] <= _FEW_IMAGES
     if not (counts and is_by_class and is_known) or case.typed.get("split_scheme", "stratified") == "random":
         return None
