@@ -1,5 +1,7 @@
 """What ranks do in the tests of the launcher; rank processes import it by name, so it is without torch."""
 
+import atexit
+import ctypes
 import os
 import signal
 import subprocess
@@ -200,3 +202,11 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def abort_in_a_destructor(folder: Path) -> int:
+    """Leaves a library that aborts when it is unloaded, and an exit function of Python."""
+    libc = ctypes.CDLL(None)
+    libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)
+    atexit.register((folder / "exit function").write_text, "ran")
+    return 0

@@ -57,6 +57,20 @@ def test_clean_statuses_are_the_launchers(statuses: list[int], expected: int) ->
     assert launch(work.return_status, args=(statuses,), ranks=2).settle() == expected
 
 
+def test_a_library_that_aborts_when_it_is_unloaded_fails_no_finished_rank(tmp_path: Path) -> None:
+    code = f"""
+import pathlib
+from tests.ranks.rank_functions import abort_in_a_destructor
+abort_in_a_destructor(pathlib.Path({str(tmp_path)!r}))
+"""
+    plain = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=HANG_S)
+    assert plain.returncode == -signal.SIGABRT
+    (tmp_path / "exit function").unlink()
+    result = launch(work.abort_in_a_destructor, args=(tmp_path,), ranks=1)
+    assert (result.settle(), result.failed) == (0, None)
+    assert (tmp_path / "exit function").read_text() == "ran"
+
+
 @pytest.mark.parametrize(
     ("how", "words", "status", "ranks"),
     [

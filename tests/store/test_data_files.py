@@ -245,7 +245,7 @@ def test_a_pack_by_its_own_name_is_a_users_too(tmp_path: Path) -> None:
     _photographs(tmp_path / "photos", splits=("",))
     _pack(tmp_path / "photos", tmp_path / "pack")
     options = _photograph_options(tmp_path, "pack", dataset="packed")
-    drivetrain.train(num_epochs=1, **options)
+    drivetrain.train(num_epochs=1, auto="off", **options)
     assert len(_files(tmp_path / "run")["train"]) == 5
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from drivetrain.core.errors import DrivetrainError
-from drivetrain.core.process_exit import skip_last_collection
+from drivetrain.core.process_exit import leave
 from drivetrain.ranks.activity_note import NamelessFile, take_up_note
 from drivetrain.ranks.find_place import place_variables
 from drivetrain.ranks.parent_watch import die_with_parent_thread, watch_parent
@@ -66,7 +66,7 @@ KeepLog = Callable[[Path], None]
 _keep: KeepLog | None = None
 
 
-def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[Any, ...]) -> None:
+def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[Any, ...]) -> NoReturn:
     """Calls the target and exits with its status; errors are sent to the launcher, which prints them."""
     try:
         _begin(start)
@@ -81,8 +81,7 @@ def run_rank(start: RankStart, target: Callable[..., int | None], args: tuple[An
     if failure is not None:
         with suppress(OSError):
             start.channel.send(failure)
-    skip_last_collection()
-    raise SystemExit(status)
+    leave(status)
 
 
 def keep_log(path: Path) -> None:

@@ -20,7 +20,7 @@ def _train(directory: Path, labels: np.ndarray[Any, Any], **options: Any) -> lis
         data=(table(160)[0], labels),
         validation_fraction=0.5,
         micro_batch_size=8,
-        num_epochs=4,
+        num_epochs=20,
         device="cpu",
         compile="off",
         output_dir=str(directory),
