@@ -42,7 +42,7 @@ from drivetrain.models.own_model import (
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
 from drivetrain.plan.training_plan import build_plan
 from drivetrain.recipe.aliases import require_target
-from drivetrain.recipe.checks.folds import require_crossval, require_fold, require_one_training
+from drivetrain.recipe.checks.folds import require_crossval, require_one_fold, require_one_training
 from drivetrain.recipe.fields import fields_with
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.recipe.notes import Fact
@@ -99,7 +99,7 @@ def train(
         model=model,
         data=data,
         config_path=config_path,
-        rules=Rules(stored_recipe=_run_to_continue, is_quiet=quiet, began_s=began_s, check=_check_training),
+        rules=Rules(stored_recipe=_run_to_continue, is_quiet=quiet, began_s=began_s, check=require_one_fold),
     )
     require_one_training(resolved.recipe)
     splits = (
@@ -317,19 +317,12 @@ def certify(
     return certificate.to_json()
 
 
-def _check_training(recipe: Recipe) -> None:
-    require_one_training(recipe)
-    require_fold(recipe)
-
-
 def _run_to_continue(path: Path) -> Path | None:
-    directory = RunDirectory(path)
-    return directory.recipe if directory.binds else None
+    return RunDirectory(path).recipe_to_continue
 
 
 def _job_to_continue(path: Path) -> Path | None:
-    stored = CrossvalDirectory(path).recipe
-    return stored if stored.is_file() else None
+    return CrossvalDirectory(path).recipe_to_continue
 
 
 def _require_one_of(keyword: str, value: str, choices: Sequence[str]) -> None:

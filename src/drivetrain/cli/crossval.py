@@ -46,5 +46,4 @@ def run(args: argparse.Namespace) -> int:
 
 def _stored_recipe(path: Path) -> Path | None:
     check_writable(path)
-    stored = CrossvalDirectory(path).recipe
-    return stored if stored.is_file() else None
+    return CrossvalDirectory(path).recipe_to_continue

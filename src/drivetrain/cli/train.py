@@ -15,9 +15,8 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launched_rank import launched_rank
 from drivetrain.ranks.rank_place import RankPlace
-from drivetrain.recipe.checks.folds import require_fold, require_one_training
+from drivetrain.recipe.checks.folds import require_one_fold, require_one_training
 from drivetrain.recipe.load import ResolvedRecipe
-from drivetrain.recipe.schema import Recipe
 from drivetrain.run.request import prepare_request
 from drivetrain.run.stopping import process_began_s
 from drivetrain.store.directory import RunDirectory, check_writable
@@ -63,16 +62,10 @@ def _rules(place: RankPlace | None) -> Rules:
         ranks=1 if is_own or place is None else place.world_size,
         is_quiet=place is not None and place.rank > 0,
         began_s=process_began_s(),
-        check=_check,
+        check=require_one_fold,
     )
-
-
-def _check(recipe: Recipe) -> None:
-    require_one_training(recipe)
-    require_fold(recipe)
 
 
 def _stored_recipe(path: Path) -> Path | None:
     check_writable(path)
-    directory = RunDirectory(path)
-    return directory.recipe if directory.binds else None
+    return RunDirectory(path).recipe_to_continue

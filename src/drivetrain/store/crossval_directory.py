@@ -41,6 +41,11 @@ class CrossvalDirectory:
         return RunDirectory(self.path / f"fold-{index}")
 
     @property
+    def recipe_to_continue(self) -> Path | None:
+        """The recipe of the cross-validation that the next command continues here; None if there is none."""
+        return self.recipe if self.recipe.is_file() else None
+
+    @property
     def holds_job(self) -> bool:
         return self.record.is_file()
 

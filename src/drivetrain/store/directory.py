@@ -85,6 +85,11 @@ class RunDirectory:
         """Whether the next command must continue the run here; a run without progress may be replaced."""
         return self.holds_run and self.keeps_progress
 
+    @property
+    def recipe_to_continue(self) -> Path | None:
+        """The recipe of the run that the next command continues here; None if it may begin afresh."""
+        return self.recipe if self.binds else None
+
 
 def default_run_path(name: str, identity: Mapping[str, Any]) -> Path:
     """runs/<recipe>-<hash>: the same request finds the same directory."""

@@ -56,7 +56,7 @@ def decide_data(case: Case) -> None:
     """Sets channels, normalisation and how validation images are held out."""
     _decide_channels(case)
     _decide_normalisation(case)
-    _decide_split(case)
+    _decide_scheme(case)
 
 
 def _decide_channels(case: Case) -> None:
@@ -88,7 +88,7 @@ def _decide_normalisation(case: Case) -> None:
     )
 
 
-def _decide_split(case: Case) -> None:
+def _decide_scheme(case: Case) -> None:
     """Every class keeps its share among the held-out images; folds do that anyway."""
     fingerprint = case.fingerprint
     holds_out = case.value("folds") is None and case.value("validation_fraction") != 0

@@ -107,6 +107,12 @@ def require_one_training(recipe: Recipe) -> None:
         )
 
 
+def require_one_fold(recipe: Recipe) -> None:
+    """What a single training needs of the options of folds, before anything is opened."""
+    require_one_training(recipe)
+    require_fold(recipe)
+
+
 def require_crossval(recipe: Recipe) -> None:
     """Checks the options of a cross-validation, which trains and validates every fold."""
     if recipe.folds is None:
