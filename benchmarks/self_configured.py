@@ -1,11 +1,11 @@
 """A folder and a budget of time, nothing else: what `drivetrain train DIR` reaches, beside peers' recipes.
 
-    python benchmarks/self_configured.py photos --data-dir DIR [--budget 10m] [--device cpu] [--seeds 3]
+    python benchmarks/self_configured.py photos --data-dir DIR [--budget 10m] [--device cpu] [--seeds 0 1 2]
 
 Each training runs in a process of its own, from the start of the process to its end, on an otherwise idle
-machine. The peers (self_configured_peers.py) get the same number of seconds for loading, training and one
-validation; they time their first updates and choose as many epochs as fit. Scores are those of the last
-weights on the validation images.
+machine; where several share it, `--beside` says so in the results. The peers (self_configured_peers.py) get
+the same number of seconds for loading, training and one validation; they time their first updates and choose
+as many epochs as fit. Scores are those of the last weights on the validation images.
 """
 
 import argparse
@@ -79,8 +79,9 @@ def _run_of(run: Path) -> dict[str, Any]:
 
 
 def _crossval_of(folder: Path) -> dict[str, Any]:
-    summary = json.loads((folder / "summary.json").read_text())
-    return _scores({name: entry["mean"] for name, entry in summary["metrics"].items()})
+    summary = json.loads((folder / "crossval.json").read_text())
+    last = summary["statistics"]["last"]
+    return _scores({name: entry["mean"] for name, entry in last.items() if name != "what"})
 
 
 def _scores(entry: dict[str, Any]) -> dict[str, Any]:
@@ -108,16 +109,16 @@ def _seconds_of(command: list[str], *, budget: str) -> float:
 def compare(name: str, *, args: argparse.Namespace) -> dict[str, Any]:
     """Ours with every seed, each peer with one."""
     case = CASES[name]
-    trainings: list[tuple[str, Callable[[int], dict[str, Any]], int]] = []
+    trainings: list[tuple[str, Callable[[int], dict[str, Any]], list[int]]] = []
     if "ours" in args.only:
         trainings.append(("drivetrain", lambda seed: train_ours(case, args=args, seed=seed), args.seeds))
     for peer in case.peers:
         if peer in args.only:
-            trainings.append((peer, lambda seed, peer=peer: train_peer(peer, args=args, seed=seed), 1))  # type: ignore[misc]
+            trainings.append((peer, lambda seed, peer=peer: train_peer(peer, args=args, seed=seed), [0]))  # type: ignore[misc]
     found: dict[str, Any] = {}
     for contender, train, seeds in trainings:
         runs = []
-        for seed in range(seeds):
+        for seed in seeds:
             runs.append({"seed": seed, **train(seed)})
             print(f"{contender}, seed {seed}: {runs[-1]['score']:.4f} in {runs[-1]['seconds']} s", flush=True)
         found[contender] = {"mean_score": statistics.fmean(run["score"] for run in runs), "runs": runs}
@@ -132,14 +133,16 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--budget", help="(default: that of the case's goal)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seeds", type=int, default=3, help="of ours; each peer has one (default: 3)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of ours; a peer has seed 0")
+    parser.add_argument("--beside", type=int, default=0, help="others that share the machine, for the record")
     parser.add_argument("--only", nargs="+", default=["ours", "timm", "one-cycle", "smp"])
     parser.add_argument("--output", type=Path, help="(default: benchmarks/results/self_configured_CASE-...)")
     args = parser.parse_args()
     args.budget = args.budget or CASES[args.case].budget
     report = {
         "command": f"python {SCRIPT} {args.case} --data-dir DIR --budget {args.budget} --device {args.device}"
-        f" --seeds {args.seeds}",
+        f" --seeds {' '.join(map(str, args.seeds))}",
+        "other_trainings_on_the_machine": args.beside,
         "machine": describe_machine(args.device),
         "budget": args.budget,
         **compare(args.case, args=args),

@@ -10,8 +10,8 @@ from drivetrain.data.fingerprint.fingerprint import Asymmetry, Fingerprint, Obje
 
 __all__ = ["ACCELERATOR", "CPU", "KINDS", "FakeTimer", "case_of", "decided", "photographs", "with_sizes"]
 
-CPU = DeviceFacts(name="a CPU", is_accelerator=False)
-ACCELERATOR = DeviceFacts(name="an accelerator", is_accelerator=True)
+CPU = DeviceFacts(name="a CPU", is_accelerator=False, cores=4)
+ACCELERATOR = DeviceFacts(name="an accelerator", is_accelerator=True, cores=8)
 
 _FACTORS = {"cifar_resnet20": 1.0, "cifar_resnet8": 0.3, "mnist_cnn": 0.1, "resnet34": 3.6, "resnet50": 4.1}
 
@@ -154,6 +154,6 @@ def decided(
     )
 
 
-def case_of(found: Fingerprint, typed: Mapping[str, Any] | None = None) -> Case:
+def case_of(found: Fingerprint, typed: Mapping[str, Any] | None = None, *, device: DeviceFacts = CPU) -> Case:
     """A case without any decision."""
-    return Case(fingerprint=found, device=CPU, typed=typed or {})
+    return Case(fingerprint=found, device=device, typed=typed or {})

@@ -67,7 +67,7 @@ def _decide(
 
     return decide(
         _fingerprint(task, images=images),
-        device=DeviceFacts(name="cpu", is_accelerator=False),
+        device=DeviceFacts(name="cpu", is_accelerator=False, cores=4),
         typed=typed,
         time=seconds,
         left_s=lambda: 120.0,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.auto.speed import _one_training, sample_seconds
+from drivetrain.auto.speed import _one_training, _steady_seconds, sample_seconds
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.recipe.schema import Recipe
@@ -56,3 +56,11 @@ def test_slow_updates_end_the_timing_at_once(tmp_path: Path, monkeypatch: pytest
     )
     assert sample_seconds(recipe, reporter=Reporter(quiet=True)) >= 0.0
     assert runs == [0]
+
+
+def test_the_lead_of_loader_workers_does_not_count() -> None:
+    with_lead = [0.0] * 4 + [0.0, 3.0] * 4
+    assert _steady_seconds(with_lead, ahead=4) == 1.5
+    assert _steady_seconds(with_lead, ahead=0) == 0.0
+    # Where all measured updates profit from the lead, the later half says most.
+    assert _steady_seconds([0.0, 0.0, 2.0, 2.0], ahead=100) == 2.0

@@ -3,12 +3,13 @@
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.ending import parse_duration_s
 
-__all__ = ["BUDGETS_S", "DEFAULT_BUDGET", "budget_s"]
+__all__ = ["BUDGETS_S", "DEFAULT_BUDGET", "budget_s", "planned_s"]
 
 BUDGETS_S = {"quick": 120.0, "normal": 900.0, "best": 7200.0}
 DEFAULT_BUDGET = "normal"
 
 _SHORTEST_S = 10.0
+_OF_MAX_TIME = 0.9
 
 
 def budget_s(text: str) -> float:
@@ -26,3 +27,10 @@ def budget_s(text: str) -> float:
             f"--budget {text} is too short to start a training; --budget {_SHORTEST_S:g}s works."
         )
     return seconds
+
+
+def planned_s(budget: str | None, *, max_time: object) -> float:
+    """The seconds that a command plans for: its budget, or else most of its --max-time."""
+    if budget is None and max_time is not None:
+        return parse_duration_s(str(max_time)) * _OF_MAX_TIME
+    return budget_s(budget or DEFAULT_BUDGET)

@@ -18,6 +18,7 @@ class DeviceFacts:
 
     name: str
     is_accelerator: bool
+    cores: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from drivetrain.data.held_out import groups_of
 from drivetrain.data.splits import open_data
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.models.libraries.taken_over import take_over
+from drivetrain.ranks.threads import cores
 from drivetrain.recipe.checks.task import TABLE_FIELDS
 from drivetrain.recipe.ending import check_metrics
 from drivetrain.recipe.load import resolve_recipe
@@ -103,7 +104,7 @@ def whole_data(recipe: Recipe) -> Recipe:
 
 
 def _facts(device: Device) -> DeviceFacts:
-    return DeviceFacts(name=device.description, is_accelerator=not device.is_cpu)
+    return DeviceFacts(name=device.description, is_accelerator=not device.is_cpu, cores=cores())
 
 
 class _Timed:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.auto.applies import refuse_without_rules, rules_apply
-from drivetrain.auto.budget import DEFAULT_BUDGET, budget_s
+from drivetrain.auto.budget import DEFAULT_BUDGET, planned_s
 from drivetrain.auto.earlier_run import plain_run
 from drivetrain.auto.trained_network import network_of_weights
 from drivetrain.catalogue.data_sets import is_folder_of_files
@@ -20,7 +20,6 @@ from drivetrain.data.finding.found_data import FoundData
 from drivetrain.data.fingerprint.duplicates_text import copies_sentence
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.models.libraries.taken_over import take_over
-from drivetrain.recipe.ending import parse_duration_s
 from drivetrain.recipe.load import ResolvedRecipe, read_recipe_yaml, resolve_recipe
 from drivetrain.recipe.merging import Setting, layer_of
 from drivetrain.recipe.messages import COMMAND_LINE
@@ -32,7 +31,6 @@ __all__ = ["Asked", "Rules", "configure", "typed_by_field"]
 # What starting and ending a training takes besides its updates and validations.
 _RESERVE_S, _RESERVE_SHARE = 4.0, 0.05
 _LEAST_LEFT_SHARE = 0.3
-_OF_MAX_TIME = 0.9
 _OF_WEIGHTS = "the weights to start from belong to this network, and to images normalised like this"
 
 
@@ -254,8 +252,6 @@ def _trainings(recipe: Recipe, rules: Rules) -> int:
 
 def _clock(recipe: Recipe, *, began_s: float, trainings: int) -> Callable[[], float]:
     """The seconds that are left for one training itself."""
-    seconds = budget_s(recipe.budget or DEFAULT_BUDGET)
-    if recipe.budget is None and recipe.max_time is not None:
-        seconds = parse_duration_s(str(recipe.max_time)) * _OF_MAX_TIME
+    seconds = planned_s(recipe.budget, max_time=recipe.max_time)
     ends_s = began_s + seconds * (1 - _RESERVE_SHARE) - _RESERVE_S * trainings
     return lambda: max(ends_s - time.time(), seconds * _LEAST_LEFT_SHARE) / trainings

@@ -19,9 +19,11 @@ _TIMING_SHARE = 0.25
 _FORWARD_SHARE = 1 / 3
 # Predictions for images larger than a tile compute overlapping tiles.
 _OVERLAP_WORK = 1.8
-# Validations and pictures get this share of the budget, and at most this many are made.
+# Validations with their checkpoints and pictures get this share of the budget, and at most this many are
+# made. A second was measured for the checkpoint of a ResNet-18 beside other work.
 _VALIDATION_SHARE = 0.1
 _MOST_VALIDATIONS = 25
+_CHECKPOINT_S = 1.0
 # Epochs assumed while networks are timed: augmentation is part of the time.
 _ASSUMED_EPOCHS = 60
 
@@ -140,7 +142,7 @@ def _timed_length(
     affordable = left_s * (1 - _VALIDATION_SHARE) / sample_s
     samples = min(affordable, amount.most)
     epochs = max(1, int(samples / case.epoch_samples))
-    one_validation_s = max(1e-3, _validation_work(case, network) * sample_s * _FORWARD_SHARE)
+    one_validation_s = _CHECKPOINT_S + _validation_work(case, network) * sample_s * _FORWARD_SHARE
     affordable_validations = int(left_s * _VALIDATION_SHARE / one_validation_s)
     limit = "more hardly helps" if affordable > amount.most else f"{left_s:.0f} s are left for training"
     return Length(

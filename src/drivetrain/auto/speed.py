@@ -2,12 +2,14 @@
 
 import time
 from contextlib import closing
-from statistics import median
+from math import ceil
+from statistics import mean, median
 from typing import Any
 
 from drivetrain.assembly.training_parts import assemble
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.progress import showing_progress
+from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.data.splits import open_data
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.program.training_program import TrainingProgram
@@ -56,17 +58,35 @@ def _one_training(recipe: Recipe) -> dict[str, Any]:
 def _update_seconds(program: TrainingProgram) -> float:
     program.model.train()
     updates = len(program.records)
+    ahead = _updates_ahead(program)
     seconds: list[float] = []
     begun_s = time.perf_counter()
-    for run in range(_WARM_UPS + _MOST):
+    for run in range(_WARM_UPS + _MOST + 2 * ahead):
         program.device.synchronise()
         began_s = time.perf_counter()
         program.run_update(run % updates)
         program.device.synchronise()
         ended_s = time.perf_counter()
         seconds.append(ended_s - began_s)
-        is_steady = run >= _WARM_UPS + _FEWEST and sum(seconds[_WARM_UPS:]) > _ENOUGH_S
-        if is_steady or ended_s - begun_s > _LONGEST_S:
+        is_steady = run >= _WARM_UPS + _FEWEST + 2 * ahead and sum(seconds[_WARM_UPS:]) > _ENOUGH_S
+        # The first update on an accelerator is no measure: libraries try their algorithms for seconds.
+        is_known = program.device.is_cpu or run >= _WARM_UPS
+        if is_steady or (is_known and ended_s - begun_s > _LONGEST_S):
             break
-    # Where updates take seconds, the last one tells enough.
-    return median(seconds[_WARM_UPS:] or seconds[-1:])
+    return _steady_seconds(seconds[_WARM_UPS:] or seconds[-1:], ahead=ahead)
+
+
+def _updates_ahead(program: TrainingProgram) -> int:
+    """The updates whose batches loader workers have ready before the first one ends."""
+    feed = program.feed
+    batches = feed.batches_ahead if isinstance(feed, StreamFeed) else 0
+    return ceil(batches / program.batches.accumulation)
+
+
+def _steady_seconds(seconds: list[float], *, ahead: int) -> float:
+    """Seconds of an update once loader workers no longer profit from their lead.
+
+    Where batches come from loader workers, some updates wait and others do not, so the mean counts.
+    """
+    later = seconds[min(ahead, len(seconds) // 2) :]
+    return mean(later) if ahead else median(later)

@@ -173,11 +173,26 @@ def from_symmetric(pixels: Tensor, spec: DataSpec) -> Tensor:
         return pixels
     if spec.normalisation == "unit":
         return (pixels + 1) / 2
-    mean, std = (torch.tensor(values, dtype=torch.float64) for values in spec.channel_values)
-    offset, scale = (
-        values.to(pixels.device, torch.float32)[:, None, None] for values in ((0.5 - mean) / std, 0.5 / std)
-    )
+    offset, scale = _planes(*spec.channel_values, pixels.device)
     return pixels * scale + offset
+
+
+# Kept on the device: the capture of an update (CUDA graph) cannot copy values from the host.
+@lru_cache(maxsize=8)
+def _planes(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Offset and scale of channels: normalised = offset + scale x pixels in [-1, 1]."""
+    means, deviations = (torch.tensor(values, dtype=torch.float64) for values in (mean, std))
+    offset, scale = (0.5 - means) / deviations, 0.5 / deviations
+    return _per_plane(offset, device), _per_plane(scale, device)
+
+
+@lru_cache(maxsize=8)
+def _margin_values(empty: tuple[float, ...], device: torch.device) -> Tensor:
+    return _per_plane(torch.tensor(empty), device)
+
+
+def _per_plane(values: Tensor, device: torch.device) -> Tensor:
+    return values.to(device, torch.float32)[:, None, None]
 
 
 def empty_pixel(spec: DataSpec) -> tuple[float, ...]:
@@ -311,8 +326,7 @@ class DensePreprocess:
         empty = empty_pixel(self.spec)
         if any(empty):
             outside = pad(torch.ones_like(pixels[:1, :1]), (border,) * 4) == 0
-            values = torch.tensor(empty, dtype=padded.dtype, device=padded.device)[:, None, None]
-            padded = torch.where(outside, values, padded)
+            padded = torch.where(outside, _margin_values(empty, padded.device), padded)
         return padded.contiguous(memory_format=torch.channels_last)
 
 

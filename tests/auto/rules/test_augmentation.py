@@ -80,3 +80,14 @@ def test_images_without_a_top_are_turned_all_the_way() -> None:
     case = case_of(turned)
     decide_augmentation(case, epochs=50)
     assert case.value("rotate") == 15.0
+
+
+def test_masked_images_without_a_top_are_bent_by_a_share_of_their_side() -> None:
+    bent = _values("two masks")
+    side = KINDS["two masks"].height_px.median
+    assert bent["rotate"] == 180.0
+    assert (bent["elastic"], bent["noise"]) == (round(side * 10 / 512, 1), 0.05)
+    assert {"elastic", "noise"}.isdisjoint(_values("two masks", rotate=10.0))
+    assert "elastic" not in _values("two masks", elastic=3.0)
+    assert _values("two masks", image_size=128)["elastic"] == 2.5
+    assert "elastic" not in _values("two masks", tile_size=32)

@@ -13,7 +13,7 @@ from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.recipe.load import resolve_recipe
 from tests.data.folders import write_images
 
-DEVICE = DeviceFacts(name="cpu", is_accelerator=False)
+DEVICE = DeviceFacts(name="cpu", is_accelerator=False, cores=4)
 
 
 def scans(folder: Path) -> Path:

@@ -16,6 +16,9 @@ _OF_FEW_MASKED = (
     "too few independent images to tell whether they have a top; most images with masks have none"
 )
 _EIGHT_BITS, _COLOURS = 8, 3
+_ANY_TURN = 180.0
+# The shifts of the first U-Net (Ronneberger et al. 2015) had a deviation of 10 pixels of 512.
+_BENT_SHARE, _SMALLEST_BENT_PX = 10 / 512, 64
 _VIEWS = {"none": 1, "horizontal": 2, "vertical": 2, "both": 4}
 
 
@@ -97,11 +100,22 @@ def _decide_classified(case: Case, *, epochs: int) -> None:
 def _decide_dense(case: Case) -> None:
     mirrors, is_8_bit = case.fingerprint.asymmetry, case.fingerprint.bits == _EIGHT_BITS
     if mirrors is None:
-        case.decide("rotate", 180.0, _OF_FEW_MASKED)
+        case.decide("rotate", _ANY_TURN, _OF_FEW_MASKED)
     elif max(mirrors.left_right, mirrors.up_down, mirrors.quarter_turn) < _SAME:
-        case.decide("rotate", 180.0, "the images have no top, as the comparison with turned copies says")
+        case.decide("rotate", _ANY_TURN, "the images have no top, as the comparison with turned copies says")
     else:
         case.decide("rotate", 15.0, "the images have a top, as the comparison with turned copies says")
     if is_8_bit:
         case.decide("augment", True, "random crops that are stretched, and brightness")
         case.decide("gamma", 0.3, "exposures differ between images")
+    if case.value("rotate") == _ANY_TURN:
+        _decide_bending(case)
+
+
+def _decide_bending(case: Case) -> None:
+    """Elastic deformation and noise, as of tissue under a microscope."""
+    side = int(case.value("tile_size") or case.value("image_size") or case.shorter_side_px)
+    if side < _SMALLEST_BENT_PX:
+        return
+    case.decide("elastic", round(side * _BENT_SHARE, 1), "images without a top often show soft things")
+    case.decide("noise", 0.05, "and were often taken through a microscope, with noise")

@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader, Dataset
 from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
 from drivetrain.data.feeds.host_batch import HostBatch
 from drivetrain.ranks.parent_watch import die_with_parent_thread
+from drivetrain.ranks.threads import cores
 
 # More batches ahead absorb slow samples, but each takes host memory.
-_BATCHES_AHEAD_PER_WORKER = 4
+BATCHES_AHEAD_PER_WORKER = 4
 # Each worker is a process with its own memory, so the default is modest; --num-workers raises it.
 _MOST_WORKERS_BY_DEFAULT = 4
 _MOST_WORKERS_PER_CORE = 16
@@ -79,7 +80,7 @@ class BatchLoader:
             batch_size=None,
             sampler=coordinates,
             num_workers=num_workers,
-            prefetch_factor=_BATCHES_AHEAD_PER_WORKER if num_workers else None,
+            prefetch_factor=BATCHES_AHEAD_PER_WORKER if num_workers else None,
             pin_memory=device.type != "cpu",
             worker_init_fn=partial(_begin_worker, parent_pid=os.getpid()),
             # A rank is a spawned process, so by default its workers would be spawned too and import it all.
@@ -115,21 +116,17 @@ class BatchLoader:
 
 def default_num_workers(ranks: int = 1) -> int:
     """Default number of loader workers per rank; leaves one core for each rank."""
-    return max(1, min(_MOST_WORKERS_BY_DEFAULT, (_cores() - ranks) // ranks))
+    return max(1, min(_MOST_WORKERS_BY_DEFAULT, (cores() - ranks) // ranks))
 
 
 def check_num_workers(num_workers: int) -> None:
     """Rejects a number of loader workers that would overload the machine."""
-    most = _MOST_WORKERS_PER_CORE * _cores()
+    most = _MOST_WORKERS_PER_CORE * cores()
     if num_workers > most:
         raise BadInputError(
             f"--num-workers {num_workers} is more than the limit of {most} ({_MOST_WORKERS_PER_CORE} per CPU "
             f"core); --num-workers {default_num_workers()} works."
         )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drivetrain.data.augment.chain import AnyAugmentation
 from drivetrain.data.feeds.host_batch import HostBatch, HostPreparation, Travel, compilable_preparation
-from drivetrain.data.feeds.loader import BatchLoader, HostBatches
+from drivetrain.data.feeds.loader import BATCHES_AHEAD_PER_WORKER, BatchLoader, HostBatches
 from drivetrain.data.feeds.micro_batch import MicroBatch, Parcel, make_micro_batch
 from drivetrain.data.order import PADDING, SampleOrder, micro_batch_slice, replica_slots, without_padding
 from drivetrain.data.preprocess import Preparation
@@ -123,6 +123,11 @@ class StreamFeed:
         self._copies = CopiesAside(device)
         self._loader: BatchLoader | None = None
         self._next = (0, 0)
+
+    @property
+    def batches_ahead(self) -> int:
+        """What all loader workers together prepare in advance."""
+        return self._num_workers * BATCHES_AHEAD_PER_WORKER
 
     def micro_batches(self, update: int) -> Iterator[MicroBatch]:
         """The micro-batches of an update as they arrive."""
