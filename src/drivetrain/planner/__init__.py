@@ -1,0 +1,1 @@
+"""What fits, how fast it will be and what would be better, before anything starts."""
