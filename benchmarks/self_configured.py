@@ -31,7 +31,10 @@ _SECONDS_TO_END = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One kind of data: the budget that its goal was set for, the score, the peers beside it."""
+    """One kind of data: the budget that its goal was set for, the score, the peers beside it.
+
+    `goal` is for the device that the case was set for; on an accelerator `accelerator_goal` takes its place.
+    """
 
     budget: str
     metric: str
@@ -39,10 +42,13 @@ class Case:
     options: tuple[str, ...] = ()
     command: str = "train"
     peers: tuple[str, ...] = ()
+    accelerator_goal: float | None = None
 
 
 CASES = {
-    "photos": Case(budget="10m", metric="accuracy", goal=0.58, peers=("timm", "one-cycle")),
+    "photos": Case(
+        budget="10m", metric="accuracy", goal=0.58, peers=("timm", "one-cycle"), accelerator_goal=0.77
+    ),
     "street": Case(
         budget="3m",
         metric="iou",
@@ -122,7 +128,8 @@ def compare(name: str, *, args: argparse.Namespace) -> dict[str, Any]:
             runs.append({"seed": seed, **train(seed)})
             print(f"{contender}, seed {seed}: {runs[-1]['score']:.4f} in {runs[-1]['seconds']} s", flush=True)
         found[contender] = {"mean_score": statistics.fmean(run["score"] for run in runs), "runs": runs}
-    return {"metric": case.metric, "goal": case.goal, "contenders": found}
+    goal = case.goal if args.device == "cpu" else case.accelerator_goal or case.goal
+    return {"metric": case.metric, "goal": goal, "contenders": found}
 
 
 def main() -> None:

@@ -74,3 +74,13 @@ def test_unbalanced_classes_are_weighted() -> None:
 )
 def test_the_average_spans_a_small_part_of_the_training(updates: int, decay: float | None) -> None:
     assert _values(KINDS["photographs"], updates=updates).get("ema") == decay
+
+
+def test_updates_of_few_images_with_masks_have_many_pixels() -> None:
+    rates = {
+        batch: _values(KINDS["masks"], model="unet_same", micro_batch_size=batch)["learning_rate"]
+        for batch in (2, 8, 32)
+    }
+    assert rates == {2: 0.0005, 8: 0.001, 32: 0.002}
+    trained = _values(KINDS["masks"], model="unet_same", micro_batch_size=8, init_from="weights")
+    assert trained["learning_rate"] == 0.0005

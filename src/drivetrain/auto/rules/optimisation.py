@@ -19,7 +19,8 @@ _WHY = {
     "sgd": "networks with batch norm generalise best with SGD on many images",
     "adamw": "its steps do not depend on the scale of the gradient, so one rate suits most networks",
 }
-_REFERENCE_BATCH = 64
+# Each pixel of a mask is an example, so updates of few images have as many as others of many.
+_REFERENCE_BATCH, _DENSE_REFERENCE_BATCH = 64, 8
 # At the reference batch; the rate of Adam and RMSprop grows with the root of the batch, SGD's with the
 # batch. For trained weights it is that of the recipe fine_tune: 0.001 for batches of 32.
 _ADAM_RATES = {"own": 0.002, "dense": 0.001, "external": 0.0005, "trained": 0.001 * sqrt(2)}
@@ -93,7 +94,8 @@ def _decide_rate(case: Case) -> None:
         rate, how = _LARS_RATE * batch / _REFERENCE_BATCH, "grows with"
     else:
         kind = _rate_kind(case)
-        rate, how = _ADAM_RATES[kind] * sqrt(batch / _REFERENCE_BATCH), "grows with the root of"
+        reference = _DENSE_REFERENCE_BATCH if kind == "dense" else _REFERENCE_BATCH
+        rate, how = _ADAM_RATES[kind] * sqrt(batch / reference), "grows with the root of"
     case.decide("learning_rate", float(f"{rate:.2g}"), f"it {how} the {batch} samples of an update")
 
 
