@@ -46,6 +46,8 @@ def test_few_images_of_a_class_are_not_mirrored_but_masked_ones_are() -> None:
 def test_few_passes_need_no_augmentation() -> None:
     assert _values("photographs", epochs=4) == {"augment": False}
     assert _values("photographs", epochs=5)["augment"] is True
+    assert _values("photographs", epochs=19, model="mnist_cnn") == {"augment": False}
+    assert _values("photographs", epochs=20, model="mnist_cnn")["augment"] is True
 
 
 def test_a_typed_augmentation_is_neither_turned_off_nor_made_idle() -> None:

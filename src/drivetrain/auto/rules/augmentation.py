@@ -9,6 +9,8 @@ __all__ = ["decide_augmentation", "views_of"]
 
 # Fewer passes than this over the images do not learn them by heart, and changes would only slow them down.
 _FEWEST_PASSES = 5
+# Two convolutions and dropout learn even more slowly by heart.
+_FEWEST_PASSES_OF = {"mnist_cnn": 20}
 _MANY_PASSES = 100
 # Effect sizes below this count as "looks the same mirrored".
 _SAME = 0.15
@@ -29,12 +31,16 @@ def decide_augmentation(case: Case, *, epochs: int) -> None:
     if case.is_dense:
         _decide_mirrors(case)
         _decide_dense(case)
-    elif epochs >= _FEWEST_PASSES or case.typed.get("augment"):
+    elif epochs >= _fewest_passes(case) or case.typed.get("augment"):
         case.decide("augment", True, f"each image is seen {epochs} times")
         _decide_mirrors(case)
         _decide_classified(case, epochs=epochs)
     elif not _is_asked(case):
         case.decide("augment", False, f"{epochs} passes over the images do not learn them by heart")
+
+
+def _fewest_passes(case: Case) -> int:
+    return _FEWEST_PASSES_OF.get(str(case.value("model")), _FEWEST_PASSES)
 
 
 def views_of(case: Case) -> int:
