@@ -75,9 +75,11 @@ def test_dark_images_of_8_bits_have_no_level(tmp_path: Path) -> None:
 
 
 def test_other_data_sets_have_no_level() -> None:
-    with pytest.raises(BadInputError, match=r"--white-level 4095 is for --dataset mask-folder"):
+    with pytest.raises(
+        BadInputError, match=r"--white-level 4095 is for --dataset image-folder, image-table or"
+    ):
         resolve_recipe(overrides={"dataset": "synthetic-em", "white_level": 4095})
-    with pytest.raises(BadInputError, match=r"--white-level 4095 is for segmentation"):
+    with pytest.raises(BadInputError, match=r"mask-folder, and this is --dataset digits"):
         resolve_recipe(overrides={"dataset": "digits", "white_level": 4095})
 
 

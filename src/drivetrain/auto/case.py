@@ -9,6 +9,8 @@ from drivetrain.catalogue.tasks import task_info
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.recipe.fields import alternatives, default_values
 
+_EIGHT_BITS = 8
+
 __all__ = ["Case", "Decision", "DeviceFacts"]
 
 
@@ -63,6 +65,11 @@ class Case:
     def is_dense(self) -> bool:
         """Whether every pixel has a label."""
         return task_info(self.fingerprint.task).has_dense_labels
+
+    @property
+    def reads_8_bits(self) -> bool:
+        """Whether images are read as whole numbers from 0 to 255; a white level scales 16 bits to them."""
+        return self.fingerprint.bits == _EIGHT_BITS or self.fingerprint.white_level is not None
 
     @property
     def train_samples(self) -> int:

@@ -14,9 +14,12 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress
 from drivetrain.data.bad_samples import refusing_bad_samples
+from drivetrain.data.files.image_source import ImageSource
+from drivetrain.data.files.white_level import highest_level
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.measure import measure
 from drivetrain.data.held_out import groups_of
+from drivetrain.data.source import DataSplits
 from drivetrain.data.splits import open_data
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.models.libraries.taken_over import take_over
@@ -26,7 +29,7 @@ from drivetrain.recipe.ending import check_metrics
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["choose_by_rules", "fingerprint_of", "fit_memory", "whole_data"]
+__all__ = ["choose_by_rules", "fingerprint_of", "fit_memory", "open_whole"]
 
 _OPENING = (
     "dataset",
@@ -39,6 +42,7 @@ _OPENING = (
     "seed",
     *TABLE_FIELDS,
 )
+_WITH_WHITE_LEVEL = ("image-folder", "image-table")
 _OF_A_NETWORK = ("model", "model_width", "model_params", "image_size", "tile_size")
 _MOST_HALVINGS = 8
 
@@ -83,7 +87,7 @@ def fingerprint_of(recipe: Recipe) -> Fingerprint:
 
     A file that the training would refuse is refused here already.
     """
-    data = open_data(whole_data(recipe))
+    data = open_whole(recipe)
     groups = groups_of(data, recipe)
     with refusing_bad_samples():
         return measure(
@@ -92,6 +96,17 @@ def fingerprint_of(recipe: Recipe) -> Fingerprint:
             groups=None if groups is None else len(groups),
             refuses_unreadable=recipe.on_bad_sample == "error",
         ).fingerprint
+
+
+def open_whole(recipe: Recipe) -> DataSplits:
+    """The data that a recipe names, before anything is held out; of 16-bit grey images the filled bits."""
+    whole = whole_data(recipe)
+    data = open_data(whole)
+    if whole.white_level is None and isinstance(data.train, ImageSource):
+        level = highest_level(data.train)
+        if level is not None and whole.dataset in _WITH_WHITE_LEVEL:
+            return open_data(whole.model_copy(update={"white_level": level}))
+    return data
 
 
 def whole_data(recipe: Recipe) -> Recipe:

@@ -1,12 +1,11 @@
 """Looks at the data in a folder: opens it as it is, measures it and draws it."""
 
-from drivetrain.auto.choose import whole_data
+from drivetrain.auto.choose import open_whole
 from drivetrain.catalogue.data_sets import dataset_task
 from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
 from drivetrain.data.finding.found_data import FoundData
 from drivetrain.data.fingerprint.fingerprint import Fingerprint
 from drivetrain.data.fingerprint.measure import measure
-from drivetrain.data.splits import open_data
 from drivetrain.pictures.data_picture import PictureSamples, data_picture
 from drivetrain.recipe.load import resolve_recipe
 
@@ -23,7 +22,6 @@ def look_at(found: FoundData, *, title: str) -> tuple[Fingerprint, bytes]:
         "on_bad_sample": "skip",
         **found.options,
     }
-    recipe = whole_data(resolve_recipe(overrides=options, decided={}).recipe)
-    data = open_data(recipe)
+    data = open_whole(resolve_recipe(overrides=options, decided={}).recipe)
     measured = measure(data, dataset=found.dataset, keeps=PictureSamples().keeps)
     return measured.fingerprint, data_picture(measured, title=title)

@@ -153,6 +153,7 @@ def _image_request(recipe: Recipe) -> ImageRequest:
         seed=recipe.seed,
         augment=recipe.augment,
         random_resized_crop=recipe.random_resized_crop,
+        white_level=recipe.white_level,
         on_bad_sample=recipe.on_bad_sample,
     )
 

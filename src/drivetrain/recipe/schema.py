@@ -237,12 +237,13 @@ class Recipe(BaseModel):
         description="segmentation: classes whose pixels count neither in the loss nor in any metric and "
         "that are never predicted, separated by commas",
     )
-    white_level: Annotated[int | None, _in("data", SEGMENTATION, NO_NOISE)] = Field(
+    white_level: Annotated[int | None, _in("data", OF_IMAGES, NO_NOISE)] = Field(
         default=None,
         examples=[4095],
         ge=1,
         le=65535,
-        description="mask-folder: pixel value that counts as white in 16-bit grey images (default: 65535)",
+        description="image-folder, image-table, mask-folder: pixel value that counts as white in 16-bit grey "
+        "images (default: 65535)",
     )
     label_table: Annotated[str | None, _in("data", LATER, NO_NOISE, CLASSIFICATION)] = Field(
         default=None,

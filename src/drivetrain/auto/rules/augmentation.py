@@ -17,7 +17,7 @@ _SAME = 0.15
 _OF_FEW_MASKED = (
     "too few independent images to tell whether they have a top; most images with masks have none"
 )
-_EIGHT_BITS, _COLOURS = 8, 3
+_COLOURS = 3
 _ANY_TURN = 180.0
 # The shifts of the first U-Net (Ronneberger et al. 2015) had a deviation of 10 pixels of 512.
 _BENT_SHARE, _SMALLEST_BENT_PX = 10 / 512, 64
@@ -94,7 +94,7 @@ def _decide_classified(case: Case, *, epochs: int) -> None:
         )
     elif is_folder_of_files(case.fingerprint.dataset):
         case.decide("random_resized_crop", 0.6, "crops that keep most of a small image")
-    if case.fingerprint.channels == _COLOURS and case.fingerprint.bits == _EIGHT_BITS and not is_small:
+    if case.fingerprint.channels == _COLOURS and case.reads_8_bits and not is_small:
         case.decide("rand_augment", 2, "two operations on colours and shapes for each image")
         if case.value("rand_augment"):
             strength = 5.0 if epochs < _MANY_PASSES else 7.0
@@ -104,7 +104,7 @@ def _decide_classified(case: Case, *, epochs: int) -> None:
 
 
 def _decide_dense(case: Case) -> None:
-    mirrors, is_8_bit = case.fingerprint.asymmetry, case.fingerprint.bits == _EIGHT_BITS
+    mirrors, is_8_bit = case.fingerprint.asymmetry, case.reads_8_bits
     if mirrors is None:
         case.decide("rotate", _ANY_TURN, _OF_FEW_MASKED)
     elif max(mirrors.left_right, mirrors.up_down, mirrors.quarter_turn) < _SAME:

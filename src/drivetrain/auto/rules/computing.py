@@ -9,7 +9,6 @@ __all__ = ["decide_computing"]
 _SHORTEST_TO_COMPILE_S = 600.0
 _DECODED_IN_EACH_PASS = ("image-folder", "image-table")
 _MOST_WORKERS = 16
-_EIGHT_BITS = 8
 
 
 def decide_computing(case: Case) -> None:
@@ -52,5 +51,5 @@ def _decide_loading(case: Case) -> None:
     workers = max(1, min(_MOST_WORKERS, (case.device.cores - replicas) // replicas))
     case.decide("num_workers", workers, f"{case.device.cores} CPU cores decode images for the device")
     case.decide("accelerator_side_preprocess", True, "the device augments faster than the cores")
-    if case.fingerprint.bits == _EIGHT_BITS and case.value("accelerator_side_preprocess"):
+    if case.reads_8_bits and case.value("accelerator_side_preprocess"):
         case.decide("eight_bit_transfer", True, "8-bit images take a quarter of the bytes on their way")

@@ -10,7 +10,7 @@ __all__ = ["decide_data", "decide_split"]
 # Below this deviation a channel is nearly constant, and dividing by it would only enlarge its noise.
 _LEAST_DEVIATION = 0.02
 _DIGITS = 4
-_EIGHT_BITS, _COLOURS = 8, 3
+_COLOURS = 3
 # A fifth for validation; of many images fewer, as this many tell an accuracy to less than a percent.
 _SHARE, _ENOUGH_VALIDATION = 0.2, 5_000
 # Of at most this many images, more than a fifth may be held out for the sake of a small class.
@@ -53,10 +53,18 @@ def _images_of_all_classes(case: Case) -> int | None:
 
 
 def decide_data(case: Case) -> None:
-    """Sets channels, normalisation and how validation images are held out."""
+    """Sets the white of 16-bit images, channels, normalisation and how validation images are held out."""
+    _decide_white(case)
     _decide_channels(case)
     _decide_normalisation(case)
     _decide_scheme(case)
+
+
+def _decide_white(case: Case) -> None:
+    level = case.fingerprint.white_level
+    if level is not None:
+        bits = level.bit_length()
+        case.decide("white_level", level, f"the 16-bit grey images fill {bits} bits only")
 
 
 def _decide_channels(case: Case) -> None:
@@ -69,7 +77,7 @@ def _decide_channels(case: Case) -> None:
 
 def _decide_normalisation(case: Case) -> None:
     fingerprint = case.fingerprint
-    if fingerprint.bits != _EIGHT_BITS or is_library_model(str(case.value("model"))):
+    if not case.reads_8_bits or is_library_model(str(case.value("model"))):
         return
     channels = int(case.value("channels") or fingerprint.read_channels)
     # Grey images that are read in colour have equal channels.

@@ -22,7 +22,7 @@ def _measurements(found: Fingerprint) -> Iterator[str]:
     yield f"samples: {counts} ({found.measured} training samples measured)"
     yield (
         f"images: height {_spread(found.height_px)}, width {_spread(found.width_px)} pixels, "
-        f"{_counted(found.channels, 'channel')} of {found.bits} bits"
+        f"{_counted(found.channels, 'channel')} of {found.bits} bits{_white(found)}"
     )
     mean, std = (", ".join(f"{value:.3f}" for value in values) for values in (found.mean, found.std))
     yield f"pixels: mean {mean}, deviation {std}"
@@ -39,6 +39,10 @@ def _measurements(found: Fingerprint) -> Iterator[str]:
             f"objects: {found.objects.per_image:g} per image, diameter {_spread(found.objects.diameter_px)} "
             "pixels"
         )
+
+
+def _white(found: Fingerprint) -> str:
+    return "" if found.white_level is None else f" ({found.white_level} is read as white)"
 
 
 def _classes(found: Fingerprint) -> list[str]:

@@ -56,6 +56,7 @@ class ImageSource:
     channels: int
     crop: RandomCrop | None = None
     bad: NDArray[np.int64] = field(default_factory=_no_indices)
+    white_level: int | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -98,6 +99,7 @@ class ImageSource:
                 channels=self.channels,
                 size=(self.fit.width, self.fit.height),
                 choose_box=choose_box,
+                white_level=self.white_level,
             )
 
 

@@ -93,6 +93,8 @@ class Fingerprint:
     """None where validation samples are not held out, or --group-by says what belongs together."""
     copies_in_train: Duplicates | None = None
     """Training images that have a copy; None where validation samples are not held out of them."""
+    white_level: int | None = None
+    """Of 16-bit grey images: the value that was read as white, if not the largest one of 16 bits."""
 
     def as_json(self) -> dict[str, Any]:
         """As plain data for a file."""

@@ -164,6 +164,7 @@ def _fingerprint(
         groups=None,
         read_channels=channels,
         copies_in_train=copies,
+        white_level=spec.white_level,
     )
 
 

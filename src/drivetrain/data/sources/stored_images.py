@@ -18,6 +18,7 @@ from drivetrain.data.files.folder_files import FolderStore
 from drivetrain.data.files.image_source import ImageSource, ImageStore
 from drivetrain.data.files.kept_scans import KeptScan
 from drivetrain.data.files.side_by_side import mapped
+from drivetrain.data.files.white_level import holds_16_bit_grey
 from drivetrain.data.source import DataSpec, DataSplits
 
 DEFAULT_SIZE = 224
@@ -53,6 +54,7 @@ class ImageRequest:
     augment: bool | None = None
     random_resized_crop: float | None = None
     on_bad_sample: str = "error"
+    white_level: int | None = None
 
     @property
     def is_imagenet(self) -> bool:
@@ -90,9 +92,11 @@ def open_images(images: StoredImages, *, request: ImageRequest) -> DataSplits:
             fit=fit,
             channels=channels,
             crop=request.crop() if split == _TRAIN else None,
+            white_level=request.white_level,
         )
         for split, store in images.stores.items()
     }
+    _require_16_bits(sources[_TRAIN])
     return DataSplits(
         train=sources[_TRAIN],
         validation=sources.get("validation"),
@@ -118,7 +122,15 @@ def _spec(class_names: tuple[str, ...], *, fit: Fit, channels: int, request: Ima
         image_dtype="uint8",
         normalisation="imagenet" if normalised else "unit",
         short_side=fit.short_side,
+        white_level=request.white_level,
     )
+
+
+def _require_16_bits(source: ImageSource) -> None:
+    if source.white_level is not None and not holds_16_bit_grey(source):
+        raise BadInputError(
+            f"--white-level {source.white_level} has no effect: no image is 16-bit grey; leave it out."
+        )
 
 
 def _class_warnings(images: StoredImages) -> list[str]:

@@ -209,6 +209,7 @@ def read_image(path: Path, run: TrainedRun) -> NDArray[Any]:
                 channels=spec.channels,
                 size=(spec.width, spec.height),
                 choose_box=fit.centre_box,
+                white_level=spec.white_level,
             )
     except BadSampleError as error:
         raise UnreadableInputError(path, error.reason) from error

@@ -20,7 +20,7 @@ from drivetrain.recipe.checks.optimisation import (
 from drivetrain.recipe.checks.pipeline import check_pipeline
 from drivetrain.recipe.checks.precision import check_precision
 from drivetrain.recipe.checks.replicas import check_parallel_folds, check_replicas, warn_of_larger_batch
-from drivetrain.recipe.checks.task import check_segmentation, check_table, check_task
+from drivetrain.recipe.checks.task import check_segmentation, check_table, check_task, check_white_level
 from drivetrain.recipe.checks.weights import check_weights
 from drivetrain.recipe.class_weights import parse_class_weights
 from drivetrain.recipe.ending import check_best_by, parse_duration_s, parse_goal
@@ -216,6 +216,7 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     check_task,
     check_table,
     check_segmentation,
+    check_white_level,
     check_model_edits,
     check_weights,
     _check_batch,

@@ -8,6 +8,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.fields import fields_of_task
 from drivetrain.recipe.given import Given
 
+_WITH_WHITE_LEVEL = ("image-folder", "image-table", "mask-folder")
 TABLE_FIELDS = ("label_table", "file_column", "label_column")
 
 
@@ -56,18 +57,23 @@ def check_table(given: Given) -> None:
         )
 
 
+def check_white_level(given: Given) -> None:
+    """Refuses a white level of data whose files are read in another way."""
+    recipe = given.recipe
+    if recipe.white_level is not None and recipe.dataset not in _WITH_WHITE_LEVEL:
+        raise BadInputError(
+            f"{given.option('white_level')} is for --dataset image-folder, image-table or mask-folder, and "
+            f"this is --dataset {recipe.dataset}; leave it out."
+        )
+
+
 def check_segmentation(given: Given) -> None:
-    """Checks the options of segmentation: tile size, white level, and the weights of the loss."""
+    """Checks the options of segmentation: tile size, and the weights of the loss."""
     recipe = given.recipe
     if recipe.tile_size is not None and recipe.image_size is not None:
         raise BadInputError(
             f"{given.option('tile_size')} keeps the images' own resolution and {given.option('image_size')} "
             "changes it; leave one out."
-        )
-    if recipe.white_level is not None and recipe.dataset != "mask-folder":
-        raise BadInputError(
-            f"{given.option('white_level')} is for --dataset mask-folder, and this is --dataset "
-            f"{recipe.dataset}; leave it out."
         )
     if recipe.cross_entropy_weight == 0 and recipe.dice_weight == 0:
         raise BadInputError(
