@@ -1,13 +1,16 @@
 """--profile: a timeline of some updates, of a model in one piece and of stages on several ranks."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drivetrain.pictures.update.picture import UpdatePicture, draw_update
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE
+from drivetrain.run.loop import profile
 from drivetrain.store.metrics_file import read_metrics
 from tests.run.rank_runs import train_rank
 from tests.run.small_training import TrainSmall
@@ -28,7 +31,16 @@ def _kinds(events: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_model_in_one_piece_has_one_row(tmp_path: Path, train_small: TrainSmall) -> None:
+def test_a_model_in_one_piece_has_one_row(
+    tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[UpdatePicture] = []
+
+    def draw(paths: Sequence[Path], picture: UpdatePicture, *, with_memory: bool) -> None:
+        drawn.append(picture)
+        draw_update(paths, picture, with_memory=with_memory)
+
+    monkeypatch.setattr(profile, "draw_update", draw)
     train_small(tmp_path / "run", max_updates=4, profile=2)
     events = _events(tmp_path / "run")
     assert _kinds(events) == {"data", "forward", "backward", "optimiser update"}
@@ -41,6 +53,20 @@ def test_a_model_in_one_piece_has_one_row(tmp_path: Path, train_small: TrainSmal
     assert "simulated_bubble" not in summary
     assert (tmp_path / "run" / "profile.png").read_bytes().startswith(b"\x89PNG")
     assert "profile.png" in (tmp_path / "run" / "README.md").read_text()
+    _check_drawn(drawn)
+
+
+def _check_drawn(drawn: list[UpdatePicture]) -> None:
+    """The last update as measured, beside a prediction that is as long; a CPU counts no memory."""
+    ((measured, predicted),) = (picture.courses for picture in drawn)
+    assert {span.update for span in measured.spans} == {2}
+    assert not measured.memory
+    assert predicted.memory
+    passes = [[span for span in course.spans if span.is_pass] for course in (measured, predicted)]
+    assert [[str(span.action) for span in each] for each in passes] == [["F0@0", "B0@0", "F1@0", "B1@0"]] * 2
+    lengths_s = [sum(span.seconds for span in each) for each in passes]
+    assert lengths_s[0] == pytest.approx(lengths_s[1])
+    assert drawn[0].limit_bytes is None
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -1,0 +1,51 @@
+"""How long the passes of each stage take, in seconds or, where no device is known, in proportion to FLOPs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from drivetrain.schedules.simulator import backward_costs
+
+__all__ = ["StageTimes", "TimeUnit", "times_by_flops"]
+
+TimeUnit = Literal["s", "forward passes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes:
+    """The time of a micro-batch in each stage, and of what an update does besides (`update`).
+
+    The unit "forward passes" is the forward pass of one micro-batch through all stages. `source` says in a
+    few words where the times are from.
+    """
+
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    update: float
+    unit: TimeUnit
+    source: str
+
+    def in_seconds(self, passes_s: float) -> "StageTimes":
+        """Relative times, scaled such that all passes of a micro-batch take `passes_s` together."""
+        scale = passes_s / (sum(self.forward) + sum(self.backward))
+        return replace(
+            self,
+            forward=tuple(scale * each for each in self.forward),
+            backward=tuple(scale * each for each in self.backward),
+            update=scale * self.update,
+            unit="s",
+            source=f"{self.source}, scaled to the measured passes",
+        )
+
+
+def times_by_flops(flops: Sequence[int], *, recomputes: Sequence[bool]) -> StageTimes:
+    """Times in proportion to the FLOPs of each stage's forward pass; see `COST_RULE`."""
+    costs = [max(each, 1) for each in flops]
+    whole = sum(costs)
+    return StageTimes(
+        forward=tuple(cost / whole for cost in costs),
+        backward=tuple(cost / whole for cost in backward_costs(costs, recomputes=recomputes)),
+        update=0.0,
+        unit="forward passes",
+        source="by FLOPs",
+    )
