@@ -160,7 +160,8 @@ def test_memory_has_a_panel_per_device_with_peak_and_limit() -> None:
     edge, peak, limit = second.lines
     assert list(edge.get_ydata()) == [4, 4, 6, 6]
     assert list(edge.get_xdata()) == pytest.approx([0, 4, 4, 9])
-    assert (list(peak.get_xdata()), list(peak.get_ydata())) == (pytest.approx([6.5]), [6])
+    assert list(peak.get_xdata()) == pytest.approx([6.5])
+    assert list(peak.get_ydata()) == [6]
     assert list(limit.get_ydata()) == [8, 8]
     assert first.get_xlim() == timeline.get_xlim()
     assert first.get_ylabel() == "GB"

@@ -137,7 +137,7 @@ def _legend(plt: Any, picture: UpdatePicture, *, has_memory: bool) -> list[Any]:
     words = {colour: what for what, colour in COLOURS.items() if what in drawn}
     handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, label=what) for colour, what in words.items()]
     if has_memory and picture.predicted is not None and picture.predicted.memory:
-        lasting = "weights, gradients, optimiser states"
+        lasting = "what lasts: weights, gradients, optimiser"
         handles.append(plt.Rectangle((0, 0), 1, 1, facecolor=LASTING, label=lasting))
         handles.append(plt.Rectangle((0, 0), 1, 1, facecolor=AREA, label="activations, predicted"))
     if has_memory and picture.measured is not None and picture.measured.memory:
