@@ -54,5 +54,20 @@ def test_a_file_that_is_there_is_never_overwritten(
     assert [path.name for path in tmp_path.iterdir()] == ["memory.png"]
     (tmp_path / "memory.png").write_bytes(b"")
     draw_plan.check_picture_folder(tmp_path)
-    assert main([*PLAN, "--pictures", str(tmp_path / "memory.png")]) == 2
-    assert "is a file; --pictures new-folder works" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("inside", ["file", "file/folder"])
+def test_a_folder_that_cannot_be_made_is_refused_first(
+    inside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert main([*PLAN, "--pictures", str(tmp_path / inside)]) == 2
+    assert "file is a file; --pictures new-folder works" in capsys.readouterr().err
+
+
+def test_a_folder_that_the_system_refuses_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mock.patch.object(Path, "mkdir", side_effect=PermissionError(13, "Permission denied")):
+        assert main([*PLAN, "--pictures", str(tmp_path / "new")]) == 2
+    assert "cannot be made (Permission denied); --pictures new-folder works" in capsys.readouterr().err

@@ -24,8 +24,9 @@ _TIMELINES, _MEMORY, _TRACE = ("timeline.png", "timeline.svg"), "memory.png", "t
 
 def check_picture_folder(folder: Path) -> None:
     """Refuses a folder that already holds one of the files, or that cannot be one."""
-    if folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--pictures {folder} is a file; --pictures new-folder works.")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise BadInputError(f"--pictures {folder}: {nearest} is a file; --pictures new-folder works.")
     for name in (*_TIMELINES, _MEMORY, _TRACE):
         path = folder / name
         if path.exists() and (path.is_dir() or path.stat().st_size):
@@ -45,7 +46,7 @@ def draw_plan(outline: RunOutline, folder: Path, *, times: ModelTimes | None = N
         unit=predicted.times.unit,
         limit_bytes=_limit_bytes(outline.recipe),
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     draw_update([folder / name for name in _TIMELINES], picture, with_memory=False)
     written = [*_TIMELINES, _TRACE]
     if picture.has_memory:
@@ -56,6 +57,15 @@ def draw_plan(outline: RunOutline, folder: Path, *, times: ModelTimes | None = N
     write_atomically(folder / _TRACE, json.dumps(trace).encode() + b"\n")
     problem = "" if predicted.problem is None else f" {predicted.problem}"
     return f"{', '.join(written)} are in {folder}; timeline.json opens in ui.perfetto.dev.{problem}"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"--pictures {folder} cannot be made ({error.strerror}); --pictures new-folder works."
+        ) from None
 
 
 def _title(recipe: Recipe, predicted: PredictedUpdate, simulation: Simulation) -> str:
