@@ -9,9 +9,10 @@ import pytest
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.plan import predicted_update
 from drivetrain.plan.predicted_update import predict_update
+from drivetrain.plan.stage_report import predict_run_memory
 from drivetrain.plan.training_plan import build_outlined_plan
 from drivetrain.recipe.load import resolve_recipe
-from drivetrain.schedules.stage_times import StageTimes
+from drivetrain.schedules.pass_times import PassTimes
 from tests.plan.staged_runs import MODELS
 
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -64,12 +65,20 @@ def test_a_model_in_one_piece_takes_its_micro_batches_in_turn() -> None:
 
 
 def test_given_times_take_the_place_of_flops() -> None:
-    times = StageTimes(forward=(1.0, 2.0), backward=(2.0, 4.0), update=0.5, unit="s", source="measured")
+    times = PassTimes(forward=(1.0, 2.0), backward=(2.0, 4.0), update=0.5, unit="s", source="measured")
     _, outline = _planned(stages=2, pipeline_schedule="gpipe", gradient_accumulation_count=1)
     found, course = predict_update(outline, times=times).course()
     assert found.seconds_per_update == 9.0
     assert max(span.end_s for span in course.spans) == 9.5
     assert max(step.end_s for step in course.memory) == 9.5
+
+
+def test_memory_that_is_known_is_not_predicted_again() -> None:
+    _, outline = _planned(stages=2)
+    known = predict_run_memory(outline)
+    expected = predict_update(outline)
+    with mock.patch.object(predicted_update, "predict_run_memory", side_effect=AssertionError):
+        assert predict_update(outline, memory=known) == expected
 
 
 def test_a_model_whose_memory_cannot_be_predicted_still_has_its_timeline() -> None:

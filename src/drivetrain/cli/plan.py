@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
         check_new_file(saved)
     pictures = None if args.pictures is None else Path(args.pictures)
     if pictures is not None:
-        from drivetrain.planner.draw_plan import check_picture_folder
+        from drivetrain.planner.drawing.draw_plan import check_picture_folder
 
         check_picture_folder(pictures)
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
@@ -76,7 +76,7 @@ def run(args: Namespace) -> int:
 
 
 def _draw(outline: "RunOutline | None", folder: Path) -> str:
-    from drivetrain.planner.draw_plan import draw_plan
+    from drivetrain.planner.drawing.draw_plan import draw_plan
 
     assert outline is not None
     return f"pictures: {draw_plan(outline, folder)}"

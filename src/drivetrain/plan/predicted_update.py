@@ -1,17 +1,18 @@
 """An update before it runs: when each device does what, and how much memory it holds meanwhile."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from drivetrain.core.factories import describe_failure
 from drivetrain.pipeline.memory.device_memory import DeviceCourse
 from drivetrain.pipeline.memory.memory_parts import run_schedule
+from drivetrain.pipeline.memory.memory_prediction import MemoryPrediction
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.plan.stage_report import checkpoint_copies, predict_run_memory, stage_flops
 from drivetrain.schedules.actions import Edge, Schedule
+from drivetrain.schedules.pass_times import PassTimes, times_by_flops
 from drivetrain.schedules.recorded_timeline import MemoryStep, TimedSpan
 from drivetrain.schedules.simulator import Simulation
-from drivetrain.schedules.stage_times import StageTimes, times_by_flops
 from drivetrain.schedules.update_course import UpdateCourse, simulated_course
 
 __all__ = ["PredictedUpdate", "predict_update"]
@@ -21,12 +22,14 @@ __all__ = ["PredictedUpdate", "predict_update"]
 class PredictedUpdate:
     """The schedule of an update with the times of its stages, and the memory of its devices.
 
+    `edges` are the values sent between stages, and `bytes_of` their sizes.
     `memory` is empty if it cannot be predicted; `problem` then says why.
     """
 
     schedule: Schedule
     edges: tuple[Edge, ...]
-    times: StageTimes
+    bytes_of: Mapping[str, int]
+    times: PassTimes
     memory: tuple[DeviceCourse, ...] = ()
     problem: str | None = None
 
@@ -37,7 +40,9 @@ class PredictedUpdate:
 
     def course(self) -> tuple[Simulation, UpdateCourse]:
         """The simulated update, with the memory over its course."""
-        found, course = simulated_course(self.schedule, edges=self.edges, times=self.times)
+        found, course = simulated_course(
+            self.schedule, edges=self.edges, times=self.times, bytes_of=self.bytes_of
+        )
         passes_end = found.seconds_per_update
         end = passes_end + self.times.update
         steps = [
@@ -49,26 +54,33 @@ class PredictedUpdate:
         return found, replace(course, memory=steps, lasting_bytes=lasting)
 
 
-def predict_update(outline: RunOutline, *, times: StageTimes | None = None) -> PredictedUpdate:
-    """Predicts an update of a run; without `times`, passes take time in proportion to their FLOPs."""
+def predict_update(
+    outline: RunOutline, *, times: PassTimes | None = None, memory: MemoryPrediction | None = None
+) -> PredictedUpdate:
+    """Predicts an update of a run; without `times`, passes take time in proportion to their FLOPs.
+
+    `memory` is given if it is predicted already.
+    """
     plan = outline.plan
     update = PredictedUpdate(
         schedule=run_schedule(outline),
         edges=() if plan is None else plan.edges(),
+        bytes_of={} if plan is None else {name: info.num_bytes for name, info in plan.shapes.values.items()},
         times=times or _times_by_flops(outline),
     )
     try:
-        memory = predict_run_memory(outline)
+        known = memory or predict_run_memory(outline)
     except Exception as error:
         return replace(update, problem=f"The memory cannot be predicted: {describe_failure(error)}")
-    copies = checkpoint_copies(memory, outline.recipe)
-    courses = zip(memory.courses, copies, strict=True)
+    courses = zip(known.courses, checkpoint_copies(known, outline.recipe), strict=True)
     return replace(
-        update, memory=tuple(replace(course, lasting=course.lasting + copy) for course, copy in courses)
+        update,
+        bytes_of=known.bytes_of,
+        memory=tuple(replace(course, lasting=course.lasting + copy) for course, copy in courses),
     )
 
 
-def _times_by_flops(outline: RunOutline) -> StageTimes:
+def _times_by_flops(outline: RunOutline) -> PassTimes:
     if outline.plan is None:
         return times_by_flops([1], recomputes=[False])
     flops = stage_flops(outline.plan, outline.plan.cut())

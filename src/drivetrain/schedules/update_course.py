@@ -6,9 +6,9 @@ from itertools import pairwise
 
 from drivetrain.schedules.actions import Edge, Schedule
 from drivetrain.schedules.observer import Part
+from drivetrain.schedules.pass_times import PassTimes
 from drivetrain.schedules.recorded_timeline import MemoryStep, TimedSpan
 from drivetrain.schedules.simulator import Simulation, simulate
-from drivetrain.schedules.stage_times import StageTimes
 
 __all__ = ["UpdateCourse", "measured_course", "simulated_course"]
 
@@ -36,10 +36,18 @@ class UpdateCourse:
 
 
 def simulated_course(
-    schedule: Schedule, *, edges: Sequence[Edge], times: StageTimes
+    schedule: Schedule, *, edges: Sequence[Edge], times: PassTimes, bytes_of: Mapping[str, int]
 ) -> tuple[Simulation, UpdateCourse]:
     """The simulation of an update as a course, without memory; devices move their weights at its end."""
-    found = simulate(schedule, edges=edges, forward_s=times.forward, backward_s=times.backward)
+    found = simulate(
+        schedule,
+        edges=edges,
+        forward_s=times.forward,
+        backward_s=times.backward,
+        latency_s=times.latency_s,
+        bytes_of=None if times.bytes_per_s is None else bytes_of,
+        bytes_per_s=times.bytes_per_s,
+    )
     spans = [
         TimedSpan(0, span.device, 0, span.action.kind.name.lower(), span.action, span.start_s, span.end_s)
         for span in found.timeline

@@ -11,8 +11,8 @@ from drivetrain.pictures.update.picture import UpdatePicture, draw_update, updat
 from drivetrain.pictures.update.timeline import COLOURS
 from drivetrain.schedules.actions import Action, Kind, chain
 from drivetrain.schedules.by_name import build_schedule
+from drivetrain.schedules.pass_times import PassTimes
 from drivetrain.schedules.recorded_timeline import MemoryStep, TimedSpan
-from drivetrain.schedules.stage_times import StageTimes
 from drivetrain.schedules.update_course import UpdateCourse, simulated_course
 
 
@@ -25,13 +25,13 @@ def _course(
     update: float = 0,
 ) -> UpdateCourse:
     count = stages or devices
-    times = StageTimes(
+    times = PassTimes(
         forward=(1e-3,) * count, backward=(2e-3,) * count, update=update, unit="s", source="by hand"
     )
     schedule = build_schedule(
         name, micro_batches=micro_batches, device_of=tuple(stage % devices for stage in range(count))
     )
-    return simulated_course(schedule, edges=chain(count), times=times)[1]
+    return simulated_course(schedule, edges=chain(count), times=times, bytes_of={})[1]
 
 
 def _with_memory(course: UpdateCourse) -> UpdateCourse:

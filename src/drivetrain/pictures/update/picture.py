@@ -9,8 +9,8 @@ from drivetrain.pictures.pyplot import load_pyplot
 from drivetrain.pictures.update.memory_panel import AREA, LASTING, LINE, MemoryPanel
 from drivetrain.pictures.update.time_axis import TimeAxis
 from drivetrain.pictures.update.timeline import COLOURS, Lane, draw_timeline, row_names
+from drivetrain.schedules.pass_times import TimeUnit
 from drivetrain.schedules.recorded_timeline import WAIT
-from drivetrain.schedules.stage_times import TimeUnit
 from drivetrain.schedules.update_course import UpdateCourse
 
 __all__ = ["UpdatePicture", "draw_update", "update_figure"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivetrain.schedules.stage_times import TimeUnit
+from drivetrain.schedules.pass_times import TimeUnit
 from drivetrain.schedules.update_course import UpdateCourse
 
 __all__ = ["TimeAxis"]

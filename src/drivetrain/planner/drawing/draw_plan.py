@@ -7,15 +7,14 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import write_atomically
 from drivetrain.devices.device import choose_device
 from drivetrain.pictures.update.picture import UpdatePicture, draw_update
+from drivetrain.pipeline.memory.memory_prediction import MemoryPrediction
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.plan.precision import is_cpu
 from drivetrain.plan.predicted_update import PredictedUpdate, predict_update
-from drivetrain.planner.costs import ModelTimes
-from drivetrain.planner.stage_times import times_of_stages
 from drivetrain.recipe.schema import Recipe
+from drivetrain.schedules.pass_times import PassTimes
 from drivetrain.schedules.recorded_timeline import chrome_trace
 from drivetrain.schedules.simulator import Simulation
-from drivetrain.schedules.stage_times import StageTimes
 
 __all__ = ["check_picture_folder", "draw_plan"]
 
@@ -33,12 +32,18 @@ def check_picture_folder(folder: Path) -> None:
             raise BadInputError(f"--pictures {folder}: {path} exists already; name a new folder.")
 
 
-def draw_plan(outline: RunOutline, folder: Path, *, times: ModelTimes | None = None) -> str:
+def draw_plan(
+    outline: RunOutline,
+    folder: Path,
+    *,
+    times: PassTimes | None = None,
+    memory: MemoryPrediction | None = None,
+) -> str:
     """Writes the pictures of an update into a folder; returns a sentence about them.
 
-    Without `times`, passes take time in proportion to their FLOPs.
+    Without `times`, passes take time in proportion to their FLOPs; without `memory`, it is predicted here.
     """
-    predicted = predict_update(outline, times=None if times is None else times_of_stages(times, outline))
+    predicted = predict_update(outline, times=times, memory=memory)
     simulation, course = predicted.course()
     picture = UpdatePicture(
         title=_title(outline.recipe, predicted, simulation),
@@ -76,13 +81,13 @@ def _title(recipe: Recipe, predicted: PredictedUpdate, simulation: Simulation) -
     return f"{recipe.model}, {how}: {_length(length, times)} per update, bubble {simulation.bubble:.1%}"
 
 
-def _length(length: float, times: StageTimes) -> str:
+def _length(length: float, times: PassTimes) -> str:
     if times.unit == "s":
         return f"{length * 1e3:.3g} ms ({times.source})" if length < 1 else f"{length:.3g} s ({times.source})"
     return f"{length:.3g} forward passes ({times.source})"
 
 
-def _unit_in_words(times: StageTimes) -> str:
+def _unit_in_words(times: PassTimes) -> str:
     if times.unit == "s":
         return f"seconds, {times.source}"
     return "a second is the forward pass of one micro-batch through the whole model, by FLOPs"

@@ -8,7 +8,7 @@ import pytest
 
 from drivetrain.cli.main import main
 from drivetrain.pictures.update.picture import UpdatePicture
-from drivetrain.planner import draw_plan
+from drivetrain.planner.drawing import draw_plan
 
 RESNET8 = ["--model=cifar_resnet8", "--dataset=synthetic", "--dataset-size=64", "--micro-batch-size=2"]
 PLAN = ["plan", *RESNET8, "--gradient-accumulation-count=4", "--device=cpu"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain.schedules.stage_times import times_by_flops
+from drivetrain.schedules.pass_times import times_by_flops
 
 
 def test_the_unit_is_a_forward_pass_through_all_stages() -> None:
