@@ -34,6 +34,22 @@ def test_the_peak_of_an_accelerator_can_be_forgotten(monkeypatch: pytest.MonkeyP
     assert called == ["cache", "peak"]
 
 
+def test_allocated_memory_is_counted_on_accelerators_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_device("cpu").allocated_memory_bytes is None
+    device = Device(torch_device=torch.device("cuda:1"), reason="")
+    asked: list[torch.device] = []
+
+    def count(where: torch.device) -> int:
+        asked.append(where)
+        return 12
+
+    monkeypatch.setattr(Device, "_module", SimpleNamespace(memory_allocated=count))
+    assert device.allocated_memory_bytes == 12
+    assert asked == [torch.device("cuda:1")]
+    monkeypatch.setattr(Device, "_module", SimpleNamespace())
+    assert device.allocated_memory_bytes is None
+
+
 def test_generators_are_set() -> None:
     device = choose_device("cpu")
     device.seed_generators(5)

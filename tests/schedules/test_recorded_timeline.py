@@ -8,6 +8,7 @@ from drivetrain.schedules.actions import Action, Kind, chain
 from drivetrain.schedules.by_name import build_schedule
 from drivetrain.schedules.observer import Observer, Part, all_of, observed, observed_part
 from drivetrain.schedules.recorded_timeline import (
+    MemoryStep,
     TimedSpan,
     TimelineRecorder,
     chrome_trace,
@@ -133,3 +134,37 @@ def test_a_trace_has_a_process_for_each_replica_and_a_row_for_each_device() -> N
     }
     assert (events[1]["ts"], events[1]["args"]) == (250000.0, {"update": 4})
     assert trace["otherData"] == {"bubble": 0.5}
+    assert len(trace["traceEvents"]) == len(names) + len(events)
+
+
+def test_memory_is_in_the_trace_where_it_was_counted() -> None:
+    spans = [TimedSpan(0, 1, 4, "forward", STEP, 100.0, 100.5, 77)]
+    trace = chrome_trace(spans, facts={}, memory=[MemoryStep(0, 1, 100.5, 101.0, 77)])
+    span, counter = (event for event in trace["traceEvents"] if event["ph"] != "M")
+    assert span["args"] == {"update": 4, "stage": 0, "micro_batch": 3, "memory_bytes": 77}
+    assert counter == {
+        "ph": "C",
+        "name": "memory of device 1",
+        "pid": 0,
+        "ts": 500000.0,
+        "args": {"bytes": 77},
+    }
+
+
+def test_a_recorder_counts_memory_at_each_end() -> None:
+    counts = iter((10, 20))
+    recorder = TimelineRecorder(
+        range(1), replica=0, devices=[2], synchronise=lambda: None, memory=lambda: next(counts)
+    )
+    _update(recorder, 0)
+    assert [span.memory_bytes for span in recorder.spans] == [10, 20]
+    silent = _recorder(range(1))
+    _update(silent, 0)
+    assert [span.memory_bytes for span in silent.spans] == [None, None]
+
+
+def test_only_a_pass_itself_is_one() -> None:
+    whats = ("data", "wait", "forward", "send", "backward")
+    spans = [TimedSpan(0, 0, 1, what, STEP, 0.0, 1.0) for what in whats]
+    assert [span.what for span in spans if span.is_pass] == ["forward"]
+    assert not TimedSpan(0, 0, 1, "optimiser update", None, 0.0, 1.0).is_pass

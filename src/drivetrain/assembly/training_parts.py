@@ -162,11 +162,12 @@ def _plan_stages(
 
 
 def _outline(setting: _Setting, model: nn.Module, stage_plan: StagePlan | None) -> RunOutline | None:
-    """The memory and schedule outline in plan.json; None except on rank 0, which writes it."""
+    """The memory and schedule in plan.json and in a profile; None except on rank 0, which writes them."""
     if not setting.group.is_first:
         return None
     images = (setting.plan.batch.micro, *setting.image_shape)
-    return outline_run(setting.recipe, model, plan=stage_plan, images=images)
+    profiles = setting.recipe.profile is not None
+    return outline_run(setting.recipe, model, plan=stage_plan, images=images, is_needed=profiles)
 
 
 def _program_inputs(

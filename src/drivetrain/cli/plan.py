@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drivetrain.auto.choices import choice_rows
 from drivetrain.auto.configure import Rules
@@ -12,6 +13,9 @@ from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import ResolvedRecipe
+
+if TYPE_CHECKING:
+    from drivetrain.pipeline.memory.outline import RunOutline
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,6 +31,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="write the recipe with all choices, for --config-path FILE",
     )
+    parser.add_argument(
+        "--pictures",
+        metavar="DIR",
+        help="draw the predicted update: timeline.png and .svg, memory.png, timeline.json (Chrome trace)",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -36,12 +45,19 @@ def run(args: Namespace) -> int:
     saved = None if args.save_recipe is None else Path(args.save_recipe)
     if saved is not None:
         check_new_file(saved)
-    resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
-    from drivetrain.plan.training_plan import build_plan, plan_training
+    pictures = None if args.pictures is None else Path(args.pictures)
+    if pictures is not None:
+        from drivetrain.planner.drawing.draw_plan import check_picture_folder
 
-    plan = build_plan(resolved, lr_at=lr_at)
+        check_picture_folder(pictures)
+    resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
+    from drivetrain.plan.training_plan import build_outlined_plan, plan_training
+
+    outlined = build_outlined_plan(resolved, lr_at=lr_at, needs_outline=pictures is not None)
+    plan = outlined.plan
     if saved is not None:
         save_recipe(resolved, saved)
+    drawn = None if pictures is None else _draw(outlined.outline, pictures)
     if args.json:
         sys.stdout.write(json.dumps(plan | _choices(resolved), indent=2) + "\n")
         return 0
@@ -54,7 +70,16 @@ def run(args: Namespace) -> int:
     print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)
+    if drawn is not None:
+        console.print(drawn, highlight=False, markup=False, soft_wrap=True)
     return 0
+
+
+def _draw(outline: "RunOutline | None", folder: Path) -> str:
+    from drivetrain.planner.drawing.draw_plan import draw_plan
+
+    assert outline is not None
+    return f"pictures: {draw_plan(outline, folder)}"
 
 
 def _choices(resolved: ResolvedRecipe) -> dict[str, object]:

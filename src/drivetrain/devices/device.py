@@ -55,6 +55,12 @@ class Device:
         peak = getattr(self._module, "max_memory_allocated", None)
         return int(peak(self.torch_device)) if peak else _peak_resident_bytes()
 
+    @property
+    def allocated_memory_bytes(self) -> int | None:
+        """The memory of this process's tensors; None where torch does not count it, as on a CPU."""
+        allocated = None if self.is_cpu else getattr(self._module, "memory_allocated", None)
+        return None if allocated is None else int(allocated(self.torch_device))
+
     def forget_peak_memory(self) -> None:
         """Frees cached memory and measures the peak from now on; a CPU can do neither."""
         for name in () if self.is_cpu else ("empty_cache", "reset_peak_memory_stats"):

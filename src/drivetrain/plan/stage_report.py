@@ -20,7 +20,7 @@ from drivetrain.schedules.checker import live_micro_batches
 from drivetrain.schedules.simulator import COST_RULE, backward_costs, simulate
 from drivetrain.schedules.traffic import messages
 
-__all__ = ["report_run", "stage_flops"]
+__all__ = ["checkpoint_copies", "predict_run_memory", "report_run", "stage_flops"]
 
 # Memory of Python, torch and the other libraries in each rank, as measured by
 # benchmarks/checkpoint_memory.py.
@@ -33,12 +33,11 @@ def report_run(outline: RunOutline) -> dict[str, Any]:
     The memory is found by running layers without data. If a layer needs real values, the memory is left out
     and `warnings` says so.
     """
-    settings = _settings(outline)
-    dtypes = [_compute_dtype(outline.recipe, each.precision) for each in settings]
+    dtypes = _compute_dtypes(outline)
     report: dict[str, Any] = {"warnings": []}
     memory = None
     try:
-        memory = predict_memory(outline, settings=settings, compute_dtypes=dtypes)
+        memory = predict_run_memory(outline)
     except Exception as error:
         report["warnings"].append(
             f"The memory that --model needs cannot be predicted: {describe_failure(error)}"
@@ -59,8 +58,17 @@ def report_run(outline: RunOutline) -> dict[str, Any]:
     return report
 
 
+def predict_run_memory(outline: RunOutline) -> MemoryPrediction:
+    """The memory of a run; fails if a layer needs real values."""
+    return predict_memory(outline, settings=_settings(outline), compute_dtypes=_compute_dtypes(outline))
+
+
 def _settings(outline: RunOutline) -> tuple[StageSettings, ...]:
     return stage_settings(outline.recipe, live=[1]) if outline.plan is None else outline.plan.settings
+
+
+def _compute_dtypes(outline: RunOutline) -> list[torch.dtype]:
+    return [_compute_dtype(outline.recipe, each.precision) for each in _settings(outline)]
 
 
 def _compute_dtype(recipe: Recipe, precision: str) -> torch.dtype:
@@ -130,10 +138,15 @@ def _schedule(plan: StagePlan, cut: Cut) -> dict[str, Any]:
     }
 
 
+def checkpoint_copies(memory: MemoryPrediction, recipe: Recipe) -> list[int]:
+    """The bytes of the copy made for checkpoints on each device: on a CPU the first one holds it."""
+    in_host = is_cpu(recipe.device)
+    return [memory.checkpoint if in_host and index == 0 else 0 for index in range(len(memory.devices))]
+
+
 def _memory(memory: MemoryPrediction, dtypes: Sequence[torch.dtype], recipe: Recipe) -> dict[str, Any]:
     """The memory of each device; on a CPU the first one also holds the copy made for checkpoints."""
-    in_host = is_cpu(recipe.device)
-    copies = [memory.checkpoint if in_host and index == 0 else 0 for index in range(len(memory.devices))]
+    in_host, copies = is_cpu(recipe.device), checkpoint_copies(memory, recipe)
     return {
         "peak_bytes": max(device.peak + copy for device, copy in zip(memory.devices, copies, strict=True)),
         "devices": [

@@ -83,8 +83,23 @@ def plan_training(recipe: Recipe, *, samples: int, warns_of_skipped: bool = True
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutlinedPlan:
+    """A plan as plain values, and the outline that it was made from."""
+
+    plan: dict[str, Any]
+    outline: "RunOutline | None"
+
+
 def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
     """The plan of a recipe as plain values for JSON; what data need opening is known by their fingerprint."""
+    return build_outlined_plan(resolved, lr_at=lr_at).plan
+
+
+def build_outlined_plan(
+    resolved: ResolvedRecipe, *, lr_at: Sequence[int], needs_outline: bool = False
+) -> OutlinedPlan:
+    """As `build_plan`; with `needs_outline` there is an outline of a model in one piece, too."""
     recipe = resolved.recipe
     if resolved.fingerprint is None:
         inputs = planned_inputs(recipe, origins=resolved.origins)
@@ -98,8 +113,8 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
         input_kind=inputs.input_kind,
         width=inputs.width,
     )
-    model = _outlined_model(recipe, shape, training.batch)
-    return plan_to_json(
+    model = _outlined_model(recipe, shape, training.batch, needs_outline=needs_outline)
+    plan = plan_to_json(
         recipe,
         training,
         shape=shape,
@@ -109,6 +124,7 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
         outline=model.outline,
         block_factors=model.block_factors,
     )
+    return OutlinedPlan(plan=plan, outline=model.outline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +269,9 @@ class _OutlinedModel:
     outline: "RunOutline | None" = None
 
 
-def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -> _OutlinedModel:
+def _outlined_model(
+    recipe: Recipe, shape: InputShape, batch: BatchArithmetic, *, needs_outline: bool
+) -> _OutlinedModel:
     from drivetrain.layers.batch_norm import idle_norm_options
     from drivetrain.models.from_recipe import outline_model
     from drivetrain.models.memory_format import choose_memory_format
@@ -278,7 +296,7 @@ def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -
         *choose_memory_format(recipe, model, image_shape=images),
     ]
     outlined = _OutlinedModel(totals=totals, warnings=warnings, block_factors=block_factors(recipe, model))
-    if not _looks_into_stages(recipe):
+    if not (needs_outline or _looks_into_stages(recipe)):
         return outlined
     from drivetrain.pipeline.cutting.stage_plan import plan_stages
     from drivetrain.pipeline.memory.outline import outline_run
@@ -291,7 +309,8 @@ def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -
         warnings.append(
             "--split-by time measures the layers when training starts; this plan splits by cost instead."
         )
-    return replace(outlined, outline=outline_run(recipe, model, plan=stages, images=(batch.micro, *images)))
+    outline = outline_run(recipe, model, plan=stages, images=(batch.micro, *images), is_needed=needs_outline)
+    return replace(outlined, outline=outline)
 
 
 def _looks_into_stages(recipe: Recipe) -> bool:

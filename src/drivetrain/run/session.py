@@ -212,6 +212,7 @@ class RunSession:
             stop=self.stop,
             clock=RunClock(elapsed_before_s=elapsed_before_s, start_up_s=start_up_s),
             limit=self._time_limit() if is_timed else None,
+            outline=self.assembly.outline,
         )
 
     def _time_limit(self) -> TimeLimit:

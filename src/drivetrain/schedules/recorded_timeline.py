@@ -11,7 +11,16 @@ from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
 from drivetrain.schedules.observer import Part
 from drivetrain.schedules.simulator import Simulation, simulate
 
-__all__ = ["StepTimes", "TimedSpan", "TimelineRecorder", "chrome_trace", "measure_steps", "replay"]
+__all__ = [
+    "WAIT",
+    "MemoryStep",
+    "StepTimes",
+    "TimedSpan",
+    "TimelineRecorder",
+    "chrome_trace",
+    "measure_steps",
+    "replay",
+]
 
 WAIT = "wait"
 # Chrome traces count in microseconds.
@@ -21,7 +30,8 @@ _MICROSECONDS = 1e6
 class TimedSpan(NamedTuple):
     """What a device did in an update, and when, as wall-clock time.
 
-    The gradient all-reduce and the optimiser update belong to no action.
+    The gradient all-reduce and the optimiser update belong to no action. `memory_bytes` is what the process
+    held on its accelerator at the end; None on a CPU.
     """
 
     replica: int
@@ -31,6 +41,7 @@ class TimedSpan(NamedTuple):
     action: Action | None
     start_s: float
     end_s: float
+    memory_bytes: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -41,12 +52,28 @@ class TimedSpan(NamedTuple):
         """Whether this is computation of a forward or backward pass, not waiting."""
         return self.action is not None and self.what != WAIT
 
+    @property
+    def is_pass(self) -> bool:
+        """Whether this is a forward or backward pass itself, without its data and messages."""
+        return self.action is not None and self.what == self.action.kind.name.lower()
+
+
+class MemoryStep(NamedTuple):
+    """The bytes that a device holds from one time to another."""
+
+    replica: int
+    device: int
+    start_s: float
+    end_s: float
+    held_bytes: int
+
 
 class TimelineRecorder:
     """Records the timeline of one rank during the given `updates`.
 
     `devices` are the pipeline devices that the rank runs. `synchronise` waits for the accelerator. It is
-    called after each action: timings are exact, but the recorded updates are slower.
+    called after each action: timings are exact, but the recorded updates are slower. `memory` counts the
+    bytes that are allocated on the accelerator.
     """
 
     def __init__(
@@ -56,10 +83,12 @@ class TimelineRecorder:
         replica: int,
         devices: Sequence[int],
         synchronise: Callable[[], None],
+        memory: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.updates = updates
         self.spans: list[TimedSpan] = []
         self._replica, self._devices, self._synchronise = replica, devices, synchronise
+        self._memory = memory
         # The zero of perf_counter is arbitrary on each host; only wall-clock times compare between ranks.
         self._wall_offset_s = time.time() - time.perf_counter()
         self._update: int | None = None
@@ -89,7 +118,8 @@ class TimelineRecorder:
         self._synchronise()
         end_s = time.perf_counter()
         wall_s = (start_s + self._wall_offset_s, end_s + self._wall_offset_s)
-        self.spans.append(TimedSpan(self._replica, device, self._update, what, action, *wall_s))
+        held_bytes = self._memory()
+        self.spans.append(TimedSpan(self._replica, device, self._update, what, action, *wall_s, held_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +163,13 @@ def replay(spans: Iterable[TimedSpan], schedule: Schedule, *, edges: Sequence[Ed
     )
 
 
-def chrome_trace(spans: Sequence[TimedSpan], *, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A trace for chrome://tracing and ui.perfetto.dev: a process per replica, a row per device."""
+def chrome_trace(
+    spans: Sequence[TimedSpan], *, facts: Mapping[str, Any], memory: Sequence[MemoryStep] = ()
+) -> dict[str, Any]:
+    """A trace for chrome://tracing and ui.perfetto.dev: a process per replica, a row per device.
+
+    Memory is a counter per device.
+    """
     begin_s = min((span.start_s for span in spans), default=0.0)
     rows = sorted({(span.replica, span.device) for span in spans})
     names = [_name("process_name", replica, 0, f"replica {replica}") for replica in {row[0] for row in rows}]
@@ -142,7 +177,11 @@ def chrome_trace(spans: Sequence[TimedSpan], *, facts: Mapping[str, Any]) -> dic
     return {
         "displayTimeUnit": "ms",
         "otherData": dict(facts),
-        "traceEvents": [*names, *(_event(span, begin_s=begin_s) for span in spans)],
+        "traceEvents": [
+            *names,
+            *(_event(span, begin_s=begin_s) for span in spans),
+            *(_counter(step, begin_s=begin_s) for step in memory),
+        ],
     }
 
 
@@ -156,6 +195,8 @@ def _event(span: TimedSpan, *, begin_s: float) -> dict[str, Any]:
     if span.action is not None:
         args |= {"stage": span.action.stage, "micro_batch": span.action.micro_batch}
         name = f"{span.what} {span.action}"
+    if span.memory_bytes is not None:
+        args["memory_bytes"] = span.memory_bytes
     return {
         "ph": "X",
         "name": name,
@@ -165,6 +206,16 @@ def _event(span: TimedSpan, *, begin_s: float) -> dict[str, Any]:
         "ts": round((span.start_s - begin_s) * _MICROSECONDS, 1),
         "dur": round(span.seconds * _MICROSECONDS, 1),
         "args": args,
+    }
+
+
+def _counter(step: MemoryStep, *, begin_s: float) -> dict[str, Any]:
+    return {
+        "ph": "C",
+        "name": f"memory of device {step.device}",
+        "pid": step.replica,
+        "ts": round((step.start_s - begin_s) * _MICROSECONDS, 1),
+        "args": {"bytes": step.held_bytes},
     }
 
 

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from drivetrain.pipeline.memory.device_memory import HeldBytes, StageNeeds, held_bytes
+from drivetrain.pipeline.memory.device_memory import (
+    DeviceCourse,
+    HeldBytes,
+    StageNeeds,
+    held_bytes,
+    memory_courses,
+)
 from drivetrain.schedules.actions import Edge
 from drivetrain.schedules.by_name import build_schedule
 
@@ -65,3 +71,31 @@ def test_a_split_backward_pass_keeps_what_the_weights_need() -> None:
     late = replace(FIRST, deferred=5000)
     first, _ = _held("zero-bubble", device_of=(0, 1), micro_batches=1, first=late)
     assert first == HeldBytes(5000, 0)
+
+
+def test_the_course_says_what_is_held_during_and_after_each_pass() -> None:
+    schedule = build_schedule("gpipe", micro_batches=2, device_of=(0, 1))
+    first, _ = memory_courses(schedule, edges=EDGES, needs=[FIRST, SECOND], bytes_of=BYTES_OF)
+    assert [str(each.action) for each in first] == ["F0@0", "F1@0", "B0@0", "B1@0"]
+    assert [each.during for each in first] == [
+        HeldBytes(1, 120),
+        HeldBytes(101 + 1, 120),
+        HeldBytes(202, 30),
+        HeldBytes(101, 30),
+    ]
+    assert [each.after for each in first] == [101, 202, 101, 0]
+    assert [each.most for each in first] == [121, 222, 232, 131]
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zero-bubble", "sequential"])
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_the_highest_of_a_course_is_the_peak(name: str, recomputes: bool) -> None:
+    needs = [replace(FIRST, recomputes=recomputes, deferred=70), replace(SECOND, recomputes=recomputes)]
+    schedule = build_schedule(name, micro_batches=4, device_of=(0, 1))
+    held = held_bytes(schedule, edges=EDGES, needs=needs, bytes_of=BYTES_OF)
+    courses = memory_courses(schedule, edges=EDGES, needs=needs, bytes_of=BYTES_OF)
+    for moment, actions in zip(held, courses, strict=True):
+        assert max(each.most for each in actions) == moment.total
+        assert actions[-1].after == 0
+        assert DeviceCourse(lasting=7, actions=actions, update=1).peak == 7 + moment.total
+        assert DeviceCourse(lasting=7, actions=actions, update=10**6).peak == 7 + 10**6

@@ -1,13 +1,21 @@
 """--profile: a timeline of some updates, of a model in one piece and of stages on several ranks."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from drivetrain.console.reporter import Reporter
+from drivetrain.pictures.update.picture import UpdatePicture, draw_update
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.replica_group import ALONE
+from drivetrain.run.loop import profile
+from drivetrain.schedules.actions import Action, Kind
+from drivetrain.schedules.recorded_timeline import MemoryStep, TimedSpan, TimelineRecorder
+from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
 from tests.run.rank_runs import train_rank
 from tests.run.small_training import TrainSmall
@@ -28,7 +36,16 @@ def _kinds(events: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_model_in_one_piece_has_one_row(tmp_path: Path, train_small: TrainSmall) -> None:
+def test_a_model_in_one_piece_has_one_row(
+    tmp_path: Path, train_small: TrainSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[UpdatePicture] = []
+
+    def draw(paths: Sequence[Path], picture: UpdatePicture, *, with_memory: bool) -> None:
+        drawn.append(picture)
+        draw_update(paths, picture, with_memory=with_memory)
+
+    monkeypatch.setattr(profile, "draw_update", draw)
     train_small(tmp_path / "run", max_updates=4, profile=2)
     events = _events(tmp_path / "run")
     assert _kinds(events) == {"data", "forward", "backward", "optimiser update"}
@@ -41,6 +58,20 @@ def test_a_model_in_one_piece_has_one_row(tmp_path: Path, train_small: TrainSmal
     assert "simulated_bubble" not in summary
     assert (tmp_path / "run" / "profile.png").read_bytes().startswith(b"\x89PNG")
     assert "profile.png" in (tmp_path / "run" / "README.md").read_text()
+    _check_drawn(drawn)
+
+
+def _check_drawn(drawn: list[UpdatePicture]) -> None:
+    """The last update as measured, beside a prediction that is as long; a CPU counts no memory."""
+    ((measured, predicted),) = (picture.courses for picture in drawn)
+    assert {span.update for span in measured.spans} == {2}
+    assert not measured.memory
+    assert predicted.memory
+    passes = [[span for span in course.spans if span.is_pass] for course in (measured, predicted)]
+    assert [[str(span.action) for span in each] for each in passes] == [["F0@0", "B0@0", "F1@0", "B1@0"]] * 2
+    lengths_s = [sum(span.seconds for span in each) for each in passes]
+    assert lengths_s[0] == pytest.approx(lengths_s[1])
+    assert drawn[0].limit_bytes is None
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -105,3 +136,39 @@ def test_stages_and_replicas_have_rows_of_their_own(rank_pool: RankPool, tmp_pat
     log = (tmp_path / "run" / "rank-0.log").read_text()
     assert f"bubble {summary['bubble']:.1%} in updates 1 to 2" in log
     assert f"{summary['simulated_bubble']:.1%} in a simulation" in log
+
+
+def _recorded(directory: Path, *, plays_several: bool) -> UpdatePicture:
+    """What is drawn of a recorded update with 5 GB on the accelerator, and files of it in a directory."""
+    recorder = TimelineRecorder(range(1), replica=0, devices=[0], synchronise=lambda: None)
+    action = Action(Kind.FORWARD, 0, 0)
+    recorder.spans += [
+        TimedSpan(0, 0, 0, "forward", action, 1.0, 2.0, 5 * 10**9),
+        TimedSpan(0, 0, 0, "optimiser update", None, 2.0, 3.0, 10**9),
+    ]
+    drawn: list[UpdatePicture] = []
+    with mock.patch.object(profile, "draw_update", lambda _, picture, **__: drawn.append(picture)):
+        profile.RunProfile(
+            recorder=recorder,
+            devices=1,
+            plays_several=plays_several,
+            schedule_of=None,
+            edges=(),
+            limit_bytes=80 * 10**9,
+        ).finish(ALONE, directory=RunDirectory(directory), reporter=Reporter(quiet=True))
+    return drawn[0]
+
+
+def test_memory_of_an_accelerator_is_drawn_and_traced(tmp_path: Path) -> None:
+    picture = _recorded(tmp_path, plays_several=False)
+    assert picture.measured is not None
+    assert picture.measured.memory == [MemoryStep(0, 0, 2.0, 3.0, 5 * 10**9)]
+    assert picture.limit_bytes == 80 * 10**9
+    assert [event["args"]["memory_bytes"] for event in _events(tmp_path)] == [5 * 10**9, 10**9]
+
+
+def test_memory_of_a_process_that_plays_several_devices_is_that_of_none(tmp_path: Path) -> None:
+    picture = _recorded(tmp_path, plays_several=True)
+    assert picture.measured is not None
+    assert not picture.measured.memory
+    assert picture.predicted is None

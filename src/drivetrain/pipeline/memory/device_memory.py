@@ -1,4 +1,4 @@
-"""The peak memory of each device during an update, found by walking through its row of the schedule.
+"""The memory of each device over the course of an update, found by walking through its row of the schedule.
 
 Values passed between stages of one device count once. Buffers that a channel holds until they are sent are
 not counted.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from drivetrain.schedules.actions import Action, Edge, Kind, Schedule
 
-__all__ = ["HeldBytes", "StageNeeds", "held_bytes"]
+__all__ = ["ActionBytes", "DeviceCourse", "HeldBytes", "StageNeeds", "held_bytes", "memory_courses"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,49 @@ class HeldBytes:
         return self.activations + self.working
 
 
+@dataclass(frozen=True, slots=True)
+class ActionBytes:
+    """What a device holds of activations during an action, and between it and the next one."""
+
+    action: Action
+    during: HeldBytes
+    after: int
+
+    @property
+    def most(self) -> int:
+        """The most from the start of the action to the start of the next one."""
+        return max(self.during.total, self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCourse:
+    """The memory of a device over an update: `lasting` throughout, `update` during the optimiser's step."""
+
+    lasting: int
+    actions: tuple[ActionBytes, ...]
+    update: int
+
+    @property
+    def peak(self) -> int:
+        return self.lasting + max([self.update, *(each.most for each in self.actions)])
+
+
 def held_bytes(
     schedule: Schedule, *, edges: Sequence[Edge], needs: Sequence[StageNeeds], bytes_of: Mapping[str, int]
 ) -> tuple[HeldBytes, ...]:
     """The peak of every device within one update."""
     return tuple(
-        max(_Walk(schedule, device, edges, needs, bytes_of).moments(), key=lambda moment: moment.total)
-        for device in range(schedule.devices)
+        max((each.during for each in course), key=lambda moment: moment.total)
+        for course in memory_courses(schedule, edges=edges, needs=needs, bytes_of=bytes_of)
+    )
+
+
+def memory_courses(
+    schedule: Schedule, *, edges: Sequence[Edge], needs: Sequence[StageNeeds], bytes_of: Mapping[str, int]
+) -> tuple[tuple[ActionBytes, ...], ...]:
+    """What every device holds during and after each of its actions."""
+    return tuple(
+        tuple(_Walk(schedule, device, edges, needs, bytes_of).actions()) for device in range(schedule.devices)
     )
 
 
@@ -94,17 +130,20 @@ class _Walk:
         self._given = {stage: [edge for edge in inner if edge.producer == stage] for stage in stages}
         self._shelf = _Shelf()
 
-    def moments(self) -> Iterator[HeldBytes]:
-        """The memory during each action."""
+    def actions(self) -> Iterator[ActionBytes]:
+        """The memory during and after each action."""
         for action in self._row:
-            need = self._needs[action.stage]
-            if action.kind is Kind.FORWARD:
-                yield self._begin(action, need)
-            elif action.kind is Kind.WEIGHT:
-                yield HeldBytes(self._shelf.held_bytes, 0)
-                self._shelf.take("deferred", action.stage, action.micro_batch)
-            else:
-                yield self._go_back(action, need)
+            during = self._during(action, self._needs[action.stage])
+            yield ActionBytes(action, during, self._shelf.held_bytes)
+
+    def _during(self, action: Action, need: StageNeeds) -> HeldBytes:
+        if action.kind is Kind.FORWARD:
+            return self._begin(action, need)
+        if action.kind is not Kind.WEIGHT:
+            return self._go_back(action, need)
+        moment = HeldBytes(self._shelf.held_bytes, 0)
+        self._shelf.take("deferred", action.stage, action.micro_batch)
+        return moment
 
     def _begin(self, action: Action, need: StageNeeds) -> HeldBytes:
         shelf, micro_batch = self._shelf, action.micro_batch

@@ -22,11 +22,12 @@ from drivetrain.pipeline.graph.shapes import undisturbed
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.pipeline.memory.weight_memory import LiveBytes, storage_key
 from drivetrain.pipeline.runtime.channels import ValueSpec, memory_order, zeros_of
+from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.actions import Edge, Schedule
 from drivetrain.schedules.by_name import build_schedule
 
-__all__ = ["Parts", "ValueFlow", "find_parts", "find_values", "whole_model"]
+__all__ = ["Parts", "ValueFlow", "find_parts", "find_values", "run_schedule", "whole_model"]
 
 # The layers whose weight gradients the zero-bubble schedule computes later.
 _DEFERRED = (_ConvNd, nn.Linear)
@@ -157,10 +158,19 @@ def whole_model(
         deferred_bytes=[0],
         edges=(),
         bytes_of={"images": images.nbytes},
-        schedule=build_schedule("sequential", micro_batches=1, device_of=(0,)),
+        schedule=_one_piece_schedule(outline.recipe),
         settings=settings,
         compute_dtypes=compute_dtypes,
     )
+
+
+def run_schedule(outline: RunOutline) -> Schedule:
+    """The schedule of an update; a model in one piece passes its micro-batches one after the other."""
+    return _one_piece_schedule(outline.recipe) if outline.plan is None else outline.plan.schedule()
+
+
+def _one_piece_schedule(recipe: Recipe) -> Schedule:
+    return build_schedule("sequential", micro_batches=batch_of(recipe).accumulation, device_of=(0,))
 
 
 def _cut(

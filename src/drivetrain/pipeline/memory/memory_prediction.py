@@ -10,7 +10,7 @@ from torch import nn
 from drivetrain.layers.draws.dropout import CounterDropout
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.pipeline.cutting.settings import StageSettings
-from drivetrain.pipeline.memory.device_memory import StageNeeds, held_bytes
+from drivetrain.pipeline.memory.device_memory import DeviceCourse, StageNeeds, held_bytes, memory_courses
 from drivetrain.pipeline.memory.memory_parts import Parts, find_parts, whole_model
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.pipeline.memory.stage_memory import StageMemory, stage_memory
@@ -25,7 +25,8 @@ __all__ = ["MemoryPrediction", "predict_memory"]
 class MemoryPrediction:
     """Bytes by stage and by device; `savings` says how far each memory option lowers the peak of each device.
 
-    `checkpoint` is the copy of the whole training state that the first rank keeps in host memory.
+    `checkpoint` is the copy of the whole training state that the first rank keeps in host memory. `courses`
+    is the memory of each device over an update, without that copy.
 
     Each saving compares the option on all stages with the option on none, whatever the recipe asks for. It is
     negative if the option costs memory, as offloading buffers can for a model with few weights.
@@ -33,6 +34,7 @@ class MemoryPrediction:
 
     stages: tuple[StageMemory, ...]
     devices: tuple[StageMemory, ...]
+    courses: tuple[DeviceCourse, ...]
     bytes_of: Mapping[str, int]
     savings: Mapping[str, tuple[int, ...]]
     checkpoint: int
@@ -63,6 +65,7 @@ def predict_memory(
     return MemoryPrediction(
         stages=stages,
         devices=devices,
+        courses=_courses(parts, needs, weights),
         bytes_of=parts.bytes_of,
         savings=savings,
         checkpoint=_checkpoint_bytes(parts, on_device),
@@ -138,6 +141,16 @@ def _devices(
             peak=own.lasting + max(moment.total, own.update),
         )
         for own, moment in zip(weights, moments, strict=True)
+    )
+
+
+def _courses(
+    parts: Parts, needs: Sequence[StageNeeds], weights: Sequence[WeightBytes]
+) -> tuple[DeviceCourse, ...]:
+    walks = memory_courses(parts.schedule, edges=parts.edges, needs=needs, bytes_of=parts.bytes_of)
+    return tuple(
+        DeviceCourse(lasting=own.lasting, actions=actions, update=own.update)
+        for own, actions in zip(weights, walks, strict=True)
     )
 
 

@@ -51,14 +51,20 @@ class RunOutline:
 
 
 def outline_run(
-    recipe: Recipe, model: nn.Module, *, plan: StagePlan | None, images: Sequence[int]
+    recipe: Recipe,
+    model: nn.Module,
+    *,
+    plan: StagePlan | None,
+    images: Sequence[int],
+    is_needed: bool = False,
 ) -> RunOutline | None:
     """The outline of a run, or None if the recipe asks for nothing that needs a memory prediction.
 
-    Call it before the model is changed or moved to a device. It is cheap.
+    With `is_needed` there always is one. Call it before the model is changed or moved to a device. It is
+    cheap.
     """
     asks_for_memory = recipe.optimizer_state_offloading or recipe.optimise_for is not None
-    if plan is None and not asks_for_memory:
+    if plan is None and not (asks_for_memory or is_needed):
         return None
     samples, channels, height, width = images
     twin = _without_memory(model)

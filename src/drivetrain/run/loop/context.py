@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.plan.epochs import EpochPlan
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
@@ -27,6 +28,7 @@ class RunContext:
     stop: StopRequest
     clock: RunClock
     limit: TimeLimit | None = None
+    outline: RunOutline | None = None
 
     @property
     def is_alone(self) -> bool:

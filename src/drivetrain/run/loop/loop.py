@@ -110,7 +110,12 @@ class RunLoop:
         self.times.begin_run(first)
         context.program.rank_sums.wants_stop = lambda: context.stop.made
         self.profile = watch_run(
-            context.program, context.recipe, first=first, total=total, reporter=context.reporter
+            context.program,
+            context.recipe,
+            first=first,
+            total=total,
+            reporter=context.reporter,
+            outline=context.outline,
         )
         context.reporter.start_progress("training", done=first, total=total)
         self.collective_timeout.begin_run()

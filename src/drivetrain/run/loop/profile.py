@@ -5,12 +5,14 @@ The device is synchronised after each recorded action, so timings are exact but 
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.files import write_atomically
-from drivetrain.pictures.profile_picture import draw_timeline
+from drivetrain.pictures.update.picture import UpdatePicture, draw_update
+from drivetrain.pipeline.memory.outline import RunOutline
+from drivetrain.plan.predicted_update import PredictedUpdate, predict_update
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.schedules.actions import Edge, Schedule
@@ -22,6 +24,7 @@ from drivetrain.schedules.recorded_timeline import (
     replay,
 )
 from drivetrain.schedules.simulator import Simulation
+from drivetrain.schedules.update_course import UpdateCourse, measured_course
 from drivetrain.store.directory import RunDirectory
 
 __all__ = ["RunProfile", "plan_profile"]
@@ -35,7 +38,8 @@ class RunProfile:
     """The timeline of a run; `spans` holds those of all ranks once they are gathered.
 
     If one process plays several devices in turns (`plays_several`), it has no bubble that could be measured;
-    only the simulated one is reported.
+    only the simulated one is reported, and no prediction is drawn. The first rank draws and has an `outline`;
+    `limit_bytes` is the memory of its accelerator.
     """
 
     recorder: TimelineRecorder
@@ -43,6 +47,8 @@ class RunProfile:
     plays_several: bool
     schedule_of: Callable[[int], Schedule] | None
     edges: tuple[Edge, ...]
+    outline: RunOutline | None = None
+    limit_bytes: int | None = None
     spans: list[TimedSpan] = field(default_factory=list)
 
     def finish(self, group: ReplicaGroup, *, directory: RunDirectory, reporter: Reporter) -> None:
@@ -73,13 +79,29 @@ class RunProfile:
         if summary is None:
             reporter.warn("--profile recorded nothing: the run ended before its second update.")
             return
-        trace = chrome_trace(self.spans, facts=summary)
+        trace = chrome_trace(self.spans, facts=summary, memory=self._measured(self.spans).memory)
         write_atomically(directory.path / "profile.json", json.dumps(trace).encode() + b"\n")
         sentence = _sentence(summary)
-        draw_timeline(
-            directory.path / "profile.png", self._last_update(), title=f"{directory.path.name}: {sentence}"
+        picture = UpdatePicture(
+            title=f"{directory.path.name}: {sentence}",
+            predicted=self._predicted(),
+            measured=self._measured(self._last_update()),
+            limit_bytes=self.limit_bytes,
         )
+        draw_update([directory.path / "profile.png"], picture, with_memory=True)
         reporter.say(f"profile: {sentence}; see profile.png, or open profile.json in ui.perfetto.dev")
+
+    def _measured(self, spans: Sequence[TimedSpan]) -> UpdateCourse:
+        """The memory of a process that plays several devices is that of none of them."""
+        course = measured_course(spans)
+        return replace(course, memory=()) if self.plays_several else course
+
+    def _predicted(self) -> UpdateCourse | None:
+        """The predicted update, drawn below the measured one; times by FLOPs are scaled to it."""
+        if self.outline is None or self.plays_several:
+            return None
+        predicted = predict_update(self.outline)
+        return _in_seconds(predicted, self._last_update()).course()[1]
 
     def _simulation(self) -> Simulation | None:
         if self.schedule_of is None:
@@ -94,7 +116,13 @@ class RunProfile:
 
 
 def plan_profile(
-    program: TrainingProgram, updates: int, *, first: int, total: int, reporter: Reporter
+    program: TrainingProgram,
+    updates: int,
+    *,
+    first: int,
+    total: int,
+    reporter: Reporter,
+    outline: RunOutline | None = None,
 ) -> RunProfile:
     """Plans to record `updates` updates after `first`; warns if fewer are left before `total`."""
     recorded = range(first + 1, min(first + 1 + updates, total))
@@ -111,6 +139,7 @@ def plan_profile(
         replica=groups.replicas.rank,
         devices=[groups.devices.rank] if is_one_of_several else range(devices),
         synchronise=program.device.synchronise,
+        memory=lambda: program.device.allocated_memory_bytes,
     )
     return RunProfile(
         recorder=recorder,
@@ -118,7 +147,20 @@ def plan_profile(
         plays_several=devices > 1 and not is_one_of_several,
         schedule_of=None if stages is None or devices == 1 else stages.plan.schedule,
         edges=() if stages is None else stages.cut.edges,
+        outline=outline,
+        limit_bytes=None if program.device.is_cpu else program.device.total_memory_bytes,
     )
+
+
+def _in_seconds(predicted: PredictedUpdate, spans: Sequence[TimedSpan]) -> PredictedUpdate:
+    """Relative times scaled to the measured passes of a micro-batch, on average."""
+    if predicted.times.unit == "s":
+        return predicted
+    passes = [span for span in spans if span.is_pass]
+    micro_batches = {(span.replica, span.action.micro_batch) for span in passes if span.action is not None}
+    seconds = sum(span.seconds for span in passes) / len(micro_batches)
+    times = predicted.times.in_seconds(seconds)
+    return replace(predicted, times=times)
 
 
 def _sentence(summary: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.activity_note import ActivityNote, Doing, own_note
 from drivetrain.recipe.schema import Recipe
@@ -57,7 +58,13 @@ def noted(doing: Doing, *, update: int) -> Iterator[None]:
 
 
 def watch_run(
-    program: TrainingProgram, recipe: Recipe, *, first: int, total: int, reporter: Reporter
+    program: TrainingProgram,
+    recipe: Recipe,
+    *,
+    first: int,
+    total: int,
+    reporter: Reporter,
+    outline: RunOutline | None = None,
 ) -> RunProfile | None:
     """Attaches the observers to updates first..total-1; returns the profile if --profile is given.
 
@@ -65,7 +72,9 @@ def watch_run(
     """
     profile = None
     if recipe.profile is not None:
-        profile = plan_profile(program, recipe.profile, first=first, total=total, reporter=reporter)
+        profile = plan_profile(
+            program, recipe.profile, first=first, total=total, reporter=reporter, outline=outline
+        )
     observers: list[Observer] = []
     note = own_note()
     if note is not None:
