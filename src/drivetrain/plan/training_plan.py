@@ -1,7 +1,7 @@
 """The plan of a recipe: its training in numbers for `train`, and all of it as plain values for `plan`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.catalogue.input_kinds import InputKind
@@ -85,6 +85,29 @@ def plan_training(recipe: Recipe, *, samples: int, warns_of_skipped: bool = True
 
 def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
     """The plan of a recipe as plain values for JSON; what data need opening is known by their fingerprint."""
+    return plan_of_run(look_into(resolved), lr_at=lr_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """What is known of a run before it starts: its numbers, its images, and its model without memory."""
+
+    resolved: ResolvedRecipe
+    training: TrainingPlan
+    shape: "InputShape"
+    totals: "ModelTotals"
+    outline: "RunOutline"
+    block_factors: Mapping[str, float]
+    warnings: Sequence[str]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe that is planned."""
+        return self.resolved.recipe
+
+
+def look_into(resolved: ResolvedRecipe) -> PlannedRun:
+    """Builds the model of a recipe and plans its training, without opening data whose size is known."""
     recipe = resolved.recipe
     if resolved.fingerprint is None:
         inputs = planned_inputs(recipe, origins=resolved.origins)
@@ -99,15 +122,28 @@ def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, A
         width=inputs.width,
     )
     model = _outlined_model(recipe, shape, training.batch)
-    return plan_to_json(
-        recipe,
-        training,
+    return PlannedRun(
+        resolved=resolved,
+        training=training,
         shape=shape,
         totals=model.totals,
-        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *model.warnings],
-        lr_at=lr_at,
         outline=model.outline,
         block_factors=model.block_factors,
+        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *model.warnings],
+    )
+
+
+def plan_of_run(planned: PlannedRun, *, lr_at: Sequence[int]) -> dict[str, Any]:
+    """A planned run as plain values for JSON."""
+    return plan_to_json(
+        planned.recipe,
+        planned.training,
+        shape=planned.shape,
+        totals=planned.totals,
+        warnings=planned.warnings,
+        lr_at=lr_at,
+        outline=planned.outline,
+        block_factors=planned.block_factors,
     )
 
 
@@ -245,12 +281,10 @@ def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutlinedModel:
-    """What a plan says about a model; `outline` is None unless it has several stages or must save memory."""
-
     totals: "ModelTotals"
     warnings: Sequence[str]
     block_factors: Mapping[str, float]
-    outline: "RunOutline | None" = None
+    outline: "RunOutline"
 
 
 def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -> _OutlinedModel:
@@ -259,6 +293,7 @@ def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -
     from drivetrain.models.memory_format import choose_memory_format
     from drivetrain.models.summary import summarise_model
     from drivetrain.optim.block_rates import block_factors, check_block_rates
+    from drivetrain.pipeline.memory.outline import outline_of
 
     model = outline_model(
         recipe,
@@ -277,24 +312,21 @@ def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -
         *idle_norm_options(recipe, model),
         *choose_memory_format(recipe, model, image_shape=images),
     ]
-    outlined = _OutlinedModel(totals=totals, warnings=warnings, block_factors=block_factors(recipe, model))
-    if not _looks_into_stages(recipe):
-        return outlined
-    from drivetrain.pipeline.cutting.stage_plan import plan_stages
-    from drivetrain.pipeline.memory.outline import outline_run
+    stages = None
+    if stage_count(recipe) > 1 or recipe.recomputation:
+        from drivetrain.pipeline.cutting.stage_plan import plan_stages
 
-    planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
-    stages = plan_stages(
-        planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
-    )
-    if recipe.split_by == "time":
-        warnings.append(
-            "--split-by time measures the layers when training starts; this plan splits by cost instead."
+        planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
+        stages = plan_stages(
+            planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
         )
-    return replace(outlined, outline=outline_run(recipe, model, plan=stages, images=(batch.micro, *images)))
-
-
-def _looks_into_stages(recipe: Recipe) -> bool:
-    """Whether to trace the model, which takes seconds and is useless for a plain plan."""
-    saves_memory = recipe.recomputation or recipe.optimizer_state_offloading
-    return stage_count(recipe) > 1 or saves_memory or recipe.optimise_for is not None
+        if recipe.split_by == "time":
+            warnings.append(
+                "--split-by time measures the layers when training starts; this plan splits by cost instead."
+            )
+    return _OutlinedModel(
+        totals=totals,
+        warnings=warnings,
+        block_factors=block_factors(recipe, model),
+        outline=outline_of(recipe, model, plan=stages, images=(batch.micro, *images)),
+    )
