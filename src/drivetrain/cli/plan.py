@@ -11,6 +11,8 @@ from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
+from drivetrain.planner.described_device import read_device_file
+from drivetrain.planner.sizes import parse_bytes
 from drivetrain.recipe.load import ResolvedRecipe
 
 
@@ -27,6 +29,25 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="write the recipe with all choices, for --config-path FILE",
     )
+    parser.add_argument(
+        "--measure",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help=(
+            "time some updates on this machine, to say how long training takes; auto does it where that "
+            "takes seconds, and keeps the answer (default: auto)"
+        ),
+    )
+    parser.add_argument(
+        "--device-file",
+        metavar="FILE",
+        help="plan for the device that this YAML file describes, or for a described one: a100-80gb, h200",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        metavar="SIZE",
+        help="the memory that training may use on each device, for example 8GB (default: what is free)",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -36,10 +57,22 @@ def run(args: Namespace) -> int:
     saved = None if args.save_recipe is None else Path(args.save_recipe)
     if saved is not None:
         check_new_file(saved)
+    described = None if args.device_file is None else read_device_file(args.device_file)
+    limit = None if args.memory_limit is None else parse_bytes(args.memory_limit, what="--memory-limit")
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
-    from drivetrain.plan.training_plan import build_plan, plan_training
+    from drivetrain.console.reporter import Reporter
+    from drivetrain.plan.training_plan import plan_training
+    from drivetrain.planner.planned import planned_with_estimate
 
-    plan = build_plan(resolved, lr_at=lr_at)
+    with Reporter(to_stderr=True, verbosity=resolved.recipe.verbosity) as reporter:
+        plan = planned_with_estimate(
+            resolved,
+            lr_at=lr_at,
+            device=described,
+            memory_limit_bytes=limit,
+            measure=args.measure,
+            reporter=reporter,
+        )
     if saved is not None:
         save_recipe(resolved, saved)
     if args.json:

@@ -20,6 +20,7 @@ from drivetrain.schedules.accumulation_check import check_accumulation
 if TYPE_CHECKING:
     from drivetrain.models.summary import ModelTotals
     from drivetrain.pipeline.memory.outline import RunOutline
+    from drivetrain.plan.stage_report import RunMemory
 
 # Left out of plan.json, which describes images unless it says otherwise.
 _USUAL_KIND = ("input_kind", "image")
@@ -133,8 +134,10 @@ def look_into(resolved: ResolvedRecipe) -> PlannedRun:
     )
 
 
-def plan_of_run(planned: PlannedRun, *, lr_at: Sequence[int]) -> dict[str, Any]:
-    """A planned run as plain values for JSON."""
+def plan_of_run(
+    planned: PlannedRun, *, lr_at: Sequence[int], memory: "RunMemory | None" = None
+) -> dict[str, Any]:
+    """A planned run as plain values for JSON; `memory` is given if it is predicted already."""
     return plan_to_json(
         planned.recipe,
         planned.training,
@@ -144,6 +147,7 @@ def plan_of_run(planned: PlannedRun, *, lr_at: Sequence[int]) -> dict[str, Any]:
         lr_at=lr_at,
         outline=planned.outline,
         block_factors=planned.block_factors,
+        memory=memory,
     )
 
 
@@ -171,13 +175,14 @@ def plan_to_json(
     lr_at: Sequence[int] = (),
     outline: "RunOutline | None" = None,
     block_factors: Mapping[str, float] | None = None,
+    memory: "RunMemory | None" = None,
 ) -> dict[str, Any]:
     """A plan as plain values: the output of `plan --json` and the plan.json of a run.
 
     `outline` is given if the model is split into stages or the run saves memory. `block_factors` is given if
     blocks have learning rates of their own.
     """
-    report = _outline_report(outline)
+    report = _outline_report(outline, memory)
     stage_warnings = report.pop("warnings", ())
     return {
         "batch": _batch(training.batch),
@@ -271,12 +276,12 @@ def _whole_model(totals: "ModelTotals") -> dict[str, int]:
     }
 
 
-def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
+def _outline_report(outline: "RunOutline | None", memory: "RunMemory | None") -> dict[str, Any]:
     if outline is None:
         return {}
     from drivetrain.plan.stage_report import report_run
 
-    return report_run(outline)
+    return report_run(outline, memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,32 @@
+"""The plan of a recipe with its estimate, as `drivetrain plan --json` prints it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.plan.stage_report import memory_of_run
+from drivetrain.plan.training_plan import look_into, plan_of_run
+from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.estimate import Measure, estimate_run, for_device
+from drivetrain.planner.plan_report import add_estimate
+from drivetrain.planner.target import find_target
+from drivetrain.recipe.load import ResolvedRecipe
+
+__all__ = ["planned_with_estimate"]
+
+
+def planned_with_estimate(
+    resolved: ResolvedRecipe,
+    *,
+    lr_at: Sequence[int] = (),
+    device: DescribedDevice | None = None,
+    memory_limit_bytes: int | None = None,
+    measure: Measure = "auto",
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """The plan of a recipe, with the time of an update and the memory of each device."""
+    planned = look_into(for_device(resolved, device))
+    memory = memory_of_run(planned.outline)
+    target = find_target(planned.recipe, described=device, memory_limit_bytes=memory_limit_bytes)
+    estimate = estimate_run(planned, memory, target=target, measure=measure, reporter=reporter)
+    return add_estimate(plan_of_run(planned, lr_at=lr_at, memory=memory), estimate)
