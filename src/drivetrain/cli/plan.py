@@ -82,11 +82,13 @@ def run(args: Namespace) -> int:
 
     from drivetrain.plan.render import print_plan
     from drivetrain.plan.render_choices import print_choices
+    from drivetrain.planner.render import print_estimate
 
     console = Console()
     print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)
+    print_estimate(plan, console=console)
     return 0
 
 

@@ -18,7 +18,7 @@ FLOAT_TYPES = ("float32", "bfloat16", "float16")
 
 _FOLDER = Path(__file__).parent / "described"
 _REQUIRED = ("name", "memory_bytes", "flops", "bytes_per_s")
-_OPTIONAL = ("kind", "efficiency", "launch_s", "devices_per_host", "hosts", "links")
+_OPTIONAL = ("kind", "efficiency", "launch_s", "host_bytes_per_s", "devices_per_host", "hosts", "links")
 _LINKS, _LINK_KEYS = ("device", "host"), ("bandwidth", "latency")
 _EXAMPLES = {
     "name": "my GPU",
@@ -28,6 +28,7 @@ _EXAMPLES = {
     "kind": "cuda",
     "efficiency": "0.5",
     "launch_s": "5e-6",
+    "host_bytes_per_s": "25e9",
     "devices_per_host": "8",
     "hosts": "2",
     "links": "{device: {bandwidth: 300e9, latency: 5e-6}, host: {bandwidth: 25e9, latency: 10e-6}}",
@@ -37,6 +38,8 @@ _EXAMPLES = {
 # What convolutional networks reach of a data sheet's peaks differs; half is a plain assumption that every
 # file may replace (docs/planner.md).
 _USUAL_EFFICIENCY = 0.5
+# PCIe 4.0 x16 without its protocol.
+_USUAL_HOST_BYTES_PER_S = 25e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,9 @@ class DescribedDevice:
     """A device as a data sheet describes it.
 
     `flops` is the peak per second by type, `efficiency` the share of the peaks that layers reach, `launch_s`
-    the time that a layer takes at least. `links` connects devices of a host and hosts with each other; a
-    missing one is not known. `hosts` is None if there may be any number.
+    the time that a layer takes at least, `host_bytes_per_s` the connection to the memory of the host. `links`
+    connects devices of a host and hosts with each other; a missing one is not known. `hosts` is None if there
+    may be any number.
     """
 
     name: str
@@ -55,6 +59,7 @@ class DescribedDevice:
     kind: Literal["cuda", "cpu"] = "cuda"
     efficiency: float = _USUAL_EFFICIENCY
     launch_s: float = 0.0
+    host_bytes_per_s: float = _USUAL_HOST_BYTES_PER_S
     devices_per_host: int = 1
     hosts: int | None = None
     links: Mapping[str, Link] = field(default_factory=dict)
@@ -100,6 +105,9 @@ class _Reader:
             kind=self._kind(),
             efficiency=self._number("efficiency", values.get("efficiency", _USUAL_EFFICIENCY), most=1.0),
             launch_s=self._number("launch_s", values.get("launch_s", 0.0), may_be_0=True),
+            host_bytes_per_s=self._number(
+                "host_bytes_per_s", values.get("host_bytes_per_s", _USUAL_HOST_BYTES_PER_S)
+            ),
             devices_per_host=self._count("devices_per_host", values.get("devices_per_host", 1)),
             hosts=None if "hosts" not in values else self._count("hosts", values["hosts"]),
             links=self._links(),

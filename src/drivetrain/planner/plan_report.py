@@ -30,8 +30,6 @@ def add_estimate(plan: dict[str, Any], estimate: UpdateEstimate) -> dict[str, An
                 plan["stages"], estimate.stages.forward_s, estimate.stages.backward_s, strict=True
             )
         ]
-    elif len(plan["stages"]) == 1 and estimate.devices:
-        added["stages"] = [plan["stages"][0] | {"peak_bytes": estimate.devices[0].peak_bytes}]
     return added
 
 

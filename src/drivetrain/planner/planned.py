@@ -6,6 +6,7 @@ from typing import Any
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.stage_report import memory_of_run
 from drivetrain.plan.training_plan import look_into, plan_of_run
+from drivetrain.planner.advise import advise
 from drivetrain.planner.described_device import DescribedDevice
 from drivetrain.planner.estimate import Measure, estimate_run, for_device
 from drivetrain.planner.plan_report import add_estimate
@@ -29,4 +30,9 @@ def planned_with_estimate(
     memory = memory_of_run(planned.outline)
     target = find_target(planned.recipe, described=device, memory_limit_bytes=memory_limit_bytes)
     estimate = estimate_run(planned, memory, target=target, measure=measure, reporter=reporter)
-    return add_estimate(plan_of_run(planned, lr_at=lr_at, memory=memory), estimate)
+    plan = add_estimate(plan_of_run(planned, lr_at=lr_at, memory=memory), estimate)
+    if estimate.fits is not False:
+        return plan
+    with reporter.showing("looking for a change that fits"):
+        advice = advise(planned, estimate)
+    return plan if advice is None else plan | {"advice": advice.to_json() | {"sentence": advice.sentence}}

@@ -14,6 +14,7 @@ from drivetrain.planner.costs import LayerTime, ModelTimes
 from drivetrain.planner.described_device import DescribedDevice
 from drivetrain.planner.layer_work import LayerWork, layer_work
 from drivetrain.planner.update_times import UpdateTimes
+from drivetrain.recipe.layout import devices_per_replica
 
 __all__ = ["described_times", "pass_seconds"]
 
@@ -21,6 +22,8 @@ __all__ = ["described_times", "pass_seconds"]
 # write as much.
 _BACKWARD = 2
 _FLOAT_BYTES = 4
+# Optimisers that keep one number for each weight; the others keep two.
+_ONE_STATE = ("sgd", "rmsprop", "lars")
 
 
 def described_times(planned: PlannedRun, memory: RunMemory, device: DescribedDevice) -> UpdateTimes:
@@ -100,4 +103,15 @@ def _optimiser_seconds(planned: PlannedRun, memory: RunMemory, device: Described
             2 * (each.parameters + each.optimiser_states + each.gradients)
             for each in memory.prediction.devices
         )
-    return moved / device.bytes_per_s / device.efficiency
+    step_s = moved / device.bytes_per_s / device.efficiency
+    return step_s + _offloading_seconds(planned, device)
+
+
+def _offloading_seconds(planned: PlannedRun, device: DescribedDevice) -> float:
+    """With --optimizer-state-offloading, the states travel to the device and back in every update."""
+    recipe = planned.recipe
+    if not recipe.optimizer_state_offloading or device.kind == "cpu":
+        return 0.0
+    states = 1 if recipe.optimizer in _ONE_STATE else 2
+    size = 2 * states * _FLOAT_BYTES * planned.totals.trainable / devices_per_replica(recipe)
+    return size / device.host_bytes_per_s

@@ -1,0 +1,172 @@
+"""The cheapest change that makes a recipe fit its device, with its price in time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.plan.training_plan import PlannedRun, look_into
+from drivetrain.planner.costs import CostSource
+from drivetrain.recipe.checks.all_rules import check_recipe
+from drivetrain.recipe.layout import batch_of, stage_count
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["Advice", "Change", "Figures", "candidates", "cheapest_change"]
+
+# Smaller micro-batches halve until one sample is left; more stages double up to this many.
+_MOST_STAGES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of a recipe: its options as typed, the fields that it sets, and what it changes besides."""
+
+    options: str
+    fields: dict[str, object]
+    warning: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What decides about a change; seconds are None if they are not known."""
+
+    peak_bytes: int
+    seconds_per_update: float | None
+    source: CostSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The cheapest change that fits; if none does, the one that needs least memory."""
+
+    change: Change
+    fits: bool
+    peak_bytes: int
+    seconds_per_update: float | None
+    price: float | None
+    """How much longer an update takes, as a share: 0.3 is 30 % longer; None if it is not known."""
+
+    def to_json(self) -> dict[str, object]:
+        """For `advice` of a plan."""
+        return {
+            "options": self.change.options,
+            "fits": self.fits,
+            "peak_bytes": self.peak_bytes,
+            "seconds_per_update": self.seconds_per_update,
+            "price": self.price,
+            **({} if self.change.warning is None else {"warning": self.change.warning}),
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The advice for people."""
+        size = f"{self.peak_bytes / 1e9:.3g} GB"
+        if not self.fits:
+            return f"no single change fits; the smallest is {self.change.options}, which needs {size}"
+        cost = ""
+        if self.price is not None:
+            share = f"{abs(100 * self.price):.0f} % {'longer' if self.price >= 0 else 'less'}"
+            cost = f", and an update takes about {share}"
+        also = "" if self.change.warning is None else f"; {self.change.warning}"
+        return f"{self.change.options} makes it fit: it needs {size}{cost}{also}"
+
+
+def candidates(recipe: Recipe, *, normalises: bool, on_cpu: bool) -> Iterator[Change]:
+    """The changes to try; `normalises`: the model has batch norms, which see each micro-batch by itself."""
+    yield from _smaller_batches(recipe, normalises=normalises)
+    if not recipe.recomputation:
+        yield Change(options="--recomputation True", fields={"recomputation": True})
+    if not recipe.optimizer_state_offloading and not on_cpu:
+        yield Change(options="--optimizer-state-offloading True", fields={"optimizer_state_offloading": True})
+    if recipe.precision == "32.32":
+        yield Change(
+            options="--precision 16.32",
+            fields={"precision": "16.32"},
+            warning="it computes in 16 bits, so results differ slightly",
+        )
+    yield from _more_stages(recipe)
+
+
+def _smaller_batches(recipe: Recipe, *, normalises: bool) -> Iterator[Change]:
+    """Half the micro-batch at the same global batch, and so on."""
+    batch = batch_of(recipe)
+    micro, factor = batch.micro, 1
+    while micro % 2 == 0:
+        micro, factor = micro // 2, 2 * factor
+        group = recipe.dbn_replica_group_size
+        warning = None
+        if normalises:
+            warning = (
+                f"batch norm then normalises {micro * group} samples together instead of "
+                f"{batch.micro * group}, so the results are not the same"
+            )
+        yield Change(
+            options=f"--micro-batch-size {micro} --global-batch-size {batch.global_batch}",
+            fields={
+                "micro_batch_size": micro,
+                "global_batch_size": batch.global_batch,
+                "gradient_accumulation_count": None,
+            },
+            warning=warning,
+        )
+
+
+def _more_stages(recipe: Recipe) -> Iterator[Change]:
+    if recipe.pipeline_splits or recipe.device_mapping or recipe.stage_options:
+        return
+    stages = 2 * stage_count(recipe)
+    while stages <= _MOST_STAGES:
+        yield Change(options=f"--stages {stages}", fields={"stages": stages})
+        stages *= 2
+
+
+def cheapest_change(
+    resolved: ResolvedRecipe,
+    changes: Sequence[Change],
+    *,
+    available_bytes: int,
+    usual: Figures,
+    figures_of: Callable[[PlannedRun], Figures | None],
+) -> Advice | None:
+    """The change that fits and costs least time; None if no change is possible at all.
+
+    A change that keeps what the recipe computes comes before one that does not, if both take equally long or
+    no times are known.
+    """
+    tried: list[Advice] = []
+    for change in changes:
+        figures = _figures(resolved, change, figures_of)
+        if figures is not None:
+            tried.append(_advice(change, figures, usual=usual, available_bytes=available_bytes))
+    fitting = [advice for advice in tried if advice.fits]
+    if fitting:
+        return min(fitting, key=_cost)
+    return min(tried, key=lambda advice: advice.peak_bytes, default=None)
+
+
+def _cost(advice: Advice) -> tuple[bool, float]:
+    return advice.change.warning is not None and advice.price is None, advice.price or 0.0
+
+
+def _figures(
+    resolved: ResolvedRecipe, change: Change, figures_of: Callable[[PlannedRun], Figures | None]
+) -> Figures | None:
+    changed = replace(resolved, recipe=resolved.recipe.model_copy(update=change.fields), warnings=())
+    try:
+        check_recipe(changed.recipe, changed.origins)
+        return figures_of(look_into(changed))
+    except BadInputError:
+        # The model cannot be split there, or the batch not divided.
+        return None
+
+
+def _advice(change: Change, figures: Figures, *, usual: Figures, available_bytes: int) -> Advice:
+    before, after = usual.seconds_per_update, figures.seconds_per_update
+    is_comparable = before is not None and after is not None and usual.source == figures.source
+    return Advice(
+        change=change,
+        fits=figures.peak_bytes <= available_bytes,
+        peak_bytes=figures.peak_bytes,
+        seconds_per_update=after,
+        price=after / before - 1 if is_comparable and before and after else None,
+    )
