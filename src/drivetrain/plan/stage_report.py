@@ -36,12 +36,12 @@ class RunMemory:
     failure: str | None = None
 
 
-def memory_of_run(outline: RunOutline) -> RunMemory:
+def memory_of_run(outline: RunOutline, *, finds_savings: bool = True) -> RunMemory:
     """Predicts the memory of a run by running its layers without data."""
     settings = _settings(outline)
     dtypes = tuple(_compute_dtype(outline.recipe, each.precision) for each in settings)
     try:
-        found = predict_memory(outline, settings=settings, compute_dtypes=dtypes)
+        found = predict_memory(outline, settings=settings, compute_dtypes=dtypes, finds_savings=finds_savings)
     except Exception as error:
         return RunMemory(prediction=None, compute_dtypes=dtypes, failure=describe_failure(error))
     return RunMemory(prediction=found, compute_dtypes=dtypes)

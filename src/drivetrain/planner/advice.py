@@ -1,6 +1,6 @@
 """The cheapest change that makes a recipe fit its device, with its price in time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from drivetrain.core.errors import BadInputError
@@ -45,6 +45,8 @@ class Advice:
     seconds_per_update: float | None
     price: float | None
     """How much longer an update takes, as a share: 0.3 is 30 % longer; None if it is not known."""
+    others: tuple["Advice", ...] = ()
+    """The other changes that fit, by their price."""
 
     def to_json(self) -> dict[str, object]:
         """For `advice` of a plan."""
@@ -55,36 +57,59 @@ class Advice:
             "seconds_per_update": self.seconds_per_update,
             "price": self.price,
             **({} if self.change.warning is None else {"warning": self.change.warning}),
+            **({"others": [other.to_json() for other in self.others]} if self.others else {}),
         }
 
     @property
     def sentence(self) -> str:
-        """The advice for people."""
-        size = f"{self.peak_bytes / 1e9:.3g} GB"
+        """The advice for people, with the next change that keeps the results if this one does not."""
         if not self.fits:
-            return f"no single change fits; the smallest is {self.change.options}, which needs {size}"
-        cost = ""
-        if self.price is not None:
-            share = f"{abs(100 * self.price):.0f} % {'longer' if self.price >= 0 else 'less'}"
-            cost = f", and an update takes about {share}"
-        also = "" if self.change.warning is None else f"; {self.change.warning}"
-        return f"{self.change.options} makes it fit: it needs {size}{cost}{also}"
+            return (
+                f"no single change makes it fit; the smallest is {self.change.options}, which needs "
+                f"{_size(self.peak_bytes)}"
+            )
+        first = f"{self.change.options} makes it fit: {self._costs}"
+        if self.change.warning is None:
+            return first
+        same = next((other for other in self.others if other.change.warning is None), None)
+        also = "" if same is None else f"; {same.change.options} keeps the results: {same._costs}"
+        return f"{first}; {self.change.warning}{also}"
+
+    @property
+    def _costs(self) -> str:
+        needs = f"it needs {_size(self.peak_bytes)}"
+        if self.price is None:
+            return needs
+        share = f"{abs(100 * self.price):.0f} % {'longer' if self.price >= 0 else 'less'}"
+        return f"{needs}, and an update takes about {share}"
 
 
-def candidates(recipe: Recipe, *, normalises: bool, on_cpu: bool) -> Iterator[Change]:
-    """The changes to try; `normalises`: the model has batch norms, which see each micro-batch by itself."""
-    yield from _smaller_batches(recipe, normalises=normalises)
+def _size(count: int) -> str:
+    return f"{count / 1e9:.3g} GB"
+
+
+def candidates(
+    recipe: Recipe, *, normalises: bool, on_cpu: bool, most_stages: int
+) -> Iterator[Sequence[Change]]:
+    """The changes to try, as lists whose later changes save more memory and cost more time.
+
+    `normalises`: the model has batch norms, which see each micro-batch by itself.
+    """
+    yield tuple(_smaller_batches(recipe, normalises=normalises))
     if not recipe.recomputation:
-        yield Change(options="--recomputation True", fields={"recomputation": True})
+        yield (Change(options="--recomputation True", fields={"recomputation": True}),)
     if not recipe.optimizer_state_offloading and not on_cpu:
-        yield Change(options="--optimizer-state-offloading True", fields={"optimizer_state_offloading": True})
+        fields: dict[str, object] = {"optimizer_state_offloading": True}
+        yield (Change(options="--optimizer-state-offloading True", fields=fields),)
     if recipe.precision == "32.32":
-        yield Change(
-            options="--precision 16.32",
-            fields={"precision": "16.32"},
-            warning="it computes in 16 bits, so results differ slightly",
+        yield (
+            Change(
+                options="--precision 16.32",
+                fields={"precision": "16.32"},
+                warning="it computes in 16 bits, so the results are not the same",
+            ),
         )
-    yield from _more_stages(recipe)
+    yield tuple(_more_stages(recipe, most=most_stages))
 
 
 def _smaller_batches(recipe: Recipe, *, normalises: bool) -> Iterator[Change]:
@@ -111,18 +136,18 @@ def _smaller_batches(recipe: Recipe, *, normalises: bool) -> Iterator[Change]:
         )
 
 
-def _more_stages(recipe: Recipe) -> Iterator[Change]:
+def _more_stages(recipe: Recipe, *, most: int) -> Iterator[Change]:
     if recipe.pipeline_splits or recipe.device_mapping or recipe.stage_options:
         return
     stages = 2 * stage_count(recipe)
-    while stages <= _MOST_STAGES:
+    while stages <= min(most, _MOST_STAGES):
         yield Change(options=f"--stages {stages}", fields={"stages": stages})
         stages *= 2
 
 
 def cheapest_change(
     resolved: ResolvedRecipe,
-    changes: Sequence[Change],
+    choices: Iterable[Sequence[Change]],
     *,
     available_bytes: int,
     usual: Figures,
@@ -130,18 +155,21 @@ def cheapest_change(
 ) -> Advice | None:
     """The change that fits and costs least time; None if no change is possible at all.
 
-    A change that keeps what the recipe computes comes before one that does not, if both take equally long or
-    no times are known.
+    Of each list the first change that fits counts. If no times are known, a change that keeps the results
+    comes first.
     """
     tried: list[Advice] = []
-    for change in changes:
-        figures = _figures(resolved, change, figures_of)
-        if figures is not None:
-            tried.append(_advice(change, figures, usual=usual, available_bytes=available_bytes))
-    fitting = [advice for advice in tried if advice.fits]
-    if fitting:
-        return min(fitting, key=_cost)
-    return min(tried, key=lambda advice: advice.peak_bytes, default=None)
+    for changes in choices:
+        for change in changes:
+            figures = _figures(resolved, change, figures_of)
+            if figures is not None:
+                tried.append(_advice(change, figures, usual=usual, available_bytes=available_bytes))
+                if tried[-1].fits:
+                    break
+    fitting = sorted((advice for advice in tried if advice.fits), key=_cost)
+    if not fitting:
+        return min(tried, key=lambda advice: advice.peak_bytes, default=None)
+    return replace(fitting[0], others=tuple(fitting[1:]))
 
 
 def _cost(advice: Advice) -> tuple[bool, float]:

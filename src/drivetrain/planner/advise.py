@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.devices.device import device_count
 from drivetrain.plan.stage_report import memory_of_run
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.advice import Advice, Figures, candidates, cheapest_change
@@ -16,6 +17,7 @@ __all__ = ["advise"]
 # Only ratios of times count here: a core computes about this fast, and this much memory is read per second.
 _CORE_FLOPS, _HOST_BYTES_PER_S = 5e10, 2e10
 _UNKNOWN_ACCELERATOR = "a100-80gb"
+_MANY = 10**6
 
 
 def advise(planned: PlannedRun, estimate: UpdateEstimate) -> Advice | None:
@@ -33,7 +35,11 @@ def advise(planned: PlannedRun, estimate: UpdateEstimate) -> Advice | None:
     def figures_of(changed: PlannedRun) -> Figures | None:
         with Reporter(quiet=True) as quiet:
             found = estimate_run(
-                changed, memory_of_run(changed.outline), target=assumed, measure="off", reporter=quiet
+                changed,
+                memory_of_run(changed.outline, finds_savings=False),
+                target=assumed,
+                measure="off",
+                reporter=quiet,
             )
         if found.peak_bytes is None:
             return None
@@ -44,10 +50,25 @@ def advise(planned: PlannedRun, estimate: UpdateEstimate) -> Advice | None:
     usual = figures_of(planned)
     if usual is None:
         return None
-    changes = tuple(candidates(planned.recipe, normalises=planned.totals.buffers > 0, on_cpu=target.is_cpu))
-    return cheapest_change(
-        planned.resolved, changes, available_bytes=available, usual=usual, figures_of=figures_of
+    choices = candidates(
+        planned.recipe,
+        normalises=planned.totals.buffers > 0,
+        on_cpu=target.is_cpu,
+        most_stages=_devices(target) // planned.recipe.replicas,
     )
+    return cheapest_change(
+        planned.resolved, choices, available_bytes=available, usual=usual, figures_of=figures_of
+    )
+
+
+def _devices(target: Target) -> int:
+    """How many devices the ranks may use; processes on a CPU share its memory, so more gain nothing."""
+    if target.described is not None:
+        hosts = target.described.hosts
+        return _MANY if hosts is None else hosts * target.described.devices_per_host
+    if target.is_cpu:
+        return _MANY if target.is_limited else 1
+    return device_count()
 
 
 def _similar(target: Target) -> DescribedDevice:

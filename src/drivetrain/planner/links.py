@@ -6,11 +6,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
+from drivetrain.devices.device import choose_device
+from drivetrain.devices.processor import read_processor
 from drivetrain.planner.costs import Link
 from drivetrain.planner.described_device import DescribedDevice
 from drivetrain.planner.target import Target
 
-__all__ = ["DEFAULT_LINK", "LinkSource", "Links", "all_reduce_seconds", "find_links", "keep_measured_link"]
+__all__ = [
+    "DEFAULT_LINK",
+    "LinkSource",
+    "Links",
+    "all_reduce_seconds",
+    "find_links",
+    "keep_measured_link",
+    "machine_name",
+]
 
 LinkSource = Literal["measured", "described", "default"]
 
@@ -81,9 +91,6 @@ def _measured(target: Target) -> Link | None:
 
 def machine_name(kind: str) -> str:
     """What a measured link belongs to: the processor, or the accelerator of this machine."""
-    from drivetrain.devices.device import choose_device
-    from drivetrain.devices.processor import read_processor
-
     return read_processor().name if kind == "cpu" else choose_device(kind).description
 
 

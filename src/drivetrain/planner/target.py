@@ -20,6 +20,7 @@ class Target:
     """The device of one rank; `here` is None unless it is on this machine, `memory_bytes` if unknown.
 
     `sharing` is how many ranks compute with the same cores: more than one only on a CPU with few cores.
+    `is_limited`: the memory is a limit that the user has set for each rank.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Target:
     here: Device | None = None
     described: DescribedDevice | None = None
     sharing: float = 1.0
+    is_limited: bool = False
 
     @property
     def can_measure(self) -> bool:
@@ -42,7 +44,11 @@ def find_target(
     if described is not None:
         memory = described.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         return Target(
-            name=described.name, is_cpu=described.kind == "cpu", memory_bytes=memory, described=described
+            name=described.name,
+            is_cpu=described.kind == "cpu",
+            memory_bytes=memory,
+            described=described,
+            is_limited=memory_limit_bytes is not None,
         )
     on_cpu = is_cpu(recipe.device)
     try:
@@ -56,5 +62,6 @@ def find_target(
         is_cpu=on_cpu,
         memory_bytes=free if memory_limit_bytes is None else memory_limit_bytes,
         here=here,
+        is_limited=memory_limit_bytes is not None,
         sharing=max(1.0, ranks / cores()) if on_cpu else 1.0,
     )
