@@ -19,11 +19,15 @@ _MOST_STAGES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a recipe: its options as typed, the fields that it sets, and what it changes besides."""
+    """A change of a recipe: its options as typed, the fields that it sets, and what it changes besides.
+
+    `warning` says how the results differ, `needs` which devices it takes.
+    """
 
     options: str
     fields: dict[str, object]
     warning: str | None = None
+    needs: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class Advice:
             "seconds_per_update": self.seconds_per_update,
             "price": self.price,
             **({} if self.change.warning is None else {"warning": self.change.warning}),
+            **({} if self.change.needs is None else {"needs": self.change.needs}),
             **({"others": [other.to_json() for other in self.others]} if self.others else {}),
         }
 
@@ -77,7 +82,8 @@ class Advice:
 
     @property
     def _costs(self) -> str:
-        needs = f"it needs {_size(self.peak_bytes)}"
+        also = "" if self.change.needs is None else f" on each of {self.change.needs}"
+        needs = f"it needs {_size(self.peak_bytes)}{also}"
         if self.price is None:
             return needs
         share = f"{abs(100 * self.price):.0f} % {'longer' if self.price >= 0 else 'less'}"
@@ -125,15 +131,13 @@ def _smaller_batches(recipe: Recipe, *, normalises: bool) -> Iterator[Change]:
                 f"batch norm then normalises {micro * group} samples together instead of "
                 f"{batch.micro * group}, so the results are not the same"
             )
-        yield Change(
-            options=f"--micro-batch-size {micro} --global-batch-size {batch.global_batch}",
-            fields={
-                "micro_batch_size": micro,
-                "global_batch_size": batch.global_batch,
-                "gradient_accumulation_count": None,
-            },
-            warning=warning,
-        )
+        fields: dict[str, object] = {"micro_batch_size": micro}
+        options = f"--micro-batch-size {micro}"
+        # The option that the recipe uses already, as the two exclude each other.
+        if recipe.global_batch_size is None:
+            fields["gradient_accumulation_count"] = factor * batch.accumulation
+            options += f" --gradient-accumulation-count {factor * batch.accumulation}"
+        yield Change(options=options, fields=fields, warning=warning)
 
 
 def _more_stages(recipe: Recipe, *, most: int) -> Iterator[Change]:
@@ -141,7 +145,11 @@ def _more_stages(recipe: Recipe, *, most: int) -> Iterator[Change]:
         return
     stages = 2 * stage_count(recipe)
     while stages <= min(most, _MOST_STAGES):
-        yield Change(options=f"--stages {stages}", fields={"stages": stages})
+        yield Change(
+            options=f"--stages {stages}",
+            fields={"stages": stages},
+            needs=f"{stages * recipe.replicas} devices",
+        )
         stages *= 2
 
 
