@@ -40,7 +40,10 @@ from drivetrain.models.own_model import (
     require_given_model,
 )
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
-from drivetrain.plan.training_plan import build_plan
+from drivetrain.planner.described_device import read_device_file
+from drivetrain.planner.estimate import Measure
+from drivetrain.planner.planned import plan_with_estimate
+from drivetrain.planner.sizes import parse_bytes
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.checks.folds import require_crossval, require_one_fold, require_one_training
 from drivetrain.recipe.fields import fields_with
@@ -266,14 +269,32 @@ def make_plan(
     config_path: str | Path | None = None,
     lr_at: Sequence[int] = (),
     save_recipe: str | Path | None = None,
+    measure: Measure = "off",
+    device_file: str | None = None,
+    memory_limit: str | int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The plan of a recipe, as `drivetrain plan --json` prints it; `save_recipe` is a file for the recipe."""
+    """The plan of a recipe, as `drivetrain plan --json` prints it; `save_recipe` is a file for the recipe.
+
+    With `measure` "on" or "auto", some updates are timed on this machine. `device_file` and `memory_limit`
+    are the options of the command.
+    """
+    _require_one_of("measure", measure, get_args(Measure))
+    described = None if device_file is None else read_device_file(device_file)
+    limit = None if memory_limit is None else parse_bytes(memory_limit, what="memory_limit")
     if save_recipe is not None:
         check_new_file(Path(save_recipe))
     rules = Rules(is_quiet=True, splits_budget=True)
     resolved = with_fingerprint(_resolve(recipe, options, config_path=config_path, rules=rules))
-    plan = build_plan(resolved, lr_at=lr_at)
+    with Reporter(quiet=True) as reporter:
+        plan = plan_with_estimate(
+            resolved,
+            lr_at=lr_at,
+            device=described,
+            memory_limit_bytes=limit,
+            measure=measure,
+            reporter=reporter,
+        ).plan
     if save_recipe is not None:
         write_recipe(resolved, Path(save_recipe))
     return plan

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.auto.speed import _one_training, _steady_seconds, sample_seconds
+from drivetrain.auto.speed import _steady_seconds, one_training, sample_seconds
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.training_plan import plan_training
 from drivetrain.recipe.schema import Recipe
@@ -14,17 +14,17 @@ from tests.data.folders import write_images
 
 def test_replicas_folds_and_weights_are_left_out() -> None:
     asked = Recipe(replicas=4, dbn_replica_group_size=4, max_updates=3, folds=5, pretrained="weights")
-    alone = asked.model_copy(update=_one_training(asked))
+    alone = asked.model_copy(update=one_training(asked))
     assert (alone.replicas, alone.dbn_replica_group_size, alone.max_updates) == (1, 1, None)
     assert (alone.folds, alone.fold, alone.pretrained) == (5, 0, False)
     chosen = Recipe(folds=5, fold=3)
-    assert _one_training(chosen)["fold"] == 3
+    assert one_training(chosen)["fold"] == 3
 
 
 @pytest.mark.parametrize("pace", [{"logs_per_epoch": "1/4"}, {"log_every": 7}, {"steps_per_execution": 7}])
 def test_a_typed_pace_need_not_fit_the_length_that_is_timed(pace: dict[str, Any]) -> None:
     asked = Recipe(**pace)
-    alone = asked.model_copy(update=_one_training(asked))
+    alone = asked.model_copy(update=one_training(asked))
     assert plan_training(alone, samples=64).events == plan_training(Recipe(), samples=64).events
 
 

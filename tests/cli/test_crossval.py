@@ -87,5 +87,5 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 
 
 def test_a_plan_with_folds_needs_no_fold(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--dataset", "digits", "--folds", "3", "--json"]) == 0
+    assert main(["plan", "--measure", "off", "--dataset", "digits", "--folds", "3", "--json"]) == 0
     assert '"samples": 1198' in capsys.readouterr().out

@@ -42,3 +42,17 @@ def test_json(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
         "busy": False,
         "findings": [{"topic": "torch", "status": "problem", "sentence": "none."}],
     }
+
+
+def test_links_are_measured_if_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    asked: list[bool] = []
+
+    def examine(_: object, *, measures_links: bool, **__: object) -> list[Finding]:
+        asked.append(measures_links)
+        return SOUND
+
+    monkeypatch.setattr(examination, "examine", examine)
+    assert main(["doctor"]) == 0
+    assert main(["doctor", "--links"]) == 0
+    capsys.readouterr()
+    assert asked == [False, True]

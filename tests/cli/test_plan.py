@@ -22,7 +22,12 @@ def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "import sys; from drivetrain.cli.main import main; sys.exit(main())"]
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     return subprocess.run(
-        [*command, "plan", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        [*command, "plan", "--measure", "off", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -91,6 +96,6 @@ def test_bad_updates_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["mnist_tutorial", "digits", "cifar_resnet8_fast", "resnet8_test"])
 def test_recipes_are_shown_as_tables(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--config", name]) == 0
+    assert main(["plan", "--measure", "off", "--config", name]) == 0
     shown = capsys.readouterr().out
     assert ("statistics over" in shown) == (name != "mnist_tutorial")

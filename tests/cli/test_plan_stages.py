@@ -19,7 +19,7 @@ SPLITS = [
 
 
 def _plan(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert main(["plan", *arguments, "--json"]) == 0
+    assert main(["plan", "--measure", "off", *arguments, "--json"]) == 0
     plan: dict[str, Any] = json.loads(capsys.readouterr().out)
     return plan
 
@@ -75,7 +75,7 @@ def test_bad_stages_end_with_2_and_one_sentence(
 
 
 def test_layers_are_listed_where_a_split_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", *TOY, "--pipeline-splits", "foo"]) == 2
+    assert main(["plan", "--measure", "off", *TOY, "--pipeline-splits", "foo"]) == 2
     assert "conv2d_0" in capsys.readouterr().err
 
 
@@ -147,7 +147,7 @@ def test_stages_are_shown_as_tables_and_a_picture(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    assert main(["plan", *RESNET8, *SPLITS, "--gradient-accumulation-count=4"]) == 0
+    assert main(["plan", "--measure", "off", *RESNET8, *SPLITS, "--gradient-accumulation-count=4"]) == 0
     shown = capsys.readouterr().out
     for part in ("stage", "conv2_block1_post_addition_relu", "recommended: --pipeline-splits", "1f1b"):
         assert part in shown
@@ -168,4 +168,5 @@ def test_a_plain_plan_does_not_wait_for_stages(capsys: pytest.CaptureFixture[str
             "sent_bytes": 0,
         }
     ]
-    assert not {"memory", "schedule", "splits"} & set(plan)
+    assert not {"schedule", "splits"} & set(plan)
+    assert plan["memory"]["peak_bytes"] == plan["memory"]["devices"][0]["peak"]

@@ -166,7 +166,7 @@ def test_a_plan_of_folds_divides_the_budget(
 
     monkeypatch.setattr("drivetrain.auto.choose.choose_by_rules", choose)
     for options in (["--folds", "5"], []):
-        assert main(["plan", "photos", "--budget", "10000s", *options]) == 2
+        assert main(["plan", "--measure", "off", "photos", "--budget", "10000s", *options]) == 2
     assert 1000 < left_s[0] < 2000
     assert 5000 < left_s[1] < 10_000
 
@@ -177,12 +177,12 @@ def test_a_plan_in_python_opens_a_folder_too(photos: Path, capsys: Captured) -> 
     plan = make_plan(**own)
     assert plan["epoch"]["samples"] == 19
     words = [word for name, value in own.items() for word in (option_name(name), value)]
-    assert main(["plan", "--json", *words]) == 0
+    assert main(["plan", "--measure", "off", "--json", *words]) == 0
     assert json.loads(capsys.readouterr().out) == plan
 
 
 def test_plan_says_what_was_chosen_and_why(photos: Path, timed: list[str], capsys: Captured) -> None:
-    assert main(["plan", "photos", "--json", *HERE]) == 0
+    assert main(["plan", "--measure", "off", "photos", "--json", *HERE]) == 0
     plan = json.loads(capsys.readouterr().out)
     choices = {choice["option"]: choice for choice in plan["choices"]}
     assert set(choices) >= {"--model", "--precision", "--compile", "--micro-batch-size", "--normalisation"}
@@ -190,7 +190,7 @@ def test_plan_says_what_was_chosen_and_why(photos: Path, timed: list[str], capsy
     assert plan["notes"] == [FOUND]
     assert plan["fingerprint"]["samples"] == {"train": 24}
     assert plan["epoch"]["samples"] == 19
-    assert main(["plan", "photos", *HERE]) == 0
+    assert main(["plan", "--measure", "off", "photos", *HERE]) == 0
     shown = capsys.readouterr().out
     assert FOUND in shown
     assert "because" in shown
@@ -200,11 +200,13 @@ def test_plan_says_what_was_chosen_and_why(photos: Path, timed: list[str], capsy
 def test_the_saved_recipe_is_the_one_that_was_chosen(
     photos: Path, timed: list[str], capsys: Captured
 ) -> None:
-    assert main(["plan", "photos", "--save-recipe", "mine.yaml", "--seed", "3", *HERE]) == 0
+    assert (
+        main(["plan", "--measure", "off", "photos", "--save-recipe", "mine.yaml", "--seed", "3", *HERE]) == 0
+    )
     written = photos.parent / "mine.yaml"
     capsys.readouterr()
     timed.clear()
-    assert main(["plan", "--config-path", "mine.yaml", "--json"]) == 0
+    assert main(["plan", "--measure", "off", "--config-path", "mine.yaml", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["epoch"]["samples"] == 19
     recipe = resolve_recipe(config_path=written).recipe

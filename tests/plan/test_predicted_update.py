@@ -9,8 +9,8 @@ import pytest
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.plan import predicted_update
 from drivetrain.plan.predicted_update import predict_update
-from drivetrain.plan.stage_report import predict_run_memory
-from drivetrain.plan.training_plan import build_outlined_plan
+from drivetrain.plan.stage_report import RunMemory, memory_of_run
+from drivetrain.plan.training_plan import look_into, plan_of_run
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.schedules.pass_times import PassTimes
 from tests.plan.staged_runs import MODELS
@@ -27,9 +27,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 def _planned(**options: Any) -> tuple[dict[str, Any], RunOutline]:
     given = {**MODELS["cifar_resnet8"], "device": "cpu", "gradient_accumulation_count": 4, **options}
-    outlined = build_outlined_plan(resolve_recipe(overrides=given), lr_at=(), needs_outline=True)
-    assert outlined.outline is not None
-    return outlined.plan, outlined.outline
+    planned = look_into(resolve_recipe(overrides=given))
+    return plan_of_run(planned, lr_at=()), planned.outline
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -75,15 +74,17 @@ def test_given_times_take_the_place_of_flops() -> None:
 
 def test_memory_that_is_known_is_not_predicted_again() -> None:
     _, outline = _planned(stages=2)
-    known = predict_run_memory(outline)
+    known = memory_of_run(outline).prediction
+    assert known is not None
     expected = predict_update(outline)
-    with mock.patch.object(predicted_update, "predict_run_memory", side_effect=AssertionError):
+    with mock.patch.object(predicted_update, "memory_of_run", side_effect=AssertionError):
         assert predict_update(outline, memory=known) == expected
 
 
 def test_a_model_whose_memory_cannot_be_predicted_still_has_its_timeline() -> None:
     _, outline = _planned(stages=2)
-    with mock.patch.object(predicted_update, "predict_run_memory", side_effect=ValueError("needs values")):
+    unknown = RunMemory(prediction=None, compute_dtypes=(), failure="needs values")
+    with mock.patch.object(predicted_update, "memory_of_run", return_value=unknown):
         predicted = predict_update(outline)
     assert predicted.problem is not None
     assert "needs values" in predicted.problem

@@ -17,7 +17,7 @@ from drivetrain.ranks.replica_group import ALONE
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.train import set_up_device
 
-__all__ = ["sample_seconds"]
+__all__ = ["one_training", "sample_seconds", "update_seconds"]
 
 # A captured (CUDA graph) update runs twice normally and is recorded at its third run. Loader workers start
 # during the first two as well.
@@ -31,18 +31,18 @@ def sample_seconds(recipe: Recipe, *, reporter: Reporter) -> float:
 
     Replicas and stages are timed as one process; on accelerators, each replica adds its own speed.
     """
-    alone = recipe.model_copy(update=_one_training(recipe))
+    alone = recipe.model_copy(update=one_training(recipe))
     data = open_data(alone)
     plan = plan_training(alone, samples=len(data.train))
     with set_up_device(alone, ALONE) as device, showing_progress(reporter):
         assembly = assemble(alone, data=data, model=None, plan=plan, device=device)
         with closing(assembly.program.feed):
-            update_s = _update_seconds(assembly.program)
+            update_s = update_seconds(assembly.program)
     sample_s = update_s / plan.batch.global_batch
     return sample_s if device.is_cpu else sample_s / recipe.replicas
 
 
-def _one_training(recipe: Recipe) -> dict[str, Any]:
+def one_training(recipe: Recipe) -> dict[str, Any]:
     """A whole training in one process: without a limit of updates, and of cross-validations one fold.
 
     Its length is not chosen yet, so a log period that fits the length may not divide that of the recipe.
@@ -55,7 +55,8 @@ def _one_training(recipe: Recipe) -> dict[str, Any]:
     return {**one_process, **logs, **weights, "max_updates": None, "fold": fold}
 
 
-def _update_seconds(program: TrainingProgram) -> float:
+def update_seconds(program: TrainingProgram) -> float:
+    """Seconds of an update, timed in a program that is thrown away afterwards."""
     program.model.train()
     updates = len(program.records)
     ahead = _updates_ahead(program)

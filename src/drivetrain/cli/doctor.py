@@ -21,6 +21,11 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--links",
+        action="store_true",
+        help="also measure the link between two ranks, which plan uses to predict times",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from drivetrain.doctor.examine import examine, is_busy, is_fit
 
     with Reporter(to_stderr=True) as reporter:
-        findings = examine(Path.cwd(), reporter=reporter)
+        findings = examine(Path.cwd(), reporter=reporter, measures_links=args.links)
     fit, busy = is_fit(findings), is_busy(findings)
     if args.json:
         report = {"fit": fit, "busy": busy, "findings": [finding.as_json() for finding in findings]}

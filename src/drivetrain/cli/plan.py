@@ -12,10 +12,12 @@ from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
+from drivetrain.planner.described_device import read_device_file
+from drivetrain.planner.sizes import parse_bytes
 from drivetrain.recipe.load import ResolvedRecipe
 
 if TYPE_CHECKING:
-    from drivetrain.pipeline.memory.outline import RunOutline
+    from drivetrain.planner.planned import EstimatedPlan
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -36,6 +38,25 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="draw the predicted update: timeline.png and .svg, memory.png, timeline.json (Chrome trace)",
     )
+    parser.add_argument(
+        "--measure",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help=(
+            "time some updates on this machine, to say how long training takes; auto does it where that "
+            "takes seconds, and keeps the answer (default: auto)"
+        ),
+    )
+    parser.add_argument(
+        "--device-file",
+        metavar="FILE",
+        help="plan for the device that this YAML file describes, or for a described one: a100-80gb, h200",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        metavar="SIZE",
+        help="the memory that training may use on each device, for example 8GB (default: what is free)",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -50,14 +71,26 @@ def run(args: Namespace) -> int:
         from drivetrain.planner.drawing.draw_plan import check_picture_folder
 
         check_picture_folder(pictures)
+    described = None if args.device_file is None else read_device_file(args.device_file)
+    limit = None if args.memory_limit is None else parse_bytes(args.memory_limit, what="--memory-limit")
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
-    from drivetrain.plan.training_plan import build_outlined_plan, plan_training
+    from drivetrain.console.reporter import Reporter
+    from drivetrain.plan.training_plan import plan_training
+    from drivetrain.planner.planned import plan_with_estimate
 
-    outlined = build_outlined_plan(resolved, lr_at=lr_at, needs_outline=pictures is not None)
-    plan = outlined.plan
+    with Reporter(to_stderr=True, verbosity=resolved.recipe.verbosity) as reporter:
+        estimated = plan_with_estimate(
+            resolved,
+            lr_at=lr_at,
+            device=described,
+            memory_limit_bytes=limit,
+            measure=args.measure,
+            reporter=reporter,
+        )
+    plan = estimated.plan
     if saved is not None:
         save_recipe(resolved, saved)
-    drawn = None if pictures is None else _draw(outlined.outline, pictures)
+    drawn = None if pictures is None else _draw(estimated, pictures)
     if args.json:
         sys.stdout.write(json.dumps(plan | _choices(resolved), indent=2) + "\n")
         return 0
@@ -65,21 +98,31 @@ def run(args: Namespace) -> int:
 
     from drivetrain.plan.render import print_plan
     from drivetrain.plan.render_choices import print_choices
+    from drivetrain.planner.render import print_estimate
 
     console = Console()
     print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)
+    print_estimate(plan, console=console)
     if drawn is not None:
         console.print(drawn, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def _draw(outline: "RunOutline | None", folder: Path) -> str:
+def _draw(estimated: "EstimatedPlan", folder: Path) -> str:
     from drivetrain.planner.drawing.draw_plan import draw_plan
+    from drivetrain.planner.drawing.estimated_passes import estimated_passes
 
-    assert outline is not None
-    return f"pictures: {draw_plan(outline, folder)}"
+    estimate, outline = estimated.estimate, estimated.planned.outline
+    written = draw_plan(
+        outline,
+        folder,
+        times=estimated_passes(outline, estimate),
+        memory=estimated.memory.prediction,
+        limit_bytes=None if estimate.target.is_cpu else estimate.target.memory_bytes,
+    )
+    return f"pictures: {written}"
 
 
 def _choices(resolved: ResolvedRecipe) -> dict[str, object]:

@@ -166,6 +166,11 @@ def _require_accelerator(device: torch.device, name: str) -> None:
         raise BadInputError(f"--device {name} is not on this machine; use one of {_available_devices()}.")
 
 
+def device_count() -> int:
+    """The accelerators of this machine."""
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
 def _available_devices() -> str:
     names = ["auto", "cpu"]
     if torch.accelerator.is_available():

@@ -7,6 +7,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.doctor.accelerators import check_accelerators
 from drivetrain.doctor.finding import Finding
 from drivetrain.doctor.half import check_half_types, check_processor
+from drivetrain.doctor.links import check_links
 from drivetrain.doctor.machine import (
     LOAD,
     check_cores,
@@ -22,11 +23,14 @@ from drivetrain.doctor.versions import check_compiler, check_optional_packages, 
 __all__ = ["examine", "is_busy", "is_fit"]
 
 
-def examine(folder: Path, *, reporter: Reporter) -> list[Finding]:
+def examine(folder: Path, *, reporter: Reporter, measures_links: bool = False) -> list[Finding]:
     """All findings about this machine, for runs in `folder`; skips the checks that need torch without it."""
     with reporter.showing("looking for torch"):
         torch = check_torch()
-    checks = _checks(folder, torch, has_torch=torch.status != "problem")
+    has_torch = torch.status != "problem"
+    checks = _checks(folder, torch, has_torch=has_torch)
+    if has_torch and measures_links:
+        checks |= {"links": check_links}
     findings: list[Finding] = []
     with reporter.showing("examining this machine", total=len(checks)):
         for done, (what, check) in enumerate(checks.items()):

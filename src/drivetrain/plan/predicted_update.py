@@ -3,19 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from drivetrain.core.factories import describe_failure
 from drivetrain.pipeline.memory.device_memory import DeviceCourse
 from drivetrain.pipeline.memory.memory_parts import run_schedule
 from drivetrain.pipeline.memory.memory_prediction import MemoryPrediction
 from drivetrain.pipeline.memory.outline import RunOutline
-from drivetrain.plan.stage_report import checkpoint_copies, predict_run_memory, stage_flops
+from drivetrain.plan.stage_report import checkpoint_copies, memory_of_run, stage_flops
 from drivetrain.schedules.actions import Edge, Schedule
 from drivetrain.schedules.pass_times import PassTimes, times_by_flops
 from drivetrain.schedules.recorded_timeline import MemoryStep, TimedSpan
 from drivetrain.schedules.simulator import Simulation
 from drivetrain.schedules.update_course import UpdateCourse, simulated_course
 
-__all__ = ["PredictedUpdate", "predict_update"]
+__all__ = ["PredictedUpdate", "passes_by_flops", "predict_update"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +65,14 @@ def predict_update(
         schedule=run_schedule(outline),
         edges=() if plan is None else plan.edges(),
         bytes_of={} if plan is None else {name: info.num_bytes for name, info in plan.shapes.values.items()},
-        times=times or _times_by_flops(outline),
+        times=times or passes_by_flops(outline),
     )
-    try:
-        known = memory or predict_run_memory(outline)
-    except Exception as error:
-        return replace(update, problem=f"The memory cannot be predicted: {describe_failure(error)}")
+    known = memory
+    if known is None:
+        found = memory_of_run(outline)
+        if found.prediction is None:
+            return replace(update, problem=f"The memory cannot be predicted: {found.failure}")
+        known = found.prediction
     courses = zip(known.courses, checkpoint_copies(known, outline.recipe), strict=True)
     return replace(
         update,
@@ -80,7 +81,8 @@ def predict_update(
     )
 
 
-def _times_by_flops(outline: RunOutline) -> PassTimes:
+def passes_by_flops(outline: RunOutline) -> PassTimes:
+    """Times of the stages, or of a model in one piece, in proportion to their FLOPs."""
     if outline.plan is None:
         return times_by_flops([1], recomputes=[False])
     flops = stage_flops(outline.plan, outline.plan.cut())

@@ -1,7 +1,7 @@
 """The stages and devices of a plan as plain values: FLOPs, messages, memory and idle time."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -20,55 +20,61 @@ from drivetrain.schedules.checker import live_micro_batches
 from drivetrain.schedules.simulator import COST_RULE, backward_costs, simulate
 from drivetrain.schedules.traffic import messages
 
-__all__ = ["checkpoint_copies", "predict_run_memory", "report_run", "stage_flops"]
+__all__ = ["LIBRARIES_BYTES", "RunMemory", "checkpoint_copies", "memory_of_run", "report_run", "stage_flops"]
 
 # Memory of Python, torch and the other libraries in each rank, as measured by
 # benchmarks/checkpoint_memory.py.
-_LIBRARIES_BYTES = 410_000_000
+LIBRARIES_BYTES = 410_000_000
 
 
-def report_run(outline: RunOutline) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMemory:
+    """The predicted memory of a run, or why it cannot be predicted."""
+
+    prediction: MemoryPrediction | None
+    compute_dtypes: tuple[torch.dtype, ...]
+    failure: str | None = None
+
+
+def memory_of_run(outline: RunOutline, *, finds_savings: bool = True) -> RunMemory:
+    """Predicts the memory of a run by running its layers without data."""
+    settings = _settings(outline)
+    dtypes = tuple(_compute_dtype(outline.recipe, each.precision) for each in settings)
+    try:
+        found = predict_memory(outline, settings=settings, compute_dtypes=dtypes, finds_savings=finds_savings)
+    except Exception as error:
+        return RunMemory(prediction=None, compute_dtypes=dtypes, failure=describe_failure(error))
+    return RunMemory(prediction=found, compute_dtypes=dtypes)
+
+
+def report_run(outline: RunOutline, memory: RunMemory | None = None) -> dict[str, Any]:
     """The parts of a plan about stages, their schedule and the memory of devices.
 
-    The memory is found by running layers without data. If a layer needs real values, the memory is left out
-    and `warnings` says so.
+    If a layer needs real values, the memory is left out and `warnings` says so. `memory` is given if it is
+    predicted already.
     """
-    dtypes = _compute_dtypes(outline)
+    known = memory_of_run(outline) if memory is None else memory
     report: dict[str, Any] = {"warnings": []}
-    memory = None
-    try:
-        memory = predict_run_memory(outline)
-    except Exception as error:
-        report["warnings"].append(
-            f"The memory that --model needs cannot be predicted: {describe_failure(error)}"
-        )
+    if known.failure is not None:
+        report["warnings"].append(f"The memory that --model needs cannot be predicted: {known.failure}")
     if outline.plan is not None and stage_count(outline.recipe) > 1:
         cut = outline.plan.cut()
-        report["stages"] = _stages(outline.plan, cut, dtypes, memory)
+        report["stages"] = _stages(outline.plan, cut, known.compute_dtypes, known.prediction)
         report["schedule"] = _schedule(outline.plan, cut)
         report["splits"] = {
             "by": outline.recipe.split_by,
             "used": list(outline.plan.firsts),
             "recommended": list(outline.plan.recommended),
         }
-    if memory is not None:
-        report["memory"] = _memory(memory, dtypes, outline.recipe)
+    if known.prediction is not None:
+        report["memory"] = _memory(known.prediction, known.compute_dtypes, outline.recipe)
         if outline.plan is not None and stage_count(outline.recipe) == 1:
             report["memory"]["blocks"] = outline.plan.stages
     return report
 
 
-def predict_run_memory(outline: RunOutline) -> MemoryPrediction:
-    """The memory of a run; fails if a layer needs real values."""
-    return predict_memory(outline, settings=_settings(outline), compute_dtypes=_compute_dtypes(outline))
-
-
 def _settings(outline: RunOutline) -> tuple[StageSettings, ...]:
     return stage_settings(outline.recipe, live=[1]) if outline.plan is None else outline.plan.settings
-
-
-def _compute_dtypes(outline: RunOutline) -> list[torch.dtype]:
-    return [_compute_dtype(outline.recipe, each.precision) for each in _settings(outline)]
 
 
 def _compute_dtype(recipe: Recipe, precision: str) -> torch.dtype:
@@ -160,7 +166,7 @@ def _memory(memory: MemoryPrediction, dtypes: Sequence[torch.dtype], recipe: Rec
             for index, device in enumerate(memory.devices)
         ],
         "compute_types": sorted(set(map(_name, dtypes))),
-        **({"libraries_bytes": _LIBRARIES_BYTES} if in_host else {}),
+        **({"libraries_bytes": LIBRARIES_BYTES} if in_host else {}),
         **({"has_gaps": recipe.optimise_for != "memory"} if in_host else {}),
     }
 

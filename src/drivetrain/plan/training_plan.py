@@ -1,7 +1,7 @@
 """The plan of a recipe: its training in numbers for `train`, and all of it as plain values for `plan`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.catalogue.input_kinds import InputKind
@@ -20,6 +20,7 @@ from drivetrain.schedules.accumulation_check import check_accumulation
 if TYPE_CHECKING:
     from drivetrain.models.summary import ModelTotals
     from drivetrain.pipeline.memory.outline import RunOutline
+    from drivetrain.plan.stage_report import RunMemory
 
 # Left out of plan.json, which describes images unless it says otherwise.
 _USUAL_KIND = ("input_kind", "image")
@@ -83,23 +84,31 @@ def plan_training(recipe: Recipe, *, samples: int, warns_of_skipped: bool = True
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutlinedPlan:
-    """A plan as plain values, and the outline that it was made from."""
-
-    plan: dict[str, Any]
-    outline: "RunOutline | None"
-
-
 def build_plan(resolved: ResolvedRecipe, *, lr_at: Sequence[int]) -> dict[str, Any]:
     """The plan of a recipe as plain values for JSON; what data need opening is known by their fingerprint."""
-    return build_outlined_plan(resolved, lr_at=lr_at).plan
+    return plan_of_run(look_into(resolved), lr_at=lr_at)
 
 
-def build_outlined_plan(
-    resolved: ResolvedRecipe, *, lr_at: Sequence[int], needs_outline: bool = False
-) -> OutlinedPlan:
-    """As `build_plan`; with `needs_outline` there is an outline of a model in one piece, too."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """What is known of a run before it starts: its numbers, its images, and its model without memory."""
+
+    resolved: ResolvedRecipe
+    training: TrainingPlan
+    shape: "InputShape"
+    totals: "ModelTotals"
+    outline: "RunOutline"
+    block_factors: Mapping[str, float]
+    warnings: Sequence[str]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe that is planned."""
+        return self.resolved.recipe
+
+
+def look_into(resolved: ResolvedRecipe) -> PlannedRun:
+    """Builds the model of a recipe and plans its training, without opening data whose size is known."""
     recipe = resolved.recipe
     if resolved.fingerprint is None:
         inputs = planned_inputs(recipe, origins=resolved.origins)
@@ -113,18 +122,33 @@ def build_outlined_plan(
         input_kind=inputs.input_kind,
         width=inputs.width,
     )
-    model = _outlined_model(recipe, shape, training.batch, needs_outline=needs_outline)
-    plan = plan_to_json(
-        recipe,
-        training,
+    model = _outlined_model(recipe, shape, training.batch)
+    return PlannedRun(
+        resolved=resolved,
+        training=training,
         shape=shape,
         totals=model.totals,
-        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *model.warnings],
-        lr_at=lr_at,
         outline=model.outline,
         block_factors=model.block_factors,
+        warnings=[*resolved.warnings, *inputs.warnings, *training.warnings, *model.warnings],
     )
-    return OutlinedPlan(plan=plan, outline=model.outline)
+
+
+def plan_of_run(
+    planned: PlannedRun, *, lr_at: Sequence[int], memory: "RunMemory | None" = None
+) -> dict[str, Any]:
+    """A planned run as plain values for JSON; `memory` is given if it is predicted already."""
+    return plan_to_json(
+        planned.recipe,
+        planned.training,
+        shape=planned.shape,
+        totals=planned.totals,
+        warnings=planned.warnings,
+        lr_at=lr_at,
+        outline=planned.outline,
+        block_factors=planned.block_factors,
+        memory=memory,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +175,14 @@ def plan_to_json(
     lr_at: Sequence[int] = (),
     outline: "RunOutline | None" = None,
     block_factors: Mapping[str, float] | None = None,
+    memory: "RunMemory | None" = None,
 ) -> dict[str, Any]:
     """A plan as plain values: the output of `plan --json` and the plan.json of a run.
 
     `outline` is given if the model is split into stages or the run saves memory. `block_factors` is given if
     blocks have learning rates of their own.
     """
-    report = _outline_report(outline)
+    report = _outline_report(outline, memory)
     stage_warnings = report.pop("warnings", ())
     return {
         "batch": _batch(training.batch),
@@ -251,32 +276,29 @@ def _whole_model(totals: "ModelTotals") -> dict[str, int]:
     }
 
 
-def _outline_report(outline: "RunOutline | None") -> dict[str, Any]:
+def _outline_report(outline: "RunOutline | None", memory: "RunMemory | None") -> dict[str, Any]:
     if outline is None:
         return {}
     from drivetrain.plan.stage_report import report_run
 
-    return report_run(outline)
+    return report_run(outline, memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutlinedModel:
-    """What a plan says about a model; `outline` is None unless it has several stages or must save memory."""
-
     totals: "ModelTotals"
     warnings: Sequence[str]
     block_factors: Mapping[str, float]
-    outline: "RunOutline | None" = None
+    outline: "RunOutline"
 
 
-def _outlined_model(
-    recipe: Recipe, shape: InputShape, batch: BatchArithmetic, *, needs_outline: bool
-) -> _OutlinedModel:
+def _outlined_model(recipe: Recipe, shape: InputShape, batch: BatchArithmetic) -> _OutlinedModel:
     from drivetrain.layers.batch_norm import idle_norm_options
     from drivetrain.models.from_recipe import outline_model
     from drivetrain.models.memory_format import choose_memory_format
     from drivetrain.models.summary import summarise_model
     from drivetrain.optim.block_rates import block_factors, check_block_rates
+    from drivetrain.pipeline.memory.outline import outline_of
 
     model = outline_model(
         recipe,
@@ -295,25 +317,21 @@ def _outlined_model(
         *idle_norm_options(recipe, model),
         *choose_memory_format(recipe, model, image_shape=images),
     ]
-    outlined = _OutlinedModel(totals=totals, warnings=warnings, block_factors=block_factors(recipe, model))
-    if not (needs_outline or _looks_into_stages(recipe)):
-        return outlined
-    from drivetrain.pipeline.cutting.stage_plan import plan_stages
-    from drivetrain.pipeline.memory.outline import outline_run
+    stages = None
+    if stage_count(recipe) > 1 or recipe.recomputation:
+        from drivetrain.pipeline.cutting.stage_plan import plan_stages
 
-    planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
-    stages = plan_stages(
-        planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
-    )
-    if recipe.split_by == "time":
-        warnings.append(
-            "--split-by time measures the layers when training starts; this plan splits by cost instead."
+        planned = recipe.model_copy(update={"split_by": "cost"}) if recipe.split_by == "time" else recipe
+        stages = plan_stages(
+            planned, model, image_shape=images, micro=batch.micro, accumulation=batch.accumulation
         )
-    outline = outline_run(recipe, model, plan=stages, images=(batch.micro, *images), is_needed=needs_outline)
-    return replace(outlined, outline=outline)
-
-
-def _looks_into_stages(recipe: Recipe) -> bool:
-    """Whether to trace the model, which takes seconds and is useless for a plain plan."""
-    saves_memory = recipe.recomputation or recipe.optimizer_state_offloading
-    return stage_count(recipe) > 1 or saves_memory or recipe.optimise_for is not None
+        if recipe.split_by == "time":
+            warnings.append(
+                "--split-by time measures the layers when training starts; this plan splits by cost instead."
+            )
+    return _OutlinedModel(
+        totals=totals,
+        warnings=warnings,
+        block_factors=block_factors(recipe, model),
+        outline=outline_of(recipe, model, plan=stages, images=(batch.micro, *images)),
+    )

@@ -11,7 +11,7 @@ from drivetrain.pictures.update.picture import UpdatePicture
 from drivetrain.planner.drawing import draw_plan
 
 RESNET8 = ["--model=cifar_resnet8", "--dataset=synthetic", "--dataset-size=64", "--micro-batch-size=2"]
-PLAN = ["plan", *RESNET8, "--gradient-accumulation-count=4", "--device=cpu"]
+PLAN = ["plan", "--measure=off", *RESNET8, "--gradient-accumulation-count=4", "--device=cpu"]
 FILES = {"timeline.png", "timeline.svg", "timeline.json", "memory.png"}
 
 
@@ -29,6 +29,16 @@ def test_a_plan_has_its_pictures_and_trace(
         f"memory of device {device}" for device in range(devices)
     }
     assert "FLOPs" in trace["otherData"]["time"]
+
+
+def test_measured_times_are_drawn_in_seconds(tmp_path: Path) -> None:
+    options = ["--measure=on", "--stages=2", "--pictures", str(tmp_path)]
+    assert main([*(word for word in PLAN if word != "--measure=off"), *options, "--json"]) == 0
+    trace = json.loads((tmp_path / "timeline.json").read_text())
+    assert trace["otherData"]["time"] == "seconds, measured"
+    drawn = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
+    # The passes of both devices, and their optimiser steps.
+    assert len(drawn) == 2 * (2 * 4 + 1)
 
 
 def test_the_title_tells_time_and_bubble_and_json_stays_json(

@@ -5,11 +5,9 @@ from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.files import write_atomically
-from drivetrain.devices.device import choose_device
 from drivetrain.pictures.update.picture import UpdatePicture, draw_update
 from drivetrain.pipeline.memory.memory_prediction import MemoryPrediction
 from drivetrain.pipeline.memory.outline import RunOutline
-from drivetrain.plan.precision import is_cpu
 from drivetrain.plan.predicted_update import PredictedUpdate, predict_update
 from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.pass_times import PassTimes
@@ -38,6 +36,7 @@ def draw_plan(
     *,
     times: PassTimes | None = None,
     memory: MemoryPrediction | None = None,
+    limit_bytes: int | None = None,
 ) -> str:
     """Writes the pictures of an update into a folder; returns a sentence about them.
 
@@ -49,7 +48,7 @@ def draw_plan(
         title=_title(outline.recipe, predicted, simulation),
         predicted=course,
         unit=predicted.times.unit,
-        limit_bytes=_limit_bytes(outline.recipe),
+        limit_bytes=limit_bytes,
     )
     _make(folder)
     draw_update([folder / name for name in _TIMELINES], picture, with_memory=False)
@@ -91,13 +90,3 @@ def _unit_in_words(times: PassTimes) -> str:
     if times.unit == "s":
         return f"seconds, {times.source}"
     return "a second is the forward pass of one micro-batch through the whole model, by FLOPs"
-
-
-def _limit_bytes(recipe: Recipe) -> int | None:
-    """The memory of the accelerator, if it is on this machine; the ranks on a CPU share that of the host."""
-    if is_cpu(recipe.device):
-        return None
-    try:
-        return choose_device(recipe.device).total_memory_bytes
-    except BadInputError:
-        return None

@@ -1,0 +1,67 @@
+"""The device that a plan is for: one of this machine, or one that a file describes."""
+
+from dataclasses import dataclass
+
+import psutil
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.devices.device import Device, choose_device
+from drivetrain.plan.precision import is_cpu
+from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.ranks.threads import cores
+from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["Target", "find_target"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The device of one rank; `here` is None unless it is on this machine, `memory_bytes` if unknown.
+
+    `sharing` is how many ranks compute with the same cores: more than one only on a CPU with few cores.
+    `is_limited`: the memory is a limit that the user has set for each rank.
+    """
+
+    name: str
+    is_cpu: bool
+    memory_bytes: int | None
+    here: Device | None = None
+    described: DescribedDevice | None = None
+    sharing: float = 1.0
+    is_limited: bool = False
+
+    @property
+    def can_measure(self) -> bool:
+        """Whether updates can be timed now."""
+        return self.here is not None
+
+
+def find_target(
+    recipe: Recipe, *, described: DescribedDevice | None = None, memory_limit_bytes: int | None = None
+) -> Target:
+    """The device of a recipe, and the memory that each rank may use on it."""
+    if described is not None:
+        memory = described.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
+        return Target(
+            name=described.name,
+            is_cpu=described.kind == "cpu",
+            memory_bytes=memory,
+            described=described,
+            is_limited=memory_limit_bytes is not None,
+        )
+    on_cpu = is_cpu(recipe.device)
+    try:
+        here = choose_device(recipe.device)
+    except BadInputError:
+        return Target(name=recipe.device, is_cpu=on_cpu, memory_bytes=memory_limit_bytes)
+    ranks = rank_count(recipe)
+    free = psutil.virtual_memory().available // ranks if on_cpu else here.free_memory_bytes
+    return Target(
+        name=here.description,
+        is_cpu=on_cpu,
+        memory_bytes=free if memory_limit_bytes is None else memory_limit_bytes,
+        here=here,
+        is_limited=memory_limit_bytes is not None,
+        sharing=max(1.0, ranks / cores()) if on_cpu else 1.0,
+    )
