@@ -4,7 +4,7 @@ from typing import Any
 
 from drivetrain.plan.training_plan import PlannedRun, look_into
 from drivetrain.planner.costs import Link
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 
 SMALL: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.estimate import UpdateEstimate, estimate_recipe
 from tests.planner.plans import ROUND, planned, resolved
 

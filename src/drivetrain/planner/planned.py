@@ -6,11 +6,11 @@ from typing import Any
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.stage_report import memory_of_run
 from drivetrain.plan.training_plan import look_into, plan_of_run
-from drivetrain.planner.advise import advise
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.changes.advise import advise
+from drivetrain.planner.devices.described_device import DescribedDevice
+from drivetrain.planner.devices.target import find_target
 from drivetrain.planner.estimate import Measure, estimate_run, for_device
 from drivetrain.planner.plan_report import add_estimate
-from drivetrain.planner.target import find_target
 from drivetrain.recipe.load import ResolvedRecipe
 
 __all__ = ["planned_with_estimate"]

@@ -11,7 +11,7 @@ from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.plan.stage_report import RunMemory
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.costs import LayerTime, ModelTimes
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.layer_work import LayerWork, layer_work
 from drivetrain.planner.update_times import UpdateTimes
 from drivetrain.recipe.layout import devices_per_replica

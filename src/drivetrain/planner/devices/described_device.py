@@ -9,7 +9,7 @@ from typing import Any, Literal
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean, shown
 from drivetrain.planner.costs import Link
-from drivetrain.planner.sizes import parse_bytes
+from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.recipe.yaml_text import read_yaml_file
 
 __all__ = ["FLOAT_TYPES", "DescribedDevice", "described_names", "read_device_file"]

@@ -6,7 +6,7 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.planner.costs import Link
-from drivetrain.planner.described_device import described_names, read_device_file
+from drivetrain.planner.devices.described_device import described_names, read_device_file
 
 WHOLE = """
 name: small
