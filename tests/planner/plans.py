@@ -20,6 +20,7 @@ ROUND = DescribedDevice(
     flops={"float32": 1e9, "bfloat16": 2e9, "float16": 2e9},
     bytes_per_s=1e30,
     efficiency=1.0,
+    bandwidth_efficiency=1.0,
     host_bytes_per_s=1e30,
     devices_per_host=2,
     links={

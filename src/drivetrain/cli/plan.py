@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--memory-limit",
         metavar="SIZE",
-        help="the memory that training may use on each device, for example 8GB (default: what the device has)",
+        help="the memory that training may use on each device, for example 8GB (default: all)",
     )
 
 
