@@ -40,10 +40,10 @@ from drivetrain.models.own_model import (
     require_given_model,
 )
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
-from drivetrain.planner.described_device import read_device_file
+from drivetrain.planner.devices.described_device import read_device_file
+from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.planner.estimate import Measure
 from drivetrain.planner.planned import plan_with_estimate
-from drivetrain.planner.sizes import parse_bytes
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.checks.folds import require_crossval, require_one_fold, require_one_training
 from drivetrain.recipe.fields import fields_with

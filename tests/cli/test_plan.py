@@ -99,3 +99,26 @@ def test_recipes_are_shown_as_tables(name: str, capsys: pytest.CaptureFixture[st
     assert main(["plan", "--measure", "off", "--config", name]) == 0
     shown = capsys.readouterr().out
     assert ("statistics over" in shown) == (name != "mnist_tutorial")
+
+
+def test_a_laptop_plans_for_sixteen_devices_of_two_hosts(tmp_path: Path) -> None:
+    plan = _json(*SMALL, "--replicas", "16", "--device-file", "a100-80gb", cwd=tmp_path)
+    assert plan["estimate"]["source"] == "described"
+    assert plan["images_per_second"] == pytest.approx(1024 / plan["seconds_per_update"])
+    assert plan["devices"][0]["available_bytes"] == 80 * 10**9
+    assert plan["devices"][0]["fits"] is True
+    assert plan["estimate"]["all_reduce"]["links"] == "described"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--memory-limit", "much"], "--memory-limit much is not a size of memory; --memory-limit 8GB works"),
+        (["--device-file", "nothing.yaml"], "--device-file nothing.yaml is neither a file nor"),
+        (["--measure", "maybe"], "--measure"),
+    ],
+)
+def test_bad_options_of_the_estimate_end_with_2(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = _run(*SMALL, *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from drivetrain.doctor.links import check_links
-from drivetrain.planner import measure_links
 from drivetrain.planner.costs import Link
-from drivetrain.planner.links import find_links
-from drivetrain.planner.target import find_target
+from drivetrain.planner.devices import measure_links
+from drivetrain.planner.devices.links import find_links
+from drivetrain.planner.devices.target import find_target
 from drivetrain.recipe.schema import Recipe
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from drivetrain.plan.training_plan import PlannedRun, look_into
 from drivetrain.planner.costs import Link
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 
 SMALL: dict[str, Any] = {
@@ -20,6 +20,7 @@ ROUND = DescribedDevice(
     flops={"float32": 1e9, "bfloat16": 2e9, "float16": 2e9},
     bytes_per_s=1e30,
     efficiency=1.0,
+    bandwidth_efficiency=1.0,
     host_bytes_per_s=1e30,
     devices_per_host=2,
     links={

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.estimate import UpdateEstimate, estimate_recipe
 from tests.planner.plans import ROUND, planned, resolved
 
@@ -100,3 +100,21 @@ def test_a_device_that_is_elsewhere_has_unknown_memory() -> None:
     assert found.devices[0].available_bytes is None
     assert found.seconds_per_update is None
     assert "--device-file" in found.notes[0]
+
+
+def test_launches_count_and_those_of_the_host_where_nothing_is_captured() -> None:
+    layers = _layers()
+    launching = replace(ROUND, launch_s=1.0)
+    assert _estimate(launching, precision="32.32").seconds_per_update == pytest.approx(
+        3 * layers + _compute_s(), rel=1e-6
+    )
+    by_host = replace(ROUND, host_launch_s=10.0)
+    assert _estimate(by_host, precision="32.32").seconds_per_update == pytest.approx(_compute_s(), rel=1e-9)
+    uncaptured = _estimate(by_host, precision="32.32", capture="off")
+    assert uncaptured.seconds_per_update == pytest.approx(30 * layers, rel=1e-6)
+
+
+def _layers() -> int:
+    plan = planned(stages=2).outline.plan
+    assert plan is not None
+    return len(plan.traced.layers)

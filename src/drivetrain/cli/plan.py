@@ -12,8 +12,8 @@ from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
 from drivetrain.core.errors import BadInputError
-from drivetrain.planner.described_device import read_device_file
-from drivetrain.planner.sizes import parse_bytes
+from drivetrain.planner.devices.described_device import read_device_file
+from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.recipe.load import ResolvedRecipe
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--memory-limit",
         metavar="SIZE",
-        help="the memory that training may use on each device, for example 8GB (default: what is free)",
+        help="the memory that training may use on each device, for example 8GB (default: all)",
     )
 
 

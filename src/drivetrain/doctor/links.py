@@ -10,8 +10,8 @@ _LONGEST_REASON = 200
 
 def check_links() -> list[Finding]:
     """Measures each kind of link and keeps it in the user's cache folder."""
-    from drivetrain.planner.links import keep_measured_link, machine_name
-    from drivetrain.planner.measure_links import measure_link, measured_kinds
+    from drivetrain.planner.devices.links import keep_measured_link, machine_name
+    from drivetrain.planner.devices.measure_links import measure_link, measured_kinds
 
     findings = []
     for kind in measured_kinds():

@@ -10,7 +10,7 @@ from drivetrain.pipeline.memory.memory_prediction import MemoryPrediction
 from drivetrain.pipeline.memory.stage_memory import StageMemory
 from drivetrain.plan.stage_report import LIBRARIES_BYTES
 from drivetrain.plan.training_plan import PlannedRun
-from drivetrain.planner.target import Target
+from drivetrain.planner.devices.target import Target
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["WORKSPACE_BYTES", "DeviceMemory", "device_memories"]

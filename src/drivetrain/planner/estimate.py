@@ -9,16 +9,16 @@ from drivetrain.core.factories import describe_failure
 from drivetrain.plan.stage_report import RunMemory, memory_of_run
 from drivetrain.plan.training_plan import PlannedRun, look_into
 from drivetrain.planner.costs import CostSource, Link
-from drivetrain.planner.described_device import DescribedDevice
 from drivetrain.planner.device_memory import DeviceMemory, device_memories
-from drivetrain.planner.links import LinkSource, find_links
-from drivetrain.planner.measured_times import measured_times
+from drivetrain.planner.devices.described_device import DescribedDevice
+from drivetrain.planner.devices.links import LinkSource, find_links
+from drivetrain.planner.devices.target import Target, find_target
+from drivetrain.planner.measuring.measured_times import measured_times
+from drivetrain.planner.measuring.worth_measuring import why_not_measured
 from drivetrain.planner.replicas import AllReduce, all_reduce_of
 from drivetrain.planner.roofline import described_times
 from drivetrain.planner.stage_times import StageTimes, stage_times
-from drivetrain.planner.target import Target, find_target
 from drivetrain.planner.update_times import UpdateTimes
-from drivetrain.planner.worth_measuring import why_not_measured
 from drivetrain.recipe.layout import rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
 

@@ -7,11 +7,11 @@ from typing import Any
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.stage_report import RunMemory, memory_of_run
 from drivetrain.plan.training_plan import PlannedRun, look_into, plan_of_run
-from drivetrain.planner.advise import advise
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.changes.advise import advise
+from drivetrain.planner.devices.described_device import DescribedDevice
+from drivetrain.planner.devices.target import find_target
 from drivetrain.planner.estimate import Measure, UpdateEstimate, estimate_run, for_device
 from drivetrain.planner.plan_report import add_estimate
-from drivetrain.planner.target import find_target
 from drivetrain.recipe.load import ResolvedRecipe
 
 __all__ = ["EstimatedPlan", "plan_with_estimate"]

@@ -6,7 +6,7 @@ from math import ceil
 from drivetrain.passes.gradient_sum import DEFAULT_BUFFER_BYTES
 from drivetrain.plan.stage_report import RunMemory
 from drivetrain.plan.training_plan import PlannedRun
-from drivetrain.planner.links import Links, LinkSource, all_reduce_seconds
+from drivetrain.planner.devices.links import Links, LinkSource, all_reduce_seconds
 from drivetrain.planner.update_times import UpdateTimes
 from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
 from drivetrain.recipe.schema import Recipe

@@ -11,10 +11,11 @@ from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.plan.stage_report import RunMemory
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.costs import LayerTime, ModelTimes
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.layer_work import LayerWork, layer_work
 from drivetrain.planner.update_times import UpdateTimes
-from drivetrain.recipe.layout import devices_per_replica
+from drivetrain.recipe.layout import devices_per_replica, rank_count, stage_count
+from drivetrain.recipe.schema import Recipe
 
 __all__ = ["described_times", "pass_seconds"]
 
@@ -29,11 +30,12 @@ _ONE_STATE = ("sgd", "rmsprop", "lars")
 def described_times(planned: PlannedRun, memory: RunMemory, device: DescribedDevice) -> UpdateTimes:
     """The times of an update on a described device."""
     work, types, notes = _work(planned, memory)
+    captured = _is_captured(planned.recipe)
     layers = [
         LayerTime(
             name=each.name,
-            forward_s=pass_seconds(each, device, dtype=dtype),
-            backward_s=pass_seconds(each, device, dtype=dtype, times=_BACKWARD),
+            forward_s=pass_seconds(each, device, dtype=dtype, is_captured=captured),
+            backward_s=pass_seconds(each, device, dtype=dtype, times=_BACKWARD, is_captured=captured),
         )
         for each, dtype in zip(work, types, strict=True)
     ]
@@ -55,12 +57,27 @@ def described_times(planned: PlannedRun, memory: RunMemory, device: DescribedDev
     )
 
 
-def pass_seconds(work: LayerWork, device: DescribedDevice, *, dtype: torch.dtype, times: int = 1) -> float:
+def pass_seconds(
+    work: LayerWork,
+    device: DescribedDevice,
+    *,
+    dtype: torch.dtype,
+    times: int = 1,
+    is_captured: bool = True,
+) -> float:
     """Seconds of a pass through a layer that does its forward work `times` times."""
     name = str(dtype).removeprefix("torch.")
-    peak = device.flops.get(name, device.flops["float32"])
-    bound_s = max(work.flops / peak, work.moved_bytes / device.bytes_per_s)
-    return times * bound_s / device.efficiency + device.launch_s
+    peak = device.efficiency * device.flops.get(name, device.flops["float32"])
+    bandwidth = device.bandwidth_efficiency * device.bytes_per_s
+    device_s = max(work.flops / peak, work.moved_bytes / bandwidth) + device.launch_s
+    return times * (device_s if is_captured else max(device_s, device.host_launch_s))
+
+
+def _is_captured(recipe: Recipe) -> bool:
+    """Whether a CUDA device would capture the updates, as far as the recipe alone tells."""
+    in_pieces = stage_count(recipe) > 1 or recipe.recomputation
+    holds_back = recipe.optimizer_state_offloading or recipe.fp_exceptions
+    return recipe.capture != "off" and rank_count(recipe) == 1 and not in_pieces and not holds_back
 
 
 def _work(
@@ -103,7 +120,7 @@ def _optimiser_seconds(planned: PlannedRun, memory: RunMemory, device: Described
             2 * (each.parameters + each.optimiser_states + each.gradients)
             for each in memory.prediction.devices
         )
-    step_s = moved / device.bytes_per_s / device.efficiency
+    step_s = moved / device.bytes_per_s / device.bandwidth_efficiency
     return step_s + _offloading_seconds(planned, device)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from drivetrain.plan.stage_report import RunMemory
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.costs import Link
-from drivetrain.planner.links import Links
+from drivetrain.planner.devices.links import Links
 from drivetrain.planner.update_times import UpdateTimes
 from drivetrain.schedules.simulator import simulate
 

@@ -7,8 +7,8 @@ from torch import nn
 from drivetrain.devices.device import choose_device
 from drivetrain.passes.forward import Precision
 from drivetrain.pipeline.graph.trace import trace_model
-from drivetrain.planner.measured_layers import calibrated, layer_seconds
-from drivetrain.planner.measured_update import MeasuredUpdate
+from drivetrain.planner.measuring.measured_layers import calibrated, layer_seconds
+from drivetrain.planner.measuring.measured_update import MeasuredUpdate
 
 UPDATE = MeasuredUpdate(update_s=11.0, optimiser_s=1.0, micro_batches=2)
 

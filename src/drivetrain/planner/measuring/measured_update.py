@@ -20,8 +20,8 @@ from drivetrain.data.splits import open_data
 from drivetrain.devices.code_folder import code_key
 from drivetrain.devices.device import Device
 from drivetrain.plan.training_plan import PlannedRun, plan_training
-from drivetrain.planner.part_clock import PartClock
-from drivetrain.planner.target import Target
+from drivetrain.planner.devices.target import Target
+from drivetrain.planner.measuring.part_clock import PartClock
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.replica_group import ALONE
 from drivetrain.ranks.threads import cores

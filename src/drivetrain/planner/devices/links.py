@@ -9,8 +9,8 @@ from drivetrain.core.cache_folder import cache_folder, keep_answer, read_answer
 from drivetrain.devices.device import choose_device
 from drivetrain.devices.processor import read_processor
 from drivetrain.planner.costs import Link
-from drivetrain.planner.described_device import DescribedDevice
-from drivetrain.planner.target import Target
+from drivetrain.planner.devices.described_device import DescribedDevice
+from drivetrain.planner.devices.target import Target
 
 __all__ = [
     "DEFAULT_LINK",

@@ -6,10 +6,10 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.devices.device import device_count
 from drivetrain.plan.stage_report import memory_of_run
 from drivetrain.plan.training_plan import PlannedRun
-from drivetrain.planner.advice import Advice, Figures, candidates, cheapest_change
-from drivetrain.planner.described_device import DescribedDevice, described_names, read_device_file
+from drivetrain.planner.changes.advice import Advice, Figures, candidates, cheapest_change
+from drivetrain.planner.devices.described_device import DescribedDevice, described_names, read_device_file
+from drivetrain.planner.devices.target import Target
 from drivetrain.planner.estimate import UpdateEstimate, estimate_run
-from drivetrain.planner.target import Target
 from drivetrain.ranks.threads import cores
 
 __all__ = ["advise"]

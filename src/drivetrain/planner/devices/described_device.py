@@ -9,7 +9,7 @@ from typing import Any, Literal
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean, shown
 from drivetrain.planner.costs import Link
-from drivetrain.planner.sizes import parse_bytes
+from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.recipe.yaml_text import read_yaml_file
 
 __all__ = ["FLOAT_TYPES", "DescribedDevice", "described_names", "read_device_file"]
@@ -18,7 +18,17 @@ FLOAT_TYPES = ("float32", "bfloat16", "float16")
 
 _FOLDER = Path(__file__).parent / "described"
 _REQUIRED = ("name", "memory_bytes", "flops", "bytes_per_s")
-_OPTIONAL = ("kind", "efficiency", "launch_s", "host_bytes_per_s", "devices_per_host", "hosts", "links")
+_OPTIONAL = (
+    "kind",
+    "efficiency",
+    "bandwidth_efficiency",
+    "launch_s",
+    "host_launch_s",
+    "host_bytes_per_s",
+    "devices_per_host",
+    "hosts",
+    "links",
+)
 _LINKS, _LINK_KEYS = ("device", "host"), ("bandwidth", "latency")
 _EXAMPLES = {
     "name": "my GPU",
@@ -27,7 +37,9 @@ _EXAMPLES = {
     "bytes_per_s": "2.0e12",
     "kind": "cuda",
     "efficiency": "0.5",
+    "bandwidth_efficiency": "0.9",
     "launch_s": "5e-6",
+    "host_launch_s": "60e-6",
     "host_bytes_per_s": "25e9",
     "devices_per_host": "8",
     "hosts": "2",
@@ -35,9 +47,9 @@ _EXAMPLES = {
     "bandwidth": "25e9",
     "latency": "10e-6",
 }
-# What convolutional networks reach of a data sheet's peaks differs; half is a plain assumption that every
-# file may replace (docs/planner.md).
-_USUAL_EFFICIENCY = 0.5
+# What networks reach of a data sheet's peaks: these values fit the six trainings on an H200 that
+# benchmarks/results/gpu_training-h200.json holds (docs/planner.md).
+_USUAL_EFFICIENCY, _USUAL_BANDWIDTH_EFFICIENCY = 0.5, 0.9
 # PCIe 4.0 x16 without its protocol.
 _USUAL_HOST_BYTES_PER_S = 25e9
 
@@ -46,10 +58,11 @@ _USUAL_HOST_BYTES_PER_S = 25e9
 class DescribedDevice:
     """A device as a data sheet describes it.
 
-    `flops` is the peak per second by type, `efficiency` the share of the peaks that layers reach, `launch_s`
-    the time that a layer takes at least, `host_bytes_per_s` the connection to the memory of the host. `links`
-    connects devices of a host and hosts with each other; a missing one is not known. `hosts` is None if there
-    may be any number.
+    `flops` is the peak per second by type, `efficiency` and `bandwidth_efficiency` the shares of
+    the peaks that layers reach, `launch_s` the time that each pass through a layer adds, `host_launch_s` the
+    time that it takes at least where updates are not captured. `host_bytes_per_s` is the connection to the
+    memory of the host. `links` connects devices of a host and hosts with each other; a missing one is not
+    known. `hosts` is None if there may be any number.
     """
 
     name: str
@@ -58,7 +71,9 @@ class DescribedDevice:
     bytes_per_s: float
     kind: Literal["cuda", "cpu"] = "cuda"
     efficiency: float = _USUAL_EFFICIENCY
+    bandwidth_efficiency: float = _USUAL_BANDWIDTH_EFFICIENCY
     launch_s: float = 0.0
+    host_launch_s: float = 0.0
     host_bytes_per_s: float = _USUAL_HOST_BYTES_PER_S
     devices_per_host: int = 1
     hosts: int | None = None
@@ -104,7 +119,13 @@ class _Reader:
             bytes_per_s=self._number("bytes_per_s", values["bytes_per_s"]),
             kind=self._kind(),
             efficiency=self._number("efficiency", values.get("efficiency", _USUAL_EFFICIENCY), most=1.0),
+            bandwidth_efficiency=self._number(
+                "bandwidth_efficiency",
+                values.get("bandwidth_efficiency", _USUAL_BANDWIDTH_EFFICIENCY),
+                most=1.0,
+            ),
             launch_s=self._number("launch_s", values.get("launch_s", 0.0), may_be_0=True),
+            host_launch_s=self._number("host_launch_s", values.get("host_launch_s", 0.0), may_be_0=True),
             host_bytes_per_s=self._number(
                 "host_bytes_per_s", values.get("host_bytes_per_s", _USUAL_HOST_BYTES_PER_S)
             ),

@@ -21,14 +21,14 @@ from drivetrain.pipeline.graph.shapes import GraphWalk
 from drivetrain.pipeline.graph.trace import TracedModel
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.costs import LayerTime, ModelTimes
-from drivetrain.planner.measured_update import (
+from drivetrain.planner.devices.target import Target
+from drivetrain.planner.measuring.measured_update import (
     MeasuredUpdate,
     one_process,
     recall,
     remember,
     timing_marks,
 )
-from drivetrain.planner.target import Target
 from drivetrain.planner.update_times import UpdateTimes
 from drivetrain.ranks.replica_group import ALONE
 from drivetrain.recipe.schema import Recipe

@@ -6,7 +6,7 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.planner.costs import Link
-from drivetrain.planner.described_device import described_names, read_device_file
+from drivetrain.planner.devices.described_device import described_names, read_device_file
 
 WHOLE = """
 name: small
@@ -15,6 +15,9 @@ flops: {float32: 10e12, bfloat16: 20e12}
 bytes_per_s: 1e12
 efficiency: 0.4
 launch_s: 2e-6
+host_launch_s: 3e-6
+bandwidth_efficiency: 0.8
+host_bytes_per_s: 5e9
 devices_per_host: 4
 hosts: 2
 links:
@@ -34,6 +37,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert (device.name, device.memory_bytes, device.bytes_per_s) == ("small", 8 * 10**9, 1e12)
     assert device.flops == {"float32": 10e12, "bfloat16": 20e12}
     assert (device.efficiency, device.launch_s, device.kind) == (0.4, 2e-6, "cuda")
+    assert (device.host_launch_s, device.bandwidth_efficiency, device.host_bytes_per_s) == (3e-6, 0.8, 5e9)
     assert (device.devices_per_host, device.hosts) == (4, 2)
     assert device.links == {
         "device": Link(bytes_per_s=100e9, latency_s=1e-6),
@@ -58,9 +62,9 @@ def test_the_described_devices_can_be_read() -> None:
         ("bytes_per_s: 1e12", "bytes_per_s: -1", "bytes_per_s: -1 is not a number above 0"),
         ("bytes_per_s: 1e12", "bytes_per_s: .inf", "is not a number above 0"),
         ("bytes_per_s: 1e12", "bytes_per_second: 1e12", "bytes_per_second is not a known key"),
-        ("efficiency: 0.4", "efficiency: 1.5", "efficiency: 1.5 is more than 1"),
-        ("efficiency: 0.4", "efficiency: true", "is not a number above 0"),
-        ("launch_s: 2e-6", "launch_s: -1e-6", "is not a number of 0 or more"),
+        ("\nefficiency: 0.4", "\nefficiency: 1.5", "efficiency: 1.5 is more than 1"),
+        ("\nefficiency: 0.4", "\nefficiency: true", "is not a number above 0"),
+        ("\nlaunch_s: 2e-6", "\nlaunch_s: -1e-6", "is not a number of 0 or more"),
         ("hosts: 2", "hosts: 0", "hosts: 0 is not a whole number of 1 or more; hosts: 2 works"),
         ("hosts: 2", "kind: tpu", "is not a kind of device; kind: cuda works"),
         ("flops: {float32: 10e12, bfloat16: 20e12}", "flops: 3", "flops: 3 is not a mapping"),

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-import psutil
-
 from drivetrain.core.errors import BadInputError
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.plan.precision import is_cpu
-from drivetrain.planner.described_device import DescribedDevice
+from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.ranks.threads import cores
 from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.schema import Recipe
@@ -40,7 +38,11 @@ class Target:
 def find_target(
     recipe: Recipe, *, described: DescribedDevice | None = None, memory_limit_bytes: int | None = None
 ) -> Target:
-    """The device of a recipe, and the memory that each rank may use on it."""
+    """The device of a recipe, and the memory that each rank may use on it.
+
+    On an accelerator that is what is free now. The ranks on a CPU share all its memory, from which other
+    programs can be moved.
+    """
     if described is not None:
         memory = described.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         return Target(
@@ -56,7 +58,7 @@ def find_target(
     except BadInputError:
         return Target(name=recipe.device, is_cpu=on_cpu, memory_bytes=memory_limit_bytes)
     ranks = rank_count(recipe)
-    free = psutil.virtual_memory().available // ranks if on_cpu else here.free_memory_bytes
+    free = here.total_memory_bytes // ranks if on_cpu else here.free_memory_bytes
     return Target(
         name=here.description,
         is_cpu=on_cpu,

@@ -3,8 +3,8 @@
 import pytest
 
 from drivetrain.planner.costs import Link
-from drivetrain.planner.described_device import DescribedDevice
-from drivetrain.planner.links import (
+from drivetrain.planner.devices.described_device import DescribedDevice
+from drivetrain.planner.devices.links import (
     DEFAULT_LINK,
     Links,
     all_reduce_seconds,
@@ -12,8 +12,8 @@ from drivetrain.planner.links import (
     keep_measured_link,
     machine_name,
 )
-from drivetrain.planner.measure_links import fit_link
-from drivetrain.planner.target import Target, find_target
+from drivetrain.planner.devices.measure_links import fit_link
+from drivetrain.planner.devices.target import Target, find_target
 from drivetrain.recipe.schema import Recipe
 
 NEAR, FAR = Link(bytes_per_s=100.0, latency_s=1.0), Link(bytes_per_s=10.0, latency_s=2.0)

@@ -2,9 +2,9 @@
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.training_plan import PlannedRun
-from drivetrain.planner.measured_layers import measure_layers
-from drivetrain.planner.measured_update import MeasuredUpdate, known_update, measure_update
-from drivetrain.planner.target import Target
+from drivetrain.planner.devices.target import Target
+from drivetrain.planner.measuring.measured_layers import measure_layers
+from drivetrain.planner.measuring.measured_update import MeasuredUpdate, known_update, measure_update
 from drivetrain.planner.update_times import UpdateTimes
 from drivetrain.recipe.layout import stage_count
 

@@ -7,10 +7,10 @@ from typing import Any
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.stage_report import memory_of_run
 from drivetrain.plan.training_plan import PlannedRun
-from drivetrain.planner.advice import Advice, Change, Figures, candidates, cheapest_change
-from drivetrain.planner.advise import advise
+from drivetrain.planner.changes.advice import Advice, Change, Figures, candidates, cheapest_change
+from drivetrain.planner.changes.advise import advise
+from drivetrain.planner.devices.target import Target
 from drivetrain.planner.estimate import estimate_run
-from drivetrain.planner.target import Target
 from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.load import resolve_recipe
 from drivetrain.recipe.schema import Recipe

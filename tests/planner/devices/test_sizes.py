@@ -3,7 +3,7 @@
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.planner.sizes import parse_bytes
+from drivetrain.planner.devices.sizes import parse_bytes
 
 
 @pytest.mark.parametrize(

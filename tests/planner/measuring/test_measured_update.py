@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.planner import measured_update
-from drivetrain.planner.measured_layers import measure_layers
-from drivetrain.planner.measured_update import (
+from drivetrain.planner.devices.target import find_target
+from drivetrain.planner.measuring import measured_update
+from drivetrain.planner.measuring.measured_layers import measure_layers
+from drivetrain.planner.measuring.measured_update import (
     MeasuredUpdate,
     known_update,
     measure_update,
     one_process,
     timing_marks,
 )
-from drivetrain.planner.target import find_target
-from drivetrain.planner.worth_measuring import why_not_measured
+from drivetrain.planner.measuring.worth_measuring import why_not_measured
 from drivetrain.recipe.layout import batch_of, devices_per_replica, rank_count, stage_count
 from tests.planner.plans import planned, resolved
 

@@ -1,8 +1,8 @@
 """Whether `--measure auto` measures: only where that takes seconds, and where updates fit the device."""
 
 from drivetrain.plan.training_plan import PlannedRun
-from drivetrain.planner.measured_times import is_known
-from drivetrain.planner.target import Target
+from drivetrain.planner.devices.target import Target
+from drivetrain.planner.measuring.measured_times import is_known
 
 __all__ = ["why_not_measured"]
 
