@@ -37,11 +37,6 @@ class Links:
     devices_per_host: int
     source: LinkSource
 
-    def between(self, first: int, second: int) -> Link:
-        """The link between two ranks."""
-        is_near = first // self.devices_per_host == second // self.devices_per_host
-        return self.device if is_near else self.host
-
     def slowest(self, ranks: int) -> Link:
         """The slowest link of a ring over this many ranks."""
         return self.device if ranks <= self.devices_per_host else self.host
