@@ -53,8 +53,8 @@ def find_links(target: Target, *, ranks: int) -> Links:
 
 
 def _described(device: DescribedDevice) -> Links:
-    near = device.links.get("device", device.links.get("host", DEFAULT_LINK))
-    far = device.links.get("host", near if device.devices_per_host > 1 and not device.links else DEFAULT_LINK)
+    far = device.links.get("host", DEFAULT_LINK)
+    near = device.links.get("device", far)
     source: LinkSource = "described" if device.links else "default"
     return Links(device=near, host=far, devices_per_host=device.devices_per_host, source=source)
 
