@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from drivetrain.core.errors import BadInputError
+from drivetrain.planner import estimate
 from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.estimate import UpdateEstimate, estimate_recipe
 from tests.planner.plans import ROUND, planned, resolved
@@ -112,6 +114,24 @@ def test_launches_count_and_those_of_the_host_where_nothing_is_captured() -> Non
     assert _estimate(by_host, precision="32.32").seconds_per_update == pytest.approx(_compute_s(), rel=1e-9)
     uncaptured = _estimate(by_host, precision="32.32", capture="off")
     assert uncaptured.seconds_per_update == pytest.approx(30 * layers, rel=1e-6)
+
+
+def test_more_ranks_than_described_devices_are_refused() -> None:
+    two_hosts = replace(ROUND, hosts=2)
+    assert _estimate(two_hosts, replicas=4).fits
+    with pytest.raises(BadInputError, match=r"needs 6 devices, .* 4 \(2 hosts .*; --replicas 2 fits"):
+        _estimate(two_hosts, replicas=3, stages=2)
+
+
+def test_a_failed_measurement_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise ValueError("no kernel")
+
+    monkeypatch.setattr(estimate, "measured_times", failing)
+    found = estimate_recipe(resolved(), measure="on")
+    assert found.seconds_per_update is None
+    assert "could not be measured" in found.notes[0]
+    assert "no kernel" in found.notes[0]
 
 
 def _layers() -> int:

@@ -141,10 +141,12 @@ def _times(
         return None, why
     try:
         return measured_times(planned, target=target, reporter=reporter), None
-    except (BadInputError, RuntimeError) as error:
-        if measure == "on" and isinstance(error, BadInputError):
+    except Exception as error:
+        is_refused = isinstance(error, BadInputError)
+        if measure == "on" and is_refused:
             raise
-        return None, f"The time of an update could not be measured: {describe_failure(error)}"
+        why = str(error) if is_refused else describe_failure(error)
+        return None, f"The time of an update could not be measured: {why}"
 
 
 def _with_times(

@@ -1,5 +1,7 @@
 """Links: which one connects two ranks, how long an all-reduce takes, and how measurements become a link."""
 
+from dataclasses import replace
+
 import pytest
 
 from drivetrain.planner.costs import Link
@@ -31,7 +33,6 @@ def test_a_ring_sends_nearly_twice_the_bytes() -> None:
 
 def test_ranks_of_one_host_use_its_links() -> None:
     links = Links(device=NEAR, host=FAR, devices_per_host=4, source="described")
-    assert (links.between(0, 3), links.between(3, 4)) == (NEAR, FAR)
     assert (links.slowest(4), links.slowest(5)) == (NEAR, FAR)
 
 
@@ -72,3 +73,12 @@ def test_the_fit_finds_the_link_that_made_the_times() -> None:
     assert link == NEAR
     # Where the largest message is hardly longer than the smallest, half of its time counts.
     assert fit_link((4, 100), [1.0, 1.0]) == Link(bytes_per_s=200.0, latency_s=1.0)
+
+
+def test_a_link_that_the_file_leaves_out_is_the_slower_one_or_the_default() -> None:
+    def found(**links: Link) -> Links:
+        device = replace(DEVICE, links=links)
+        return find_links(Target(name="d", is_cpu=False, memory_bytes=1, described=device), ranks=8)
+
+    assert (found(host=FAR).device, found(host=FAR).host) == (FAR, FAR)
+    assert (found(device=NEAR).device, found(device=NEAR).host) == (NEAR, DEFAULT_LINK)

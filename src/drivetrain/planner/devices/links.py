@@ -37,11 +37,6 @@ class Links:
     devices_per_host: int
     source: LinkSource
 
-    def between(self, first: int, second: int) -> Link:
-        """The link between two ranks."""
-        is_near = first // self.devices_per_host == second // self.devices_per_host
-        return self.device if is_near else self.host
-
     def slowest(self, ranks: int) -> Link:
         """The slowest link of a ring over this many ranks."""
         return self.device if ranks <= self.devices_per_host else self.host
@@ -58,8 +53,8 @@ def find_links(target: Target, *, ranks: int) -> Links:
 
 
 def _described(device: DescribedDevice) -> Links:
-    near = device.links.get("device", device.links.get("host", DEFAULT_LINK))
-    far = device.links.get("host", near if device.devices_per_host > 1 and not device.links else DEFAULT_LINK)
+    far = device.links.get("host", DEFAULT_LINK)
+    near = device.links.get("device", far)
     source: LinkSource = "described" if device.links else "default"
     return Links(device=near, host=far, devices_per_host=device.devices_per_host, source=source)
 

@@ -7,7 +7,7 @@ from drivetrain.devices.device import Device, choose_device
 from drivetrain.plan.precision import is_cpu
 from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.ranks.threads import cores
-from drivetrain.recipe.layout import rank_count
+from drivetrain.recipe.layout import devices_per_replica, rank_count
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["Target", "find_target"]
@@ -44,6 +44,7 @@ def find_target(
     programs can be moved.
     """
     if described is not None:
+        _require_enough(described, recipe)
         memory = described.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         return Target(
             name=described.name,
@@ -66,4 +67,18 @@ def find_target(
         here=here,
         is_limited=memory_limit_bytes is not None,
         sharing=max(1.0, ranks / cores()) if on_cpu else 1.0,
+    )
+
+
+def _require_enough(described: DescribedDevice, recipe: Recipe) -> None:
+    """Refuses more ranks than the described hosts have devices."""
+    ranks, hosts = rank_count(recipe), described.hosts
+    if hosts is None or ranks <= hosts * described.devices_per_host:
+        return
+    there = hosts * described.devices_per_host
+    each = devices_per_replica(recipe)
+    fits = f"--replicas {there // each}" if there >= each else f"--stages {there}"
+    raise BadInputError(
+        f"--replicas {recipe.replicas} of {each} devices each needs {ranks} devices, but --device-file "
+        f"describes {there} ({hosts} hosts with {described.devices_per_host} each); {fits} fits."
     )
