@@ -10,6 +10,7 @@ from drivetrain.auto.configure import Rules
 from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
+from drivetrain.cli.search import add_memory_limit, take_search
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import ResolvedRecipe
 
@@ -18,6 +19,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options of the command."""
     add_directory(parser)
     add_recipe_options(parser)
+    add_memory_limit(parser)
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="search the layout with the shortest update: print the ten best, and plan the first one",
+    )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
         "--lr-at", metavar="UPDATES", default="", help="print the learning rate at these updates: 0,100,1000"
@@ -36,10 +43,18 @@ def run(args: Namespace) -> int:
     saved = None if args.save_recipe is None else Path(args.save_recipe)
     if saved is not None:
         check_new_file(saved)
+    asked = take_search(args, searches=args.search)
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
+    result = None
+    if asked is not None:
+        from drivetrain.planner.search.resolve import search_recipe
+
+        result, resolved = search_recipe(resolved, asked)
     from drivetrain.plan.training_plan import build_plan, plan_training
 
     plan = build_plan(resolved, lr_at=lr_at)
+    if result is not None:
+        plan["search"] = result.as_json()
     if saved is not None:
         save_recipe(resolved, saved)
     if args.json:
@@ -51,6 +66,10 @@ def run(args: Namespace) -> int:
     from drivetrain.plan.render_choices import print_choices
 
     console = Console()
+    if result is not None:
+        from drivetrain.planner.search.table import print_search
+
+        print_search(result, console=console)
     print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)

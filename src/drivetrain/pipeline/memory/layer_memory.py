@@ -29,7 +29,7 @@ class KeptTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerMemory:
-    """The values of a forward pass in training by name: their bytes, those with a gradient, and what is kept."""
+    """The bytes of all values of a forward pass in training, those with a gradient, and what is kept."""
 
     value_bytes: dict[str, int]
     with_gradient: frozenset[str]

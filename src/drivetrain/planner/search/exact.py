@@ -66,6 +66,4 @@ def exact_peaks(subject: Subject, layout: Layout) -> tuple[int, ...] | None:
         recipe=recipe, model=subject.model, plan=plan, images=(layout.micro, *subject.image_shape)
     )
     dtypes: list[torch.dtype] = [getattr(torch, compute_type(recipe, each.precision)) for each in settings]
-    return device_peaks(
-        outline, settings=settings, compute_dtypes=dtypes, in_host=is_cpu(recipe.device)
-    )
+    return device_peaks(outline, settings=settings, compute_dtypes=dtypes, in_host=is_cpu(recipe.device))

@@ -18,6 +18,8 @@ from drivetrain.planner.costs import LayerTime, Link, ModelTimes
 from drivetrain.planner.search.problem import Layer, Problem, Saved, Value
 from drivetrain.planner.search.subject import Subject
 from drivetrain.recipe.layout import batch_of
+from drivetrain.recipe.params import PipelineScheduleName
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
 
 __all__ = ["ASSUMED_LINK", "assumed_times", "problem_from_recipe"]
 
@@ -51,17 +53,18 @@ def problem_from_recipe(
     memory_limit: int | None = None,
     stages: int | None = None,
     replicas: int | None = None,
+    schedule: PipelineScheduleName | None = None,
     shares_cores: bool = False,
 ) -> Problem:
     """The search problem of a recipe. Without `times` they follow from FLOPs.
 
-    `stages` and `replicas` are given where the user chose them.
+    `stages`, `replicas` and `schedule` are given where the user chose them.
     """
     recipe, batch = subject.recipe, batch_of(subject.recipe)
     known = times or assumed_times(subject)
     if known.micro_batch_size != recipe.micro_batch_size:
         raise ValueError("The times must be those of the recipe's micro-batch size.")
-    schedules = ("1f1b", "gpipe", "zero-bubble", "grouped", "sequential")
+    schedules = SCHEDULE_NAMES if schedule is None else (schedule,)
     without = {"zero-bubble"} if recipe.compile == "on" else set()
     starts = set(possible_splits(subject.traced, subject.shapes))
     if stages is not None and stages > len(starts) + 1:
@@ -77,7 +80,9 @@ def problem_from_recipe(
         input_bytes=subject.memory.value_bytes.get(subject.traced.input, 0),
         micro_batch_size=recipe.micro_batch_size,
         global_batch=batch.global_batch,
-        normalised_set=recipe.micro_batch_size * recipe.dbn_replica_group_size if subject.normalises else None,
+        normalised_set=recipe.micro_batch_size * recipe.dbn_replica_group_size
+        if subject.normalises
+        else None,
         devices=devices,
         link=link,
         memory_limit=memory_limit,

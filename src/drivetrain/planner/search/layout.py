@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,9 @@ class Evaluated:
         return max(self.peak_bytes)
 
 
-def edges_of(problem: Problem, *, firsts: Sequence[int], micro: int) -> tuple[tuple[Edge, ...], dict[str, int]]:
+def edges_of(
+    problem: Problem, *, firsts: Sequence[int], micro: int
+) -> tuple[tuple[Edge, ...], dict[str, int]]:
     """The values between the stages of a cut, each once per consuming stage, and their bytes."""
     stage_of = [0] * len(problem.layers)
     for first in firsts:
@@ -152,7 +155,7 @@ def _places(segments: Segments, layout: Layout) -> list[tuple[int, int]]:
     """The bounds of each stage, as indices into the tables."""
     index = {bound: place for place, bound in enumerate(segments.bounds)}
     ends = [0, *(index[first] for first in layout.firsts), len(segments.bounds) - 1]
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(pairwise(ends))
 
 
 def _simulated(
@@ -192,8 +195,6 @@ def _needs(
         forward=saved + working // 2,
         working=working,
         deferred=saved if layout.schedule == "zero-bubble" else 0,
-        gradients=sum(
-            bytes_of[edge.value] for edge in edges if edge.producer == stage and edge.has_gradient
-        ),
+        gradients=sum(bytes_of[edge.value] for edge in edges if edge.producer == stage and edge.has_gradient),
         recomputes=layout.recomputes[stage],
     )

@@ -21,15 +21,18 @@ def resets() -> dict[str, Any]:
         "recomputation": False,
         "optimizer_state_offloading": False,
         "optimise_for": None,
+        "gradient_accumulation_count": None,
     }
 
 
 def layout_fields(recipe: Recipe, layout: Layout, *, names: tuple[str, ...]) -> dict[str, Any]:
     """The fields that differ from a recipe without a layout; `names` are the first layers of stages."""
-    fields: dict[str, Any] = {"replicas": layout.replicas, "micro_batch_size": layout.micro}
-    fields |= {"dbn_replica_group_size": layout.group}
-    if recipe.global_batch_size is None:
-        fields["gradient_accumulation_count"] = layout.accumulation
+    fields: dict[str, Any] = {"replicas": layout.replicas}
+    if layout.micro != recipe.micro_batch_size:
+        fields["micro_batch_size"] = layout.micro
+    if layout.group != recipe.dbn_replica_group_size:
+        fields["dbn_replica_group_size"] = layout.group
+    fields["global_batch_size"] = layout.micro * layout.replicas * layout.accumulation
     if layout.devices_per_replica > 1:
         fields |= {"stages": layout.stages, "pipeline_splits": names}
         fields["pipeline_schedule"] = layout.schedule

@@ -58,11 +58,11 @@ class Problem:
     """What is given. The search may not change `global_batch` and `normalised_set`.
 
     `normalised_set` is the number of samples that batch norm normalises together; None without batch norm.
-    `stages` and `replicas` are given where the user chose them. `seeds` gives cuts to compare with for a number
-    of stages, as the positions of first layers. `first_device_bytes` is what the first
-    device holds besides, such as the copy made for checkpoints on a CPU. `blocks` are the first layers of the blocks that
-    recomputation without stages uses. With `shares_cores`, the devices are processes that
-    divide the cores for which the times are known.
+    `first_device_bytes` is what the first device holds besides, such as the copy made for checkpoints on a
+    CPU. `stages` and `replicas` are given where the user chose them. `seeds` gives cuts to compare with for a
+    number of stages, as the positions of first layers. `blocks` are the first layers of the blocks that
+    recomputation without stages uses. With `shares_cores`, the devices are processes that divide the cores
+    for which the times are known.
     """
 
     layers: Sequence[Layer]

@@ -230,7 +230,7 @@ class Searcher:
         return self._lasting(segments, offloads=offloads) + held
 
     def _saving(self, found: Evaluated) -> Evaluated:
-        """The layout with recomputation of one more stage of each device that exceeds the limit, and so on."""
+        """The layout with recomputation of one stage after another of each device that exceeds the limit."""
         # Without stages, recomputation needs blocks, which `layouts` tries.
         while found.layout.stages > 1 and not self.fits(found):
             layout, limit = found.layout, self.problem.memory_limit
@@ -241,9 +241,7 @@ class Searcher:
                     free.setdefault(home, stage)
             if not free:
                 break
-            recomputes = tuple(
-                each or stage in free.values() for stage, each in enumerate(layout.recomputes)
-            )
+            recomputes = tuple(each or stage in free.values() for stage, each in enumerate(layout.recomputes))
             found = self._evaluate(replace(layout, recomputes=recomputes))
         return found
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,10 +110,7 @@ def _saved(problem: Problem) -> _Numbers:
 
 def _largest(layers: Sequence[Layer], bounds: NDArray[np.int_]) -> _Numbers:
     """The largest working memory of the layers of each stage."""
-    between = [
-        max(layer.working_bytes for layer in layers[first:end])
-        for first, end in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    between = [max(layer.working_bytes for layer in layers[first:end]) for first, end in pairwise(bounds)]
     table = np.zeros((len(bounds), len(bounds)))
     for first in range(len(between)):
         table[first, first + 1 :] = np.maximum.accumulate(between[first:])

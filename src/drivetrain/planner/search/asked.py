@@ -1,0 +1,88 @@
+"""What a command asks the search: which numbers it may choose, on how many devices, with how much memory."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.aliases import ALIASES
+from drivetrain.recipe.fields import option_name
+
+__all__ = ["AUTO", "AskedSearch", "memory_bytes", "take_auto"]
+
+AUTO = "auto"
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_UNITS = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGT]I?|)B?", re.IGNORECASE)
+_COUNTS = ("stages", "replicas")
+# What the search chooses, besides the numbers of stages and replicas.
+_CHOSEN = (
+    "pipeline_splits",
+    "device_mapping",
+    "stage_options",
+    "recomputation",
+    "optimizer_state_offloading",
+    "optimise_for",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSearch:
+    """`stages` and `replicas` are true where the search chooses them."""
+
+    stages: bool
+    replicas: bool
+    devices: int | None
+    memory_limit: int | None
+
+
+def take_auto(
+    typed: Mapping[str, Any], *, memory_limit: str | None, searches: bool = False
+) -> tuple[AskedSearch | None, dict[str, Any]]:
+    """What the typed options ask of the search, and the options without it.
+
+    `searches`: the command searches even without the word auto, for every number that was not typed.
+    """
+    limit = None if memory_limit is None else memory_bytes(memory_limit)
+    fields = {name: ALIASES[name].field if name in ALIASES else name for name in typed}
+    is_auto = {field: str(typed[name]).lower() == AUTO for name, field in fields.items() if field in _COUNTS}
+    if not searches and not any(is_auto.values()):
+        if limit is not None:
+            raise BadInputError(
+                f"--memory-limit {memory_limit} has no effect without --stages auto or --replicas auto; add "
+                "one of them, or leave it out."
+            )
+        return None, dict(typed)
+    for name, field in fields.items():
+        if field in _CHOSEN:
+            raise BadInputError(
+                f"{option_name(name)} fixes what the search chooses; leave it out, or give numbers "
+                "in place of --search and auto."
+            )
+    devices = next((typed[name] for name, field in fields.items() if field == "devices"), None)
+    asked = AskedSearch(
+        stages=is_auto.get("stages", searches),
+        replicas=is_auto.get("replicas", searches or devices is not None),
+        devices=None if devices is None else _count(str(devices)),
+        memory_limit=limit,
+    )
+    taken = {field for field, auto in is_auto.items() if auto} | {"devices"}
+    return asked, {name: value for name, value in typed.items() if fields[name] not in taken}
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise BadInputError(f"--devices {text} is not a number of devices; --devices 2 works.")
+    return int(text)
+
+
+def memory_bytes(text: str) -> int:
+    """Reads a size such as 8GB, 500MB or 7.5GiB."""
+    match = _SIZE.fullmatch(text.strip())
+    size = 0
+    if match is not None:
+        size = int(float(match[1]) * (_UNITS | _BINARY_UNITS)[match[2].upper()])
+    if size < 1:
+        raise BadInputError(f"--memory-limit {text} is not a size; --memory-limit 8GB works.")
+    return size
