@@ -10,7 +10,7 @@ from drivetrain.auto.configure import Rules
 from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
-from drivetrain.cli.search import add_memory_limit, take_search
+from drivetrain.cli.planning.search_options import add_memory_limit, take_search
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.load import ResolvedRecipe
 

@@ -11,7 +11,7 @@ from drivetrain.auto.configure import Rules
 from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_benchmark
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_directory, add_recipe_options, continued_recipe, take_directory
-from drivetrain.cli.search import add_memory_limit, resolve_searched
+from drivetrain.cli.planning.search_options import add_memory_limit, resolve_searched
 from drivetrain.console.reporter import Reporter
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launched_rank import launched_rank

@@ -49,6 +49,13 @@ def test_a_search_keeps_the_numbers_that_were_typed() -> None:
     assert others == {"stages": "4"}
 
 
+def test_a_typed_schedule_is_the_only_one_searched() -> None:
+    asked, others = take_auto({"stages": "auto", "pipeline_schedule": "gpipe"}, memory_limit=None)
+    assert asked is not None
+    assert asked.schedule == "gpipe"
+    assert others == {}
+
+
 def test_without_auto_nothing_is_asked() -> None:
     assert take_auto({"stages": "4"}, memory_limit=None) == (None, {"stages": "4"})
 

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.aliases import ALIASES
 from drivetrain.recipe.fields import option_name
+from drivetrain.recipe.params import PipelineScheduleName
+from drivetrain.schedules.by_name import SCHEDULE_NAMES
 
 __all__ = ["AUTO", "AskedSearch", "memory_bytes", "take_auto"]
 
@@ -29,12 +31,13 @@ _CHOSEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedSearch:
-    """`stages` and `replicas` are true where the search chooses them."""
+    """`stages` and `replicas` are true where the search chooses them; `schedule` is given if it was typed."""
 
     stages: bool
     replicas: bool
     devices: int | None
     memory_limit: int | None
+    schedule: PipelineScheduleName | None = None
 
 
 def take_auto(
@@ -67,7 +70,13 @@ def take_auto(
         devices=None if devices is None else _count(str(devices)),
         memory_limit=limit,
     )
+    schedule = next((typed[name] for name, field in fields.items() if field == "pipeline_schedule"), None)
+    is_known = schedule in SCHEDULE_NAMES
+    if asked.stages and is_known:
+        asked = replace(asked, schedule=schedule)
     taken = {field for field, auto in is_auto.items() if auto} | {"devices"}
+    # Without a number of stages, the recipe would refuse a schedule.
+    taken |= {"pipeline_schedule"} if asked.schedule is not None else set()
     return asked, {name: value for name, value in typed.items() if fields[name] not in taken}
 
 

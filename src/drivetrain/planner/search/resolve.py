@@ -37,7 +37,7 @@ def search_recipe(resolved: ResolvedRecipe, asked: AskedSearch) -> tuple[SearchR
         memory_limit=asked.memory_limit,
         stages=None if asked.stages else stage_count(recipe),
         replicas=replicas,
-        schedule=_typed_schedule(resolved),
+        schedule=asked.schedule or _typed_schedule(resolved),
         # Without --devices, the processes of a CPU share the cores that one process has to itself.
         shares_cores=asked.devices is None and is_cpu(recipe.device),
     )
