@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from drivetrain.catalogue.models import output_margin_of
 from drivetrain.models.from_recipe import outline_model
@@ -51,7 +51,8 @@ class Subject:
         return any(layer.buffers for layer in self.shapes.layers)
 
     @cached_property
-    def _trained(self) -> nn.Module:
+    def trained(self) -> nn.Module:
+        """The model with the layers of training."""
         outline = RunOutline(
             recipe=self.recipe,
             model=self.model,
@@ -60,20 +61,25 @@ class Subject:
         )
         return outline.as_trained().model
 
+    @property
+    def images(self) -> Tensor:
+        """A micro-batch without values, as the model gets it."""
+        shape = (self.recipe.micro_batch_size, *self.image_shape)
+        images = empty_images(shape, memory_format=memory_format_of(self.trained), device="meta")
+        return as_model_input(self.trained, images)
+
     @cached_property
     def memory(self) -> LayerMemory:
         """What each layer keeps for its backward pass."""
-        traced = self.traced.on(self._trained)
+        traced = self.traced.on(self.trained)
         whole: StageModule = cut_model(traced, stage_of=[0] * len(traced.layers)).stages[0]
-        shape = (self.recipe.micro_batch_size, *self.image_shape)
-        images = empty_images(shape, memory_format=memory_format_of(self._trained), device="meta")
-        return layer_memory(whole, as_model_input(self._trained, images), compute_dtype=self.compute_dtype)
+        return layer_memory(whole, self.images, compute_dtype=self.compute_dtype)
 
     @cached_property
     def weights(self) -> WeightBytes:
         """The memory of the whole model's weights, gradients and optimiser states."""
         return weight_bytes(
-            [self._trained], build_optimiser=partial(build_optimiser, self.recipe), offloads_states=False
+            [self.trained], build_optimiser=partial(build_optimiser, self.recipe), offloads_states=False
         )
 
     @property
