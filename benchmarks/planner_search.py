@@ -2,7 +2,8 @@
 
     python benchmarks/planner_search.py [--models unet unet_same resnet50 mnist_cnn] [--repeats 5]
 
-The passes of every layer are timed once, in one thread. From these times the search cuts the model; the cuts
+The passes of every layer are timed once, in one thread and in processor seconds, so that other programs of
+the machine count less. From these times the search cuts the model; the cuts
 of --split-by parameters, cost and time are the ones to compare with. Then the stages of every cut are built
 and their passes are timed as wholes. A process per stage sleeps these measured seconds in the order of the
 1F1B table; a message counts as arrived after the time that the link needs for its bytes. The update is timed
@@ -78,10 +79,12 @@ class LayerClock(GraphWalk):
         inputs = {value: self.env[value] for value in n.all_input_nodes if value in self.env}
         for value, held in inputs.items():
             if isinstance(held, Tensor) and held.is_floating_point():
-                self.env[value] = held.detach().requires_grad_(n.op != "output")
-        begun_s = time.perf_counter()
+                # No gradient of the images is needed.
+                is_read = n.op != "output" and value.op != "placeholder"
+                self.env[value] = held.detach().requires_grad_(is_read)
+        begun_s = time.process_time()
         result = super().run_node(n)
-        ended_s = time.perf_counter()
+        ended_s = time.process_time()
         backward_s = _backward_seconds(result)
         self.seconds[n] = (ended_s - begun_s, backward_s)
         self.env.update(inputs)
@@ -95,9 +98,9 @@ def _backward_seconds(result: Any) -> float:
     if not isinstance(result, Tensor) or result.grad_fn is None:
         return 0.0
     gradient = torch.ones_like(result)
-    begun_s = time.perf_counter()
-    result.backward(gradient)
-    return time.perf_counter() - begun_s
+    begun_s = time.process_time()
+    result.backward(gradient)  # type: ignore[no-untyped-call]
+    return time.process_time() - begun_s
 
 
 def real_subject(model: str, case: Case) -> Subject:
@@ -156,23 +159,29 @@ def _stages_once(subject: Subject, stages: Sequence[StageModule]) -> tuple[list[
     values = {subject.traced.input: torch.rand(subject.recipe.micro_batch_size, *subject.image_shape)}
     forward, backward = [], []
     for stage in stages:
-        there_s, back_s, outputs = _timed_pass(stage, [values[name] for name in stage.stage_facts.inputs])
+        inputs = [values[name] for name in stage.stage_facts.inputs]
+        there_s, back_s, outputs = _timed_pass(stage, inputs, images=subject.traced.input)
         forward.append(there_s)
         backward.append(back_s)
         values |= dict(zip(stage.stage_facts.outputs, outputs, strict=True))
     return forward, backward
 
 
-def _timed_pass(stage: StageModule, inputs: Sequence[Tensor]) -> tuple[float, float, list[Tensor]]:
-    received = [held.detach().requires_grad_(held.is_floating_point()) for held in inputs]
-    begun_s = time.perf_counter()
+def _timed_pass(
+    stage: StageModule, inputs: Sequence[Tensor], *, images: str
+) -> tuple[float, float, list[Tensor]]:
+    received = [
+        held.detach().requires_grad_(held.is_floating_point() and name != images)
+        for name, held in zip(stage.stage_facts.inputs, inputs, strict=True)
+    ]
+    begun_s = time.process_time()
     outputs = stage(*received)
-    ended_s = time.perf_counter()
+    ended_s = time.process_time()
     trained = [output for output in outputs if output.requires_grad]
     gradients = [torch.ones_like(output) for output in trained]
-    back_s = time.perf_counter()
+    back_s = time.process_time()
     torch.autograd.backward(trained, gradients)
-    return ended_s - begun_s, time.perf_counter() - back_s, [output.detach() for output in outputs]
+    return ended_s - begun_s, time.process_time() - back_s, [output.detach() for output in outputs]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,3 +69,26 @@ def test_below_every_layout_the_smallest_is_told_and_works(capsys: pytest.Captur
 def test_a_limit_without_a_search_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *SMALL, "--memory-limit", "8GB"]) == 2
     assert "has no effect without --stages auto" in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_traced_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    own = ["--model", "tests.planner.search.untraceable:branching", "--dataset", "digits", "--device", "cpu"]
+    assert main(["plan", *own, "--search", "--devices", "2"]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be split into stages" in said
+    assert said.count("\n") == 1
+
+
+def test_a_training_keeps_the_layout_that_it_began_with(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["train", "--config", "digits", "--device", "cpu", "--max-updates", "1", "--stages", "auto"]
+    assert main([*options, "--devices", "1"]) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    recipe = read_recipe_yaml(run / "recipe.yaml")
+    assert (recipe["stages"], recipe["replicas"]) == (None, 1)
+    capsys.readouterr()
+    assert main([*options, "--devices", "2"]) == 0
+    assert "already finished" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [run.name]

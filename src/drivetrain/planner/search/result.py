@@ -62,15 +62,15 @@ class SearchResult:
     def how_sure(self) -> str:
         """The margin of the times beside the spread of the rows, in words."""
         times = "measured" if self.source == "measured" else "estimated from operations, not measured"
+        wrong = f"Times are {times} and may be wrong by {100 * self.margin:.0f} %"
+        if len(self.rows) == 1:
+            return f"{wrong}; no other layout was found."
         told = (
             f"the first {self.alike} of them cannot be told apart"
             if self.alike > 1
             else "the first is faster than all others beyond that"
         )
-        return (
-            f"Times are {times} and may be wrong by {100 * self.margin:.0f} %; the {len(self.rows)} best are "
-            f"within {100 * self.spread:.1f} %, so {told}."
-        )
+        return f"{wrong}; the {len(self.rows)} best are within {100 * self.spread:.1f} %, so {told}."
 
     def as_json(self) -> dict[str, Any]:
         """The result as plain values."""
@@ -114,8 +114,6 @@ def search_layouts(subject: Subject, problem: Problem) -> SearchResult:
     tightened = problem
     for _ in range(_TRIES):
         found = search(tightened)
-        if not found.best:
-            break
         rows, peaks = _checked(subject, problem, found.best)
         if rows:
             return SearchResult(
@@ -125,7 +123,8 @@ def search_layouts(subject: Subject, problem: Problem) -> SearchResult:
                 examined=found.examined,
                 memory_limit=limit,
             )
-        assert limit is not None
+        if not found.best or limit is None:
+            break
         smallest += peaks
         # What was estimated to fit does not: the estimate is too low by this factor.
         factor = min((real / guess for real, guess in peaks), default=1 + _CLOSE)
@@ -134,7 +133,10 @@ def search_layouts(subject: Subject, problem: Problem) -> SearchResult:
             tightened, memory_limit=int(min(limit / factor, tightened.memory_limit) * (1 - _CLOSE))
         )
     if limit is None:
-        raise BadInputError("No layout keeps the global batch on these devices; use --replicas 1.")
+        raise BadInputError(
+            f"No layout on {problem.devices} devices keeps the global batch of {problem.global_batch} "
+            "samples; use --replicas 1."
+        )
     raise _none_fits(subject, limit, [real for real, _ in smallest], found.smallest)
 
 

@@ -158,10 +158,14 @@ class Searcher:
             yield _layout(replace(family, device_of=blocks), self.problem.blocks, recomputes)
 
     def _cuts(self, family: Family) -> tuple[list[FoundCut], list[NDArray[np.bool_]]]:
-        """Cuts, and for each stage whether it recomputes; without a limit the schedule does not matter."""
+        """Cuts, and for each stage whether it recomputes; many families have the same."""
         devices = family.replicas * family.devices_per_replica if self.problem.shares_cores else 1
-        key = (len(family.device_of), family.micro, family.group > 1, devices, family.accumulation)
-        if self.problem.memory_limit is not None or key not in self._found:
+        key: tuple[object, ...] = (len(family.device_of), family.micro, family.group > 1, devices)
+        key = (*key, family.accumulation)
+        if self.problem.memory_limit is not None:
+            is_first = tuple(home == 0 for home in family.device_of)
+            key = (*key, family.offloads, _live(family), is_first)
+        if key not in self._found:
             tables, choices = self._stage_tables(family)
             cuts = best_cuts(tables, micro_batches=family.accumulation)[:_CUTS_TRIED]
             self._found[key] = (cuts, choices)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from drivetrain.catalogue.models import output_margin_of
+from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
 from drivetrain.models.from_recipe import outline_model
 from drivetrain.models.input_form import as_model_input
 from drivetrain.models.memory_format import choose_memory_format, empty_images, memory_format_of
@@ -73,7 +75,14 @@ class Subject:
         """What each layer keeps for its backward pass."""
         traced = self.traced.on(self.trained)
         whole: StageModule = cut_model(traced, stage_of=[0] * len(traced.layers)).stages[0]
-        return layer_memory(whole, self.images, compute_dtype=self.compute_dtype)
+        try:
+            return layer_memory(whole, self.images, compute_dtype=self.compute_dtype)
+        # A user's layer may need real values; it may then raise anything.
+        except Exception as error:
+            raise BadInputError(
+                f"The memory that --model needs cannot be predicted, so no layout can be searched: "
+                f"{describe_failure(error)}"
+            ) from error
 
     @cached_property
     def weights(self) -> WeightBytes:
