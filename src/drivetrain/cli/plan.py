@@ -11,6 +11,7 @@ from drivetrain.auto.configure import Rules
 from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
+from drivetrain.cli.planning.search_options import add_memory_limit, take_search
 from drivetrain.core.errors import BadInputError
 from drivetrain.planner.devices.described_device import read_device_file
 from drivetrain.planner.devices.sizes import parse_bytes
@@ -24,6 +25,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options of the command."""
     add_directory(parser)
     add_recipe_options(parser)
+    add_memory_limit(
+        parser, help_text="the memory that training may use on each device, for example 8GB (default: all)"
+    )
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="search the layout with the shortest update: print the ten best, and plan the first one",
+    )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
         "--lr-at", metavar="UPDATES", default="", help="print the learning rate at these updates: 0,100,1000"
@@ -52,11 +61,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="plan for the device that this YAML file describes, or for a described one: a100-80gb, h200",
     )
-    parser.add_argument(
-        "--memory-limit",
-        metavar="SIZE",
-        help="the memory that training may use on each device, for example 8GB (default: all)",
-    )
 
 
 def run(args: Namespace) -> int:
@@ -73,12 +77,20 @@ def run(args: Namespace) -> int:
         check_picture_folder(pictures)
     described = None if args.device_file is None else read_device_file(args.device_file)
     limit = None if args.memory_limit is None else parse_bytes(args.memory_limit, what="--memory-limit")
+    asked = take_search(args, searches=args.search, limits_alone=True)
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
     from drivetrain.console.reporter import Reporter
     from drivetrain.plan.training_plan import plan_training
     from drivetrain.planner.planned import plan_with_estimate
 
+    result = None
     with Reporter(to_stderr=True, verbosity=resolved.recipe.verbosity) as reporter:
+        if asked is not None:
+            from drivetrain.planner.search.resolve import search_recipe
+
+            result, resolved = search_recipe(
+                resolved, asked, described=described, measure=args.measure, reporter=reporter
+            )
         estimated = plan_with_estimate(
             resolved,
             lr_at=lr_at,
@@ -88,6 +100,8 @@ def run(args: Namespace) -> int:
             reporter=reporter,
         )
     plan = estimated.plan
+    if result is not None:
+        plan["search"] = result.as_json()
     if saved is not None:
         save_recipe(resolved, saved)
     drawn = None if pictures is None else _draw(estimated, pictures)
@@ -101,6 +115,10 @@ def run(args: Namespace) -> int:
     from drivetrain.planner.render import print_estimate
 
     console = Console()
+    if result is not None:
+        from drivetrain.planner.search.table import print_search
+
+        print_search(result, console=console)
     print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)

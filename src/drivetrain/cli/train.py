@@ -11,6 +11,7 @@ from drivetrain.auto.configure import Rules
 from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_benchmark
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_directory, add_recipe_options, continued_recipe, take_directory
+from drivetrain.cli.planning.search_options import add_memory_limit, resolve_searched
 from drivetrain.console.reporter import Reporter
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launched_rank import launched_rank
@@ -25,6 +26,7 @@ from drivetrain.store.directory import RunDirectory, check_writable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
     add_recipe_options(parser)
+    add_memory_limit(parser)
     add_benchmark_options(parser)
 
 
@@ -33,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
         return bench_instead(args)
     take_directory(args)
     place = find_place(os.environ)
-    resolve = partial(continued_recipe, rules=_rules(place))
-    resolved = resolve_for_ranks(args, place, resolve=resolve)
+    resolve = partial(resolve_for_ranks, resolve=partial(continued_recipe, rules=_rules(place)))
+    resolved = resolve_searched(args, place, resolve=resolve, stored_recipe=_stored_recipe)
     require_one_training(resolved.recipe)
     with nullcontext() if place is None else launched_rank(place):
         return _train(resolved, place)

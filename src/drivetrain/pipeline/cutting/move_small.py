@@ -12,7 +12,7 @@ from drivetrain.pipeline.graph.node_kinds import mutated_input, name_of_call
 from drivetrain.pipeline.graph.shapes import ModelShapes
 from drivetrain.pipeline.graph.trace import TracedModel
 
-__all__ = ["move_small"]
+__all__ = ["is_movable", "move_small"]
 
 _SMALLER_FUNCTIONS = words(
     "getitem narrow select pad interpolate to type half bfloat16 float mean amax amin center_crop "
@@ -43,7 +43,7 @@ def move_small(
     movable = [
         layer.node
         for layer in traced.layers
-        if layer.node not in fixed_nodes and _is_movable(traced, layer.node, shapes)
+        if layer.node not in fixed_nodes and is_movable(traced, layer.node, shapes)
     ]
     moved: _Stages | None = stages
     while moved is not None:
@@ -99,7 +99,8 @@ def _only_foreign_source(traced: TracedModel, stages: _Stages, node: Node) -> No
     return sources[0] if len(sources) == 1 and stages[sources[0]] < stages[node] else None
 
 
-def _is_movable(traced: TracedModel, node: Node, shapes: ModelShapes) -> bool:
+def is_movable(traced: TracedModel, node: Node, shapes: ModelShapes) -> bool:
+    """Whether a step may run in the stage that computes what it reads."""
     if node.name == traced.output or not _is_smaller(traced, node, shapes):
         return False
     module = traced.module_of(node)

@@ -16,9 +16,10 @@ from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.pipeline.memory.stage_memory import StageMemory, stage_memory
 from drivetrain.pipeline.memory.weight_memory import WeightBytes, weight_bytes
 from drivetrain.recipe.layout import stage_count
+from drivetrain.recipe.schema import Recipe
 from drivetrain.schedules.checker import live_micro_batches
 
-__all__ = ["MemoryPrediction", "predict_memory"]
+__all__ = ["MemoryPrediction", "checkpoint_bytes", "device_peaks", "predict_memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +76,35 @@ def predict_memory(
         courses=_courses(parts, needs, weights),
         bytes_of=parts.bytes_of,
         savings=savings,
-        checkpoint=_checkpoint_bytes(parts, on_device),
+        checkpoint=checkpoint_bytes(parts.recipe, on_device),
     )
 
 
-def _checkpoint_bytes(parts: Parts, weights: Sequence[WeightBytes]) -> int:
+def device_peaks(
+    outline: RunOutline,
+    *,
+    settings: Sequence[StageSettings],
+    compute_dtypes: Sequence[torch.dtype],
+    in_host: bool,
+) -> tuple[int, ...]:
+    """The peak of each device; `in_host`: the first one also holds the copy made for checkpoints."""
+    parts = find_parts(outline.as_trained(), settings, compute_dtypes)
+    needs = [_needs(parts, index, _stage(parts, index)) for index in range(len(parts.modules))]
+    offloading = {home: each.offloads for home, each in zip(parts.schedule.device_of, settings, strict=True)}
+    either = {offloads: _weights(parts, offloads=offloads) for offloads in {False, *offloading.values()}}
+    weights = [either[offloads][home] for home, offloads in sorted(offloading.items())]
+    copy = checkpoint_bytes(parts.recipe, either[False]) if in_host else 0
+    peaks = [device.peak for device in _devices(parts, needs, weights)]
+    return (peaks[0] + copy, *peaks[1:])
+
+
+def checkpoint_bytes(recipe: Recipe, weights: Sequence[WeightBytes]) -> int:
     """Weights and buffers, optimiser state, and the weight average (EMA), which is kept in float32."""
-    if not parts.recipe.checkpoints:
+    if not recipe.checkpoints:
         return 0
     model = sum(each.parameters for each in weights)
-    widening = 2 if parts.recipe.precision == "16.16" else 1
-    average = 0 if parts.recipe.ema is None else widening * model
+    widening = 2 if recipe.precision == "16.16" else 1
+    average = 0 if recipe.ema is None else widening * model
     return model + average + sum(each.optimiser_states for each in weights)
 
 

@@ -24,7 +24,16 @@ from drivetrain.passes.forward import Precision
 from drivetrain.pipeline.memory.weight_memory import LiveBytes, states_and_update_bytes, storage_key
 from drivetrain.ranks.replica_group import ReplicaGroup
 
-__all__ = ["ActivationBytes", "StageMemory", "stage_activation_bytes", "stage_memory"]
+__all__ = [
+    "ActivationBytes",
+    "StageMemory",
+    "autocast_of",
+    "fake_twin",
+    "flat_parameters",
+    "own_tensors",
+    "stage_activation_bytes",
+    "stage_memory",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +78,8 @@ def stage_activation_bytes(
     `inputs` only describe the arguments of the stage, in order: shape, strides, type, and whether a gradient
     is needed. Both `inputs` and the stage may be on the meta device.
     """
-    with _fake_twin(stage, inputs) as (twin, arguments):
-        _flat_parameters(twin)
+    with fake_twin(stage, inputs) as (twin, arguments):
+        flat_parameters(twin)
         return _run_passes(twin, arguments, compute_dtype=compute_dtype)
 
 
@@ -89,12 +98,12 @@ def stage_memory(
     With recomputation each of them holds only its inputs; the rest is held for one micro-batch at a time.
     """
     each = stage_activation_bytes(stage, inputs, compute_dtype=compute_dtype)
-    with _fake_twin(stage, inputs) as (twin, _):
-        flat = _flat_parameters(twin)
+    with fake_twin(stage, inputs) as (twin, _):
+        flat = flat_parameters(twin)
         states, update = (0, 0)
         if flat is not None:
             states, update = states_and_update_bytes(flat, build_optimiser, offloads_states=offloads_states)
-        parameters = _distinct_bytes(_own_tensors(twin))
+        parameters = _distinct_bytes(own_tensors(twin))
     gradients = flat.gradients.nbytes if flat else 0
     passes_computed = 1 if recomputes else live_micro_batches
     activations = live_micro_batches * each.input_bytes + passes_computed * each.saved_bytes
@@ -116,10 +125,10 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
         saved.add(storage_key(tensor))
         return tensor
 
-    with LiveBytes(before=[*_own_tensors(twin), *_gradients(twin), *arguments]) as live:
+    with LiveBytes(before=[*own_tensors(twin), *_gradients(twin), *arguments]) as live:
         with (
             saved_tensors_hooks(note, _unchanged),
-            _autocast(arguments[0].device, compute_dtype),
+            autocast_of(arguments[0].device, compute_dtype),
         ):
             outputs = _as_tuple(twin(*arguments))
         saved_bytes = live.bytes_of(saved)
@@ -142,12 +151,12 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
 
 
 @contextmanager
-def _fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple[nn.Module, list[Tensor]]]:
+def fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple[nn.Module, list[Tensor]]]:
     """A copy of the stage in training mode and arguments for it, all as fake tensors without memory."""
     mode = FakeTensorMode()
     device = _device_of(stage)
     with mode:
-        memo: dict[int, Any] = {id(tensor): _like(tensor, device) for tensor in _own_tensors(stage)}
+        memo: dict[int, Any] = {id(tensor): _like(tensor, device) for tensor in own_tensors(stage)}
     memo |= {id(module.group): _silent(module.group) for module in _batch_norms(stage)}
     with FakeCopyMode(mode):
         twin = copy.deepcopy(stage, memo).train()
@@ -176,7 +185,7 @@ def _batch_norms(stage: nn.Module) -> Iterator[ReportingBatchNorm]:
     return (module for module in stage.modules() if isinstance(module, ReportingBatchNorm))
 
 
-def _flat_parameters(twin: nn.Module) -> FlatParameters | None:
+def flat_parameters(twin: nn.Module) -> FlatParameters | None:
     """The weights in one flat vector with its gradients, as in training; None if no weight is trained."""
     is_trained = any(parameter.requires_grad for parameter in twin.parameters())
     return FlatParameters(twin) if is_trained else None
@@ -184,7 +193,7 @@ def _flat_parameters(twin: nn.Module) -> FlatParameters | None:
 
 def _device_of(stage: nn.Module) -> torch.device:
     """The device of the stage; a stage on the meta device counts as one on the CPU."""
-    devices = {tensor.device for tensor in _own_tensors(stage)} - {torch.device("meta")}
+    devices = {tensor.device for tensor in own_tensors(stage)} - {torch.device("meta")}
     return devices.pop() if devices else torch.device("cpu")
 
 
@@ -201,11 +210,13 @@ def _like(spec: Tensor, device: torch.device) -> Tensor:
     return tensor.requires_grad_(spec.requires_grad)
 
 
-def _autocast(device: torch.device, compute_dtype: torch.dtype) -> AbstractContextManager[object]:
+def autocast_of(device: torch.device, compute_dtype: torch.dtype) -> AbstractContextManager[object]:
+    """The precision of a forward pass."""
     return Precision(compute_dtype=compute_dtype, device_type=device.type).autocast()
 
 
-def _own_tensors(stage: nn.Module) -> list[Tensor]:
+def own_tensors(stage: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of a stage."""
     return [*stage.parameters(), *stage.buffers()]
 
 

@@ -1,0 +1,1 @@
+"""Parts of the commands plan and train that concern planning."""

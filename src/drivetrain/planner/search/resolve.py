@@ -1,0 +1,126 @@
+"""From a recipe to the one with the layout that the search chose."""
+
+from dataclasses import replace
+
+from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.plan.precision import is_cpu
+from drivetrain.plan.training_plan import look_into
+from drivetrain.planner.costs import Link, ModelTimes
+from drivetrain.planner.devices.described_device import DescribedDevice
+from drivetrain.planner.devices.links import find_links
+from drivetrain.planner.devices.target import Target, find_target
+from drivetrain.planner.estimate import Measure, for_device
+from drivetrain.planner.measuring.worth_measuring import why_not_measured
+from drivetrain.planner.model_times import model_times
+from drivetrain.planner.search.asked import AskedSearch
+from drivetrain.planner.search.from_recipe import problem_from_recipe
+from drivetrain.planner.search.options import option_line, resets
+from drivetrain.planner.search.result import SearchResult, search_layouts
+from drivetrain.planner.search.subject import subject_of
+from drivetrain.ranks.threads import cores
+from drivetrain.recipe.checks.all_rules import check_recipe
+from drivetrain.recipe.layout import stage_count
+from drivetrain.recipe.load import ResolvedRecipe
+from drivetrain.recipe.messages import COMMAND_LINE, RULES
+from drivetrain.recipe.params import PipelineScheduleName
+from drivetrain.recipe.schema import Recipe
+
+__all__ = ["search_recipe"]
+
+
+def search_recipe(
+    resolved: ResolvedRecipe,
+    asked: AskedSearch,
+    *,
+    described: DescribedDevice | None = None,
+    measure: Measure = "auto",
+    reporter: Reporter,
+) -> tuple[SearchResult, ResolvedRecipe]:
+    """Searches a layout for a recipe; the recipe that comes back has it as ordinary options.
+
+    Times of layers are those of a `described` device, or measured on this machine. Where neither can be, they
+    are in proportion to FLOPs.
+    """
+    resolved = for_device(resolved, described)
+    recipe = resolved.recipe
+    devices = asked.devices or _devices_here(recipe, described)
+    replicas = None if asked.replicas else recipe.replicas
+    if replicas is not None and replicas > devices:
+        raise BadInputError(
+            f"--replicas {replicas} needs more than the {devices} devices of this search; --devices "
+            f"{replicas} works."
+        )
+    subject = subject_of(resolved)
+    target = find_target(subject.recipe, described=described, memory_limit_bytes=asked.memory_limit)
+    with reporter.showing("timing layers"):
+        times = _times(replace(resolved, recipe=subject.recipe), target, measure=measure, reporter=reporter)
+    known = _links(target, devices=devices) if times is not None else {}
+    problem = problem_from_recipe(
+        subject,
+        devices=devices,
+        times=times,
+        memory_limit=_limit(target, asked),
+        stages=None if asked.stages else stage_count(recipe),
+        replicas=replicas,
+        schedule=asked.schedule or _typed_schedule(resolved),
+        # Without --devices, the processes of a CPU share the cores that one process has to itself.
+        shares_cores=asked.devices is None and is_cpu(recipe.device),
+        **known,
+    )
+    with reporter.showing("searching a layout"):
+        result = search_layouts(subject, problem)
+    return result, _with_layout(resolved, result)
+
+
+def _typed_schedule(resolved: ResolvedRecipe) -> PipelineScheduleName | None:
+    is_typed = resolved.origins["pipeline_schedule"] == COMMAND_LINE
+    return resolved.recipe.pipeline_schedule if is_typed else None
+
+
+def _times(
+    resolved: ResolvedRecipe, target: Target, *, measure: Measure, reporter: Reporter
+) -> ModelTimes | None:
+    """Measured or described times of layers; None where they follow from FLOPs."""
+    if target.described is None and (measure == "off" or not target.can_measure):
+        return None
+    if target.described is None and measure == "auto":
+        planned = look_into(resolved)
+        if why_not_measured(planned, target=target, fits=None) is not None:
+            return None
+    return model_times(resolved, target=target, reporter=reporter)
+
+
+def _links(target: Target, *, devices: int) -> dict[str, Link]:
+    return {"link": find_links(target, ranks=devices).slowest(devices)}
+
+
+def _limit(target: Target, asked: AskedSearch) -> int | None:
+    """What was asked, or what the accelerator has; the memory of a host limits nothing unless asked."""
+    return target.memory_bytes if target.is_limited or not target.is_cpu else asked.memory_limit
+
+
+def _devices_here(recipe: Recipe, described: DescribedDevice | None) -> int:
+    """The described devices, or the accelerators of this machine; on a CPU at most one process per core."""
+    if described is not None:
+        return described.devices_per_host * (described.hosts or 1)
+    if is_cpu(recipe.device):
+        return cores()
+    import torch
+
+    return torch.accelerator.device_count()
+
+
+def _with_layout(resolved: ResolvedRecipe, result: SearchResult) -> ResolvedRecipe:
+    fields = dict(result.rows[0].fields)
+    changed = resets() | fields
+    recipe = resolved.recipe.model_copy(update=changed)
+    origins = resolved.origins | dict.fromkeys(changed, RULES)
+    note = f"layout chosen by the search: {option_line(fields)}"
+    return replace(
+        resolved,
+        recipe=recipe,
+        origins=origins,
+        warnings=tuple(check_recipe(recipe, origins)),
+        notes=(*resolved.notes, note),
+    )
