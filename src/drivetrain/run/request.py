@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from drivetrain.recipe.ending import check_metrics, parse_duration_s
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.smaller_batch import fitted_values, refitted
 from drivetrain.store.checkpoint_paths import checkpoint_paths
 from drivetrain.store.data_files import (
     DataFiles,
@@ -50,7 +51,8 @@ from drivetrain.store.directory import (
     default_run_path,
     foreign_entries,
 )
-from drivetrain.store.identity import check_same_identity, identity_of
+from drivetrain.store.identity import check_same_identity, identity_of, with_normalised_set
+from drivetrain.store.stored_plan import FITTED_KEY, kept_fit
 
 # More threads than this only wait for each other, and each takes memory.
 _MOST_THREADS_PER_CORE = 8
@@ -199,18 +201,53 @@ def prepare_request(
     identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model(splits.spec))
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
     check_writable(path)
-    request = Request(
-        resolved=resolved,
-        data=splits,
-        plan=plan,
-        directory=RunDirectory(path),
-        identity=identity,
-        files=files,
-        began_s=began_s,
-        own_data=own_data,
+    request = _as_fitted_before(
+        Request(
+            resolved=resolved,
+            data=splits,
+            plan=plan,
+            directory=RunDirectory(path),
+            identity=identity,
+            files=files,
+            began_s=began_s,
+            own_data=own_data,
+        )
     )
     request.check_directory()
     return request
+
+
+def _as_fitted_before(request: Request) -> Request:
+    """The request with the smaller micro-batch that this run had to take, unless another one is asked for."""
+    kept = kept_fit(request.directory.plan) if request.goes_on else None
+    if kept is None:
+        return request
+    asked, used = kept
+    if fitted_values(request.recipe) == used:
+        return replace(request, resolved=replace(request.resolved, fitted_from=asked))
+    recipe = refitted(request.recipe, used) if fitted_values(request.recipe) == asked else None
+    return request if recipe is None else refit(request, recipe)
+
+
+def refit(request: Request, recipe: Recipe) -> Request:
+    """The request with a recipe that fits the memory, in the same directory; it remembers what was asked."""
+    resolved = request.resolved
+    asked = resolved.fitted_from or fitted_values(request.recipe)
+    together = recipe.micro_batch_size * recipe.dbn_replica_group_size
+    return replace(
+        request,
+        resolved=replace(resolved, recipe=recipe, fitted_from=asked),
+        plan=plan_training(
+            recipe, samples=len(request.data.train), warns_of_skipped=not resolved.skips_by_rule
+        ),
+        identity=with_normalised_set(request.identity, together),
+    )
+
+
+def fit_to_keep(request: Request) -> dict[str, Any]:
+    """The entry of plan.json by which a continued run takes the smaller micro-batch too."""
+    asked = request.resolved.fitted_from
+    return {} if asked is None else {FITTED_KEY: {"asked": asked, "used": fitted_values(request.recipe)}}
 
 
 def _check_machine(recipe: Recipe) -> None:
@@ -273,9 +310,17 @@ def _identity(
 
 def _stored_identity(directory: RunDirectory) -> dict[str, Any]:
     try:
-        return read_json(directory.identity)
+        stored = read_json(directory.identity)
     except (OSError, ValueError) as error:
         raise BadInputError(
             f"--output-dir {directory.path} holds a run whose identity.json cannot be read ({error}); "
             "--overwrite starts afresh."
         ) from error
+    # A run that was stopped while it took a smaller micro-batch still has its former identity.
+    kept = kept_fit(directory.plan)
+    if kept is None:
+        return stored
+    used = kept[1]
+    return with_normalised_set(
+        stored, (used["micro_batch_size"] or 1) * (used["dbn_replica_group_size"] or 1)
+    )
