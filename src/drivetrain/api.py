@@ -41,6 +41,7 @@ from drivetrain.models.own_model import (
 )
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
 from drivetrain.plan.training_plan import build_plan
+from drivetrain.planner.fit import fit_request
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.checks.folds import require_crossval, require_one_fold, require_one_training
 from drivetrain.recipe.fields import fields_with
@@ -113,6 +114,7 @@ def train(
             data=splits,
             make_model=_maker(model, resolved),
             began_s=began_s,
+            fit=lambda request, own: fit_request(request, model=own, reporter=reporter),
         )
     if is_keras_model(model):
         give_weights_back(model, result.model)

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Mapping
 from drivetrain.recipe.layout import batch_of
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["FITTED_FIELDS", "fitted_values", "refitted", "smaller_recipes", "with_micro_batch"]
+__all__ = [
+    "FITTED_FIELDS",
+    "fitted_values",
+    "normalised_set",
+    "refitted",
+    "smaller_recipes",
+    "with_micro_batch",
+]
 
 FITTED_FIELDS = ("micro_batch_size", "dbn_replica_group_size", "validation_micro_batch_size")
 """The options that a run may set smaller to fit the memory; the accumulation follows from them."""
@@ -14,6 +21,11 @@ FITTED_FIELDS = ("micro_batch_size", "dbn_replica_group_size", "validation_micro
 def fitted_values(recipe: Recipe) -> dict[str, int | None]:
     """The values of the options that a run may set to fit the memory."""
     return {name: getattr(recipe, name) for name in FITTED_FIELDS}
+
+
+def normalised_set(recipe: Recipe) -> int:
+    """The number of samples that batch norm normalises together."""
+    return recipe.micro_batch_size * recipe.dbn_replica_group_size
 
 
 def refitted(recipe: Recipe, values: Mapping[str, int | None]) -> Recipe | None:

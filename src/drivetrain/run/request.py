@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from drivetrain.recipe.ending import check_metrics, parse_duration_s
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.smaller_batch import fitted_values, refitted
+from drivetrain.recipe.smaller_batch import fitted_values, normalised_set, refitted
 from drivetrain.store.checkpoint_paths import checkpoint_paths
 from drivetrain.store.data_files import (
     DataFiles,
@@ -116,7 +116,7 @@ class Request:
             return
         if self.directory.binds:
             check_same_identity(
-                _stored_identity(self.directory),
+                self._identity_to_keep(),
                 self.identity,
                 path=path,
                 check_data=partial(require_same_files, self.recipe, self.files, directory=self.directory),
@@ -125,6 +125,13 @@ class Request:
         elif not self.directory.holds_run:
             self._refuse_foreign_entries()
             self._refuse_maimed_run()
+
+    def _identity_to_keep(self) -> dict[str, Any]:
+        """The identity of the run to continue; --fit allows another set for batch norm."""
+        stored = _stored_identity(self.directory)
+        if not self.recipe.fit or self.resolved.fitted_from is None:
+            return stored
+        return with_normalised_set(stored, normalised_set(self.recipe))
 
     def _refuse_foreign_entries(self) -> None:
         path = self.directory.path
@@ -233,15 +240,25 @@ def refit(request: Request, recipe: Recipe) -> Request:
     """The request with a recipe that fits the memory, in the same directory; it remembers what was asked."""
     resolved = request.resolved
     asked = resolved.fitted_from or fitted_values(request.recipe)
-    together = recipe.micro_batch_size * recipe.dbn_replica_group_size
     return replace(
         request,
         resolved=replace(resolved, recipe=recipe, fitted_from=asked),
         plan=plan_training(
             recipe, samples=len(request.data.train), warns_of_skipped=not resolved.skips_by_rule
         ),
-        identity=with_normalised_set(request.identity, together),
+        identity=with_normalised_set(request.identity, normalised_set(recipe)),
     )
+
+
+def first_possible(request: Request, recipes: Iterable[Recipe]) -> Request | None:
+    """The request with the first of these recipes whose training can be planned; None if there is none."""
+    for recipe in recipes:
+        try:
+            return refit(request, recipe)
+        except BadInputError:
+            # Some pipeline schedules need certain numbers of micro-batches.
+            continue
+    return None
 
 
 def fit_to_keep(request: Request) -> dict[str, Any]:
@@ -320,7 +337,5 @@ def _stored_identity(directory: RunDirectory) -> dict[str, Any]:
     kept = kept_fit(directory.plan)
     if kept is None:
         return stored
-    used = kept[1]
-    return with_normalised_set(
-        stored, (used["micro_batch_size"] or 1) * (used["dbn_replica_group_size"] or 1)
-    )
+    used = {name: value or 1 for name, value in kept[1].items()}
+    return with_normalised_set(stored, used["micro_batch_size"] * used["dbn_replica_group_size"])

@@ -13,9 +13,9 @@ from drivetrain.store.metrics_file import SHORTAGE_EVENT, read_metrics
 from tests.run.rank_runs import losses
 from tests.run.shortage.short_runs import bits, only_until, train_short
 
-REPLICAS = {"ranks": 4, "replicas": 4, "micro_batch_size": 8}
-STAGES = {"ranks": 4, "replicas": 2, "stages": 2, "micro_batch_size": 8}
-ALONE = {"ranks": 1, "replicas": 1, "micro_batch_size": 8, "fit": True}
+REPLICAS: dict[str, Any] = {"ranks": 4, "replicas": 4, "micro_batch_size": 8}
+STAGES: dict[str, Any] = {"ranks": 4, "replicas": 2, "stages": 2, "micro_batch_size": 8}
+ALONE: dict[str, Any] = {"ranks": 1, "replicas": 1, "micro_batch_size": 8, "fit": True}
 # More replicas normalise together, so that the set of samples stays the same; one process has no others.
 SMALL = {"replicas": {"dbn_replica_group_size": 2}, "stages": {"dbn_replica_group_size": 2}, "alone": {}}
 LAYOUTS: dict[str, dict[str, Any]] = {"replicas": REPLICAS, "stages": STAGES, "alone": ALONE}

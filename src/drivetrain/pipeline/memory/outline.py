@@ -17,7 +17,7 @@ from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.schema import Recipe
 
-__all__ = ["RunOutline", "outline_run"]
+__all__ = ["RunOutline", "outline_of", "outline_run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,13 @@ def outline_run(
     asks_for_memory = recipe.optimizer_state_offloading or recipe.optimise_for is not None
     if plan is None and not asks_for_memory:
         return None
+    return outline_of(recipe, model, plan=plan, images=images)
+
+
+def outline_of(
+    recipe: Recipe, model: nn.Module, *, plan: StagePlan | None, images: Sequence[int]
+) -> RunOutline:
+    """The outline of a run, whatever its recipe asks for; the model itself stays as it is."""
     samples, channels, height, width = images
     twin = _without_memory(model)
     return RunOutline(

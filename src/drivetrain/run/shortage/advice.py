@@ -2,9 +2,10 @@
 
 from drivetrain.recipe.layout import batch_of, stage_count
 from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.smaller_batch import normalised_set
 from drivetrain.run.shortage.outcome import RankReport
 
-__all__ = ["batch_options", "no_smaller_batch", "other_set", "what_follows", "what_happened"]
+__all__ = ["batch_options", "less_memory", "no_smaller_batch", "other_set", "what_follows", "what_happened"]
 
 
 def what_happened(report: RankReport, recipe: Recipe) -> str:
@@ -45,8 +46,7 @@ def what_follows(report: RankReport, recipe: Recipe, smaller: Recipe, *, resumed
 
 def other_set(report: RankReport, recipe: Recipe, smaller: Recipe) -> str:
     """Why a run with batch norm stops: a smaller micro-batch would change its result."""
-    before = recipe.micro_batch_size * recipe.dbn_replica_group_size
-    after = smaller.micro_batch_size * smaller.dbn_replica_group_size
+    before, after = normalised_set(recipe), normalised_set(smaller)
     return (
         f"{what_happened(report, recipe)}, and with {batch_options(smaller)} batch norm would normalise "
         f"over {after} samples instead of {before}, which changes the result; add --fit to the same command "
@@ -56,10 +56,11 @@ def other_set(report: RankReport, recipe: Recipe, smaller: Recipe) -> str:
 
 def no_smaller_batch(report: RankReport, recipe: Recipe) -> str:
     """What needs less memory where the smallest batch needs too much."""
-    return f"{what_happened(report, recipe)}, and no smaller batch is possible; {_ways_out(recipe)}."
+    return f"{what_happened(report, recipe)}, and no smaller batch is possible; {less_memory(recipe)}."
 
 
-def _ways_out(recipe: Recipe) -> str:
+def less_memory(recipe: Recipe) -> str:
+    """The options that take less memory than the recipe."""
     more = [
         "" if recipe.recomputation else "--recomputation",
         f"--stages {2 * stage_count(recipe)} on more devices",

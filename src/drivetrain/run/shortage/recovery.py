@@ -1,12 +1,12 @@
 """After memory ran out: all ranks meet again, keep what was reached, and take a smaller micro-batch."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from drivetrain.assembly.training_parts import Assembly
 from drivetrain.console.reporter import Reporter
-from drivetrain.core.errors import BadInputError, DrivetrainError, RunFailedError
+from drivetrain.core.errors import DrivetrainError, RunFailedError
 from drivetrain.core.files import write_json
 from drivetrain.inference.model.evaluator import validation_batch_size
 from drivetrain.models.module_values import moving_places
@@ -16,7 +16,7 @@ from drivetrain.recipe.layout import batch_of, devices_per_replica
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.smaller_batch import smaller_recipes
 from drivetrain.run.loop.loop import RunLoop
-from drivetrain.run.request import Request, fit_to_keep, refit
+from drivetrain.run.request import Request, first_possible, fit_to_keep, refit
 from drivetrain.run.shortage.advice import no_smaller_batch, other_set, what_follows
 from drivetrain.run.shortage.outcome import (
     MemoryRanOutError,
@@ -114,10 +114,10 @@ class Recovery:
             return refit(self.request, self._with_smaller_validation(recipe, first))
         normalises = bool(self.assembly.totals.buffers)
         options = smaller_recipes(recipe, normalises=normalises, may_change_set=recipe.fit)
-        found = _first_possible(self.request, options)
+        found = first_possible(self.request, options)
         if found is not None:
             return found
-        changing = _first_possible(
+        changing = first_possible(
             self.request, smaller_recipes(recipe, normalises=normalises, may_change_set=True)
         )
         if changing is None:
@@ -148,16 +148,6 @@ class Recovery:
             sentence=sentence,
         )
         self.reporter.warn(sentence)
-
-
-def _first_possible(request: Request, recipes: Iterable[Recipe]) -> Request | None:
-    for recipe in recipes:
-        try:
-            return refit(request, recipe)
-        except BadInputError:
-            # Some pipeline schedules need certain numbers of micro-batches.
-            continue
-    return None
 
 
 def _part(loop: RunLoop) -> ShortagePart:
