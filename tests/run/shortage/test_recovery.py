@@ -1,17 +1,21 @@
 """Memory runs out on one rank: all go on with half the micro-batch, with the bits of a continued run."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from drivetrain.core.errors import RunFailedError
 from drivetrain.ranks.pool import RankPool
 from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.run.loop.forced_shortage import FORCED_SHORTAGE
 from drivetrain.store.metrics_file import SHORTAGE_EVENT, read_metrics
 from tests.run.rank_runs import losses
 from tests.run.shortage.short_runs import bits, only_until, train_short
+from tests.run.small_training import TrainSmall
 
 REPLICAS: dict[str, Any] = {"ranks": 4, "replicas": 4, "micro_batch_size": 8}
 STAGES: dict[str, Any] = {"ranks": 4, "replicas": 2, "stages": 2, "micro_batch_size": 8}
@@ -107,6 +111,24 @@ def test_without_fit_one_process_with_batch_norm_stops_and_fit_continues_it(
     assert read_recipe_yaml(short / "recipe.yaml")["micro_batch_size"] == 8
     train_short(rank_pool, short, shortage, **ALONE)
     assert [event["update"] for event in _events(short)] == [3]
+
+
+def test_before_the_first_update_a_model_given_in_python_starts_afresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    options: dict[str, Any] = {"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), "num_epochs": 1}
+    before = copy.deepcopy(options["model"].state_dict())
+    monkeypatch.setenv(FORCED_SHORTAGE, "rank=0 update=0 part=optimiser above=4")
+    short = train_small(tmp_path / "short", **options)
+    (event,) = _events(tmp_path / "short")
+    assert (event["update"], event["micro_batch_size"], event["accumulation"]) == (0, 4, 4)
+    monkeypatch.delenv(FORCED_SHORTAGE)
+    options["model"].load_state_dict(before)
+    expected = train_small(
+        tmp_path / "expected", **{**options, "micro_batch_size": 4, "gradient_accumulation_count": 4}
+    )
+    assert short.updates == expected.updates
+    assert bits(tmp_path / "short") == bits(tmp_path / "expected")
 
 
 def test_a_micro_batch_of_one_that_does_not_fit_says_what_would(rank_pool: RankPool, tmp_path: Path) -> None:
