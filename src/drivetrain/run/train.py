@@ -145,6 +145,7 @@ def train_request(
             # Frames of the failed attempt, graphs and buffers refer to each other.
             gc.collect()
             device.forget_peak_memory()
+            _allow_for_start(attempt.request, attempt.group)
         if attempt.group.is_first:
             outcome = predict_after_training(request.recipe, outcome, reporter=reporter, model=model)
         return outcome
@@ -169,7 +170,6 @@ def _attempt(
 ) -> RunResult | _Attempt:
     """Builds a program and runs it to its end; if memory ran out, returns what to attempt next."""
     request, group = attempt.request, attempt.group
-    _allow_for_start(request, group)
     with reporter.showing("building the model"), showing_progress(reporter), refusing_bad_samples():
         assembly = assemble(
             request.recipe,

@@ -21,7 +21,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     for _ in range(10):
         if link is None:
             return False
-        if isinstance(link, torch.OutOfMemoryError | MemoryError):
+        if isinstance(link, torch.OutOfMemoryError):
             return True
         if isinstance(link, RuntimeError) and any(words in str(link).lower() for words in _WORDS):
             return True
