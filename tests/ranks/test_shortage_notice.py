@@ -1,13 +1,17 @@
 """A rank that ran out of memory leaves with messages in flight; no other waits for it, and all meet again."""
 
+import queue
 from typing import Any
+from unittest import mock
 
 import torch
 
+from drivetrain.ranks import shortage_notice
 from drivetrain.ranks.pool import RankPool
 from drivetrain.ranks.rank_failure import is_consequence
 from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.ranks.shortage_notice import ShortageNotice
+from tests.deadlines import HANG_S
 
 
 def _leave_and_meet(group: ReplicaGroup, *, gives_notice: bool) -> dict[str, Any]:
@@ -64,3 +68,19 @@ def test_alone_there_is_nobody_to_tell() -> None:
     notice.give()
     assert not notice.is_given
     assert notice.meet_again(device="cpu") == ReplicaGroup()
+
+
+def _heed(group: ReplicaGroup) -> str | None:
+    notice, told = ShortageNotice(group), queue.Queue[str]()
+    with (
+        mock.patch.object(shortage_notice, "_abort", told.put),
+        mock.patch.object(shortage_notice, "_LOOK_S", 0.01),
+        notice.heeded(device="cuda"),
+    ):
+        if group.rank == 0:
+            notice.give()
+        return told.get(timeout=HANG_S)
+
+
+def test_on_an_accelerator_a_rank_breaks_off_what_waits_on_the_device(rank_pool: RankPool) -> None:
+    assert rank_pool.run(_heed, ranks=2) == ["cuda", "cuda"]
