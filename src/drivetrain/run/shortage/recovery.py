@@ -1,5 +1,6 @@
 """After memory ran out: all ranks meet again, keep what was reached, and take a smaller micro-batch."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -80,6 +81,8 @@ class Recovery:
         program = loop.context.program
         if program.capture is not None:
             program.capture.release()
+        # Activations may lie in reference cycles; saving the state needs some memory too.
+        gc.collect()
         program.device.forget_peak_memory()
         group = self.notice.meet_again(device=program.device.torch_device.type)
         reports: list[RankReport] = group.gather(own)
