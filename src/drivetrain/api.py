@@ -43,6 +43,7 @@ from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
 from drivetrain.planner.devices.described_device import read_device_file
 from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.planner.estimate import Measure
+from drivetrain.planner.fit import fit_request
 from drivetrain.planner.planned import plan_with_estimate
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.checks.folds import require_crossval, require_one_fold, require_one_training
@@ -116,6 +117,7 @@ def train(
             data=splits,
             make_model=_maker(model, resolved),
             began_s=began_s,
+            fit=lambda request, own: fit_request(request, model=own, reporter=reporter),
         )
     if is_keras_model(model):
         give_weights_back(model, result.model)

@@ -54,6 +54,11 @@ def _prepare_and_start(resolved: ResolvedRecipe, place: RankPlace | None, report
     prepared = [prepare_request(resolved, began_s=process_began_s(), reporter=reporter)]
     from drivetrain.run.start import start_training
 
+    # Ranks of another launcher might see different free memory; they only recover while they train.
+    if resolved.recipe.fit and place is None:
+        from drivetrain.planner.fit import fit_request
+
+        prepared = [fit_request(prepared.pop(), reporter=reporter)]
     return start_training(prepared.pop(), reporter=reporter, place=place).exit_status
 
 

@@ -40,6 +40,8 @@ class WeightMover:
     waiting: Sequence[tuple[slice, PartRate]] = ()
     loss_scale: DynamicLossScale | None = None
     average: WeightAverage | None = None
+    is_moving: bool = False
+    """Whether weights or statistics may have changed since the last finished update; the loop resets it."""
     move_weights: Compilable[[Tensor], None] = field(init=False)
     _rates: Tensor | None = None
 

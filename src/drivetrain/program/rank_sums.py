@@ -45,6 +45,7 @@ class RankSums:
         vote = own.new_full((1,), float(self.wants_stop()))
         sums = torch.cat([own, vote, self.batch_norms.report_sums()])
         self.groups.world.sum_(sums)
+        self.mover.is_moving = True
         self.batch_norms.commit_sums(sums[3:])
         self.stop_votes.count(sums[2])
         return sums[0], sums[1]
@@ -56,6 +57,7 @@ class RankSums:
         flags = torch.stack([own.new_tensor(float(self.wants_stop())), is_bad.to(own)])
         sums = torch.cat([own, flags])
         self.groups.world.sum_(sums)
+        self.mover.is_moving = True
         self.stop_votes.count(sums[2])
         if loss_scale is not None:
             loss_scale.judge(sums[3] > 0)

@@ -158,9 +158,10 @@ class TrainingProgram:
         statistics are committed and then taken back where it is set. The loss scale changes last, after its
         value was recorded.
         """
+        moving = self.mover
+        moving.is_moving = True
         if self.float_watch is not None:
             self.float_watch.finish_update()
-        moving = self.mover
         rate = moving.rate(updates=len(self.records))
         moving.move_weights(rate)
         if self.group.size == 1:

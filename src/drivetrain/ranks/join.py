@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import psutil
@@ -12,10 +13,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from drivetrain.core.errors import BadInputError, RunFailedError
+from drivetrain.ranks.connections import break_connections, noting_connections
 from drivetrain.ranks.rank_place import RankPlace
-from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.ranks.replica_group import ReplicaGroup, WaitClock
 
-__all__ = ["JOIN_TIMEOUT_S", "join", "join_at", "joined", "leave", "meet"]
+__all__ = ["JOIN_TIMEOUT_S", "join", "join_at", "joined", "leave", "meet", "rejoin"]
 
 # Ranks open their data before the first collective; the timeout covers hosts that read more slowly.
 JOIN_TIMEOUT_S = 600.0
@@ -31,6 +33,29 @@ def join(place: RankPlace, *, device: str, timeout_s: float = JOIN_TIMEOUT_S) ->
         return ReplicaGroup()
     store = meet(place, timeout_s=timeout_s)
     return join_at(store, place=place, device=device, timeout_s=timeout_s)
+
+
+def rejoin(
+    group: ReplicaGroup, store: Store, *, device: str, timeout_s: float = JOIN_TIMEOUT_S
+) -> ReplicaGroup:
+    """Ends all groups of this process with whatever is in flight, and forms the group of all ranks again.
+
+    A collective; `store` is that of the former group. Ranks that wait for a message of this one get an error,
+    which must lead them here too.
+    """
+    break_connections(store)
+    leave(failed=True)
+    again = replace(group, process_group=None, waits=WaitClock())
+    with noting_connections():
+        dist.init_process_group(
+            _backends(device),
+            store=PrefixStore("again", store),
+            rank=group.rank,
+            world_size=group.size,
+            timeout=timedelta(seconds=timeout_s),
+        )
+        again.barrier()
+    return again
 
 
 @contextmanager
@@ -87,15 +112,16 @@ def join_at(store: Store, *, place: RankPlace, device: str, timeout_s: float) ->
         local_size=place.local_world_size,
     )
     try:
-        dist.init_process_group(
-            _backends(device),
-            store=store,
-            rank=place.rank,
-            world_size=place.world_size,
-            timeout=timedelta(seconds=timeout_s),
-        )
-        # A rank that left right away would close connections that a slower rank has not accepted yet.
-        group.barrier()
+        with noting_connections():
+            dist.init_process_group(
+                _backends(device),
+                store=store,
+                rank=place.rank,
+                world_size=place.world_size,
+                timeout=timedelta(seconds=timeout_s),
+            )
+            # A rank that left right away would close connections that a slower rank has not accepted yet.
+            group.barrier()
     except RuntimeError as error:
         leave(failed=True)
         # torch names groups by this counter, which a failed attempt has advanced. Without the reset the next

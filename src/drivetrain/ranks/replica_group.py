@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from drivetrain.ranks.connections import noting_connections
 from drivetrain.ranks.host import host_key
 
 __all__ = ["ALL_ALONE", "ALONE", "RankGroups", "ReplicaGroup", "WaitClock", "split_ranks"]
@@ -151,7 +152,8 @@ class ReplicaGroup:
         ranks = [self._global_rank(member) for member in members]
         # By default every rank of the world must call new_group. With local synchronisation only the members
         # do, so that a part can be split again.
-        group = dist.new_group(ranks, timeout=self._timeout, use_local_synchronization=True)
+        with noting_connections():
+            group = dist.new_group(ranks, timeout=self._timeout, use_local_synchronization=True)
         own = members.index(self.rank)
         return ReplicaGroup(rank=own, size=len(members), process_group=group).counted_by_host()
 

@@ -101,7 +101,8 @@ class ResolvedRecipe:
     """A checked recipe, the origin of each value, and a name for its run directory.
 
     Where rules have set options for a user's own data, `reasons` says why, by field, `fingerprint` is what
-    they looked at, and `notes` are sentences for the user.
+    they looked at, and `notes` are sentences for the user. Where a smaller micro-batch was chosen to fit the
+    memory, `fitted_from` holds the values that were asked for.
     """
 
     recipe: Recipe
@@ -111,6 +112,7 @@ class ResolvedRecipe:
     reasons: Mapping[str, str] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    fitted_from: Mapping[str, int | None] | None = None
 
     @property
     def skips_by_rule(self) -> bool:

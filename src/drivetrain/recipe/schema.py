@@ -451,6 +451,11 @@ class Recipe(BaseModel):
             description="samples per validation batch (default: a size that suits the device)",
         )
     )
+    fit: Annotated[bool, _free("batch", UNMEASURED)] = Field(
+        default=False,
+        description="take a smaller micro-batch, at the same global batch, where the memory does not "
+        "suffice, even if batch norm then normalises fewer samples together",
+    )
     flip_averaging: Annotated[bool, _free("batch", OF_IMAGES, UNMEASURED)] = Field(
         default=False,
         description="test-time augmentation: average predictions over the image and its mirror images, in "

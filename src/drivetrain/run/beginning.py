@@ -13,11 +13,11 @@ from drivetrain.recipe.layout import BatchArithmetic, stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.recipe.notes import Fact
 from drivetrain.run.compiling.kept_choice import chosen_before
-from drivetrain.run.request import Request
+from drivetrain.run.request import Request, fit_to_keep
 from drivetrain.store.best import best_metric
 from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after
 from drivetrain.store.data_files import write_files, write_own_data
-from drivetrain.store.metrics_file import damaged_events, read_metrics
+from drivetrain.store.metrics_file import SHORTAGE_EVENT, damaged_events, read_metrics
 from drivetrain.store.stored_plan import REASONS_KEY, kept_reasons, plan_problem, stored_plan
 
 __all__ = ["introduce", "warn_of_changes", "write_request"]
@@ -33,7 +33,7 @@ def warn_of_changes(request: Request, checkpoint: Checkpoint | None, *, reporter
         if problem is not None:
             reporter.warn(problem)
     if checkpoint is None:
-        if read_metrics(directory.metrics):
+        if any(entry["event"] != SHORTAGE_EVENT for entry in read_metrics(directory.metrics)):
             reporter.warn("there is no checkpoint to continue from, so training starts again at update 0.")
         return
     drop_checkpoints_after(directory.checkpoints, update=checkpoint.update)
@@ -66,7 +66,8 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
     compared = {} if assembly.compared is None else {"checked": assembly.compared}
     reasons = request.resolved.reasons or kept_reasons(directory.plan)
     chosen = {REASONS_KEY: dict(reasons)} if reasons else {}
-    write_json(directory.plan, plan | compared | chosen_before(directory.plan) | chosen)
+    fitted = fit_to_keep(request)
+    write_json(directory.plan, plan | compared | chosen_before(directory.plan) | chosen | fitted)
     write_json(directory.data, request.data.spec.to_json())
     write_files(directory, request.files)
     write_own_data(directory, request.own_data)

@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from drivetrain.recipe.ending import check_metrics, parse_duration_s
 from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
+from drivetrain.recipe.smaller_batch import fitted_values, normalised_set, refitted
 from drivetrain.store.checkpoint_paths import checkpoint_paths
 from drivetrain.store.data_files import (
     DataFiles,
@@ -50,7 +51,8 @@ from drivetrain.store.directory import (
     default_run_path,
     foreign_entries,
 )
-from drivetrain.store.identity import check_same_identity, identity_of
+from drivetrain.store.identity import check_same_identity, identity_of, with_normalised_set
+from drivetrain.store.stored_plan import FITTED_KEY, kept_fit
 
 # More threads than this only wait for each other, and each takes memory.
 _MOST_THREADS_PER_CORE = 8
@@ -114,7 +116,7 @@ class Request:
             return
         if self.directory.binds:
             check_same_identity(
-                _stored_identity(self.directory),
+                self._identity_to_keep(),
                 self.identity,
                 path=path,
                 check_data=partial(require_same_files, self.recipe, self.files, directory=self.directory),
@@ -123,6 +125,13 @@ class Request:
         elif not self.directory.holds_run:
             self._refuse_foreign_entries()
             self._refuse_maimed_run()
+
+    def _identity_to_keep(self) -> dict[str, Any]:
+        """The identity of the run to continue; --fit allows another set for batch norm."""
+        stored = _stored_identity(self.directory)
+        if not self.recipe.fit or self.resolved.fitted_from is None:
+            return stored
+        return with_normalised_set(stored, normalised_set(self.recipe))
 
     def _refuse_foreign_entries(self) -> None:
         path = self.directory.path
@@ -199,18 +208,63 @@ def prepare_request(
     identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model(splits.spec))
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
     check_writable(path)
-    request = Request(
-        resolved=resolved,
-        data=splits,
-        plan=plan,
-        directory=RunDirectory(path),
-        identity=identity,
-        files=files,
-        began_s=began_s,
-        own_data=own_data,
+    request = _as_fitted_before(
+        Request(
+            resolved=resolved,
+            data=splits,
+            plan=plan,
+            directory=RunDirectory(path),
+            identity=identity,
+            files=files,
+            began_s=began_s,
+            own_data=own_data,
+        )
     )
     request.check_directory()
     return request
+
+
+def _as_fitted_before(request: Request) -> Request:
+    """The request with the smaller micro-batch that this run had to take, unless another one is asked for."""
+    kept = kept_fit(request.directory.plan) if request.goes_on else None
+    if kept is None:
+        return request
+    asked, used = kept
+    if fitted_values(request.recipe) == used:
+        return replace(request, resolved=replace(request.resolved, fitted_from=asked))
+    recipe = refitted(request.recipe, used) if fitted_values(request.recipe) == asked else None
+    return request if recipe is None else refit(request, recipe)
+
+
+def refit(request: Request, recipe: Recipe) -> Request:
+    """The request with a recipe that fits the memory, in the same directory; it remembers what was asked."""
+    resolved = request.resolved
+    asked = resolved.fitted_from or fitted_values(request.recipe)
+    return replace(
+        request,
+        resolved=replace(resolved, recipe=recipe, fitted_from=asked),
+        plan=plan_training(
+            recipe, samples=len(request.data.train), warns_of_skipped=not resolved.skips_by_rule
+        ),
+        identity=with_normalised_set(request.identity, normalised_set(recipe)),
+    )
+
+
+def first_possible(request: Request, recipes: Iterable[Recipe]) -> Request | None:
+    """The request with the first of these recipes whose training can be planned; None if there is none."""
+    for recipe in recipes:
+        try:
+            return refit(request, recipe)
+        except BadInputError:
+            # Some pipeline schedules need certain numbers of micro-batches.
+            continue
+    return None
+
+
+def fit_to_keep(request: Request) -> dict[str, Any]:
+    """The entry of plan.json by which a continued run takes the smaller micro-batch too."""
+    asked = request.resolved.fitted_from
+    return {} if asked is None else {FITTED_KEY: {"asked": asked, "used": fitted_values(request.recipe)}}
 
 
 def _check_machine(recipe: Recipe) -> None:
@@ -273,9 +327,15 @@ def _identity(
 
 def _stored_identity(directory: RunDirectory) -> dict[str, Any]:
     try:
-        return read_json(directory.identity)
+        stored = read_json(directory.identity)
     except (OSError, ValueError) as error:
         raise BadInputError(
             f"--output-dir {directory.path} holds a run whose identity.json cannot be read ({error}); "
             "--overwrite starts afresh."
         ) from error
+    # A run that was stopped while it took a smaller micro-batch still has its former identity.
+    kept = kept_fit(directory.plan)
+    if kept is None:
+        return stored
+    used = {name: value or 1 for name, value in kept[1].items()}
+    return with_normalised_set(stored, used["micro_batch_size"] * used["dbn_replica_group_size"])

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation import Validations
 from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.request import Request
+from drivetrain.run.shortage.recovery import Recovery
 from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.run.summary.finish import finish_run
 from drivetrain.run.summary.time_spent import time_spent
@@ -75,6 +77,7 @@ class RunSession:
         self.group = assembly.program.group
         self._stored: ProgramState | None = None
         self._measured_program = assembly.program
+        self._recovery = Recovery(request=request, assembly=assembly, reporter=reporter)
 
     def carry_out(self, warnings: list[str]) -> RunResult:
         """Trains, validates or reports, whichever is left to do."""
@@ -155,9 +158,7 @@ class RunSession:
         if self.reporter.is_verbose:
             log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
-            self._choose_compile(loop, first)
-            give_back_freed_memory()
-            reached = loop.run(first)
+            reached = self._recovery.guard(loop, partial(self._run, loop, first))
             self._gather_model()
             if loop.is_broken_off:
                 return self._stopped(reached, loop)
@@ -172,6 +173,11 @@ class RunSession:
             log.close()
         self._hand_over_average()
         return self._result("finished", reached, summary)
+
+    def _run(self, loop: RunLoop, first: int) -> int:
+        self._choose_compile(loop, first)
+        give_back_freed_memory()
+        return loop.run(first)
 
     def _choose_compile(self, loop: RunLoop, first: int) -> None:
         with loop.context.clock.measure("probing"):
@@ -246,7 +252,7 @@ class RunSession:
             return self._result("validated", task.first, metrics)
         loop = self._loop(task, log=EventLog(self._own_readers()))
         give_back_freed_memory()
-        reached = loop.run(task.first)
+        reached = self._recovery.guard(loop, partial(loop.run, task.first))
         self._gather_model()
         self._hand_over_average()
         if loop.is_broken_off:

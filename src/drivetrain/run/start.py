@@ -19,7 +19,9 @@ from drivetrain.run.stopping import StopRequest
 from drivetrain.run.train import architecture_of, train_request
 from drivetrain.store.directory import RunDirectory
 
-__all__ = ["start_training", "train_resolved"]
+__all__ = ["FitRequest", "start_training", "train_resolved"]
+
+FitRequest = Callable[[Request, nn.Module | None], Request]
 
 
 def train_resolved(
@@ -33,12 +35,13 @@ def train_resolved(
     sibling: RunDirectory | None = None,
     on_prepared: Callable[[], None] | None = None,
     began_s: float | None = None,
+    fit: FitRequest | None = None,
 ) -> RunResult:
     """Trains a recipe, or continues its run if the run directory holds one.
 
     `make_model` builds a model given in Python; `sibling` is another fold of the same cross-validation;
     `on_prepared` is called once all checks have passed. --max-time counts from `began_s` on (seconds since
-    1970; default: now).
+    1970; default: now). `fit` finds a micro-batch that fits the memory (--fit).
     """
     own = _OwnModule(make_model)
 
@@ -53,7 +56,8 @@ def train_resolved(
         )
         if on_prepared is not None:
             on_prepared()
-        return replace(request, series=series)
+        request = replace(request, series=series)
+        return request if fit is None or not request.recipe.fit else fit(request, own.module)
 
     # No local variable holds the request: `start_training` can then free its data before it launches ranks.
     return start_training(prepare(), reporter=reporter, data=data, model=own.module, stop=stop)

@@ -1,8 +1,9 @@
 """Training in one process: from a checked request to its result, including --predict-after."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ from drivetrain.devices.device import Device, choose_device
 from drivetrain.inference.model.restore import measured_cut
 from drivetrain.inference.predict.inputs import InputNotes, expand_inputs
 from drivetrain.inference.predict.predict import predict_run
+from drivetrain.models.parameter_hooks import copy_model
 from drivetrain.models.requirements import require_plain_state
 from drivetrain.models.summary import LayerRow, describe_layers
 from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S, FIRST_VALIDATION_TIMEOUT_S
@@ -34,6 +36,7 @@ from drivetrain.recipe.schema import Recipe
 from drivetrain.run.reporting.loggers import check_loggers
 from drivetrain.run.request import Request
 from drivetrain.run.session import RunResult, RunSession
+from drivetrain.run.shortage.outcome import MemoryRanOutError
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.directory import make_directory
 from drivetrain.store.lock import hold_lock
@@ -121,30 +124,74 @@ def train_request(
     its directory.
     """
     check_loggers(request.recipe)
-    group.set_timeout(FIRST_UPDATE_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
+    _allow_for_start(request, group)
     with set_up_device(request.recipe, group) as device:
         hold_once(request.data, group=group)
-        with reporter.showing("building the model"), showing_progress(reporter), refusing_bad_samples():
-            assembly = assemble(
-                request.recipe,
-                data=request.data,
-                model=model,
-                plan=request.plan,
+        # A model given in Python is changed by its training; after a failed attempt the next one needs it.
+        spare = None if model is None else copy_model(model)
+        trained, attempt = model, _Attempt(request, group)
+        while True:
+            outcome = _attempt(
+                attempt,
                 device=device,
-                group=group,
-                continues=request.has_weights,
-                measured_cut=measured_cut(request.directory, request.recipe) if request.goes_on else None,
-                compares_cut=request.recipe.training,
+                reporter=reporter,
+                model=trained,
+                stop=stop,
+                on_claimed=on_claimed,
             )
-        try:
-            result = _run_locked(
-                request, assembly=assembly, reporter=reporter, stop=stop, on_claimed=on_claimed
-            )
-        finally:
-            assembly.program.feed.close()
-        if group.is_first:
-            result = predict_after_training(request.recipe, result, reporter=reporter, model=model)
-        return result
+            if isinstance(outcome, RunResult):
+                break
+            attempt, trained = outcome, None if spare is None else copy_model(spare)
+            # Frames of the failed attempt, graphs and buffers refer to each other.
+            gc.collect()
+            device.forget_peak_memory()
+            _allow_for_start(attempt.request, attempt.group)
+        if attempt.group.is_first:
+            outcome = predict_after_training(request.recipe, outcome, reporter=reporter, model=model)
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt at a training; the next one has a smaller micro-batch, and a new process group."""
+
+    request: Request
+    group: ReplicaGroup
+
+
+def _attempt(
+    attempt: _Attempt,
+    *,
+    device: Device,
+    reporter: Reporter,
+    model: nn.Module | None,
+    stop: StopRequest | None,
+    on_claimed: Callable[[], None] | None,
+) -> RunResult | _Attempt:
+    """Builds a program and runs it to its end; if memory ran out, returns what to attempt next."""
+    request, group = attempt.request, attempt.group
+    with reporter.showing("building the model"), showing_progress(reporter), refusing_bad_samples():
+        assembly = assemble(
+            request.recipe,
+            data=request.data,
+            model=model,
+            plan=request.plan,
+            device=device,
+            group=group,
+            continues=request.has_weights,
+            measured_cut=measured_cut(request.directory, request.recipe) if request.goes_on else None,
+            compares_cut=request.recipe.training,
+        )
+    try:
+        return _run_locked(request, assembly=assembly, reporter=reporter, stop=stop, on_claimed=on_claimed)
+    except MemoryRanOutError as shortage:
+        return _Attempt(shortage.request, shortage.group)
+    finally:
+        assembly.program.feed.close()
+
+
+def _allow_for_start(request: Request, group: ReplicaGroup) -> None:
+    group.set_timeout(FIRST_UPDATE_TIMEOUT_S if request.recipe.training else FIRST_VALIDATION_TIMEOUT_S)
 
 
 def _run_locked(

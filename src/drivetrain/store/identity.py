@@ -14,7 +14,7 @@ from drivetrain.recipe.fields import fields_with, written_value
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe, field_note
 
-__all__ = ["check_same_identity", "identity_hash", "identity_of"]
+__all__ = ["check_same_identity", "identity_hash", "identity_of", "with_normalised_set"]
 
 _STAGE_PRECISION = "stage_precision"
 # Derived from the data or from Python objects, so not settings that could be given.
@@ -44,6 +44,11 @@ def identity_of(recipe: Recipe, *, global_batch: int) -> dict[str, Any]:
     if precisions:
         fixed[_STAGE_PRECISION] = precisions
     return _with_set({**fixed, "global_batch_size": global_batch})
+
+
+def with_normalised_set(identity: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """The identity of a run whose batch norm normalises over `size` samples together."""
+    return {**_with_set(identity), _SET: size}
 
 
 def _with_set(identity: Mapping[str, Any]) -> dict[str, Any]:

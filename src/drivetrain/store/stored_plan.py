@@ -6,12 +6,25 @@ from typing import Any
 
 from drivetrain.core.files import read_json
 
-__all__ = ["REASONS_KEY", "VALIDATION_KEY", "kept_reasons", "plan_problem", "stored_cut", "stored_plan"]
+__all__ = [
+    "FITTED_KEY",
+    "REASONS_KEY",
+    "VALIDATION_KEY",
+    "kept_fit",
+    "kept_reasons",
+    "plan_problem",
+    "stored_cut",
+    "stored_plan",
+]
 
 VALIDATION_KEY = "validation"
 """The key of plan.json for the chosen validation interval."""
 REASONS_KEY = "chosen_by_rules"
 """The key of plan.json for the options that rules set, each with its reason."""
+
+
+FITTED_KEY = "fitted"
+"""The key of plan.json for what was asked for, and used instead, where the memory did not suffice."""
 
 
 def stored_plan(path: Path) -> dict[str, Any]:
@@ -26,6 +39,12 @@ def kept_reasons(path: Path) -> dict[str, str]:
     """Why rules set the options of a run, by field; empty for other runs."""
     reasons = stored_plan(path).get(REASONS_KEY, {})
     return {str(field): str(reason) for field, reason in reasons.items()}
+
+
+def kept_fit(path: Path) -> tuple[dict[str, int | None], dict[str, int | None]] | None:
+    """What a run was asked for and uses instead to fit the memory; None if it uses what was asked for."""
+    fitted = stored_plan(path).get(FITTED_KEY)
+    return None if fitted is None else (fitted["asked"], fitted["used"])
 
 
 def plan_problem(path: Path) -> str | None:

@@ -56,6 +56,9 @@ class RunLoop:
     checkpoints: RunCheckpoints = field(init=False)
     training_log: TrainingLog = field(init=False)
     collective_timeout: CollectiveTimeout = field(init=False)
+    has_begun: bool = False
+    finished: int = 0
+    """The updates that are finished, also while an execution runs."""
     _reached: int = 0
 
     def __post_init__(self) -> None:
@@ -106,7 +109,8 @@ class RunLoop:
 
     def _begin(self, first: int) -> None:
         context, total = self.context, self.events.total_updates
-        self._reached = self.validations.pace.first = first
+        self.has_begun = True
+        self._reached = self.finished = self.validations.pace.first = first
         self.times.begin_run(first)
         context.program.rank_sums.wants_stop = lambda: context.stop.made
         self.profile = watch_run(
@@ -172,6 +176,8 @@ class RunLoop:
         return goes_on
 
     def _is_in_time(self, finished: int) -> bool:
+        self.finished = finished
+        self.context.program.mover.is_moving = False
         self.collective_timeout.end_update()
         self._look_at_time(finished)
         return not self.context.stops

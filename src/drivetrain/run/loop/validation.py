@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from drivetrain.inference.model.evaluator import Evaluator
+from drivetrain.inference.model.evaluator import Evaluator, validation_batch_size
 from drivetrain.plan.events import HostEvents
 from drivetrain.ranks.activity_note import Doing
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, EarlyEnd
 from drivetrain.run.loop.clocks import UpdateTimes
 from drivetrain.run.loop.context import RunContext
+from drivetrain.run.loop.forced_shortage import ForcedShortage, forced_shortage
 from drivetrain.run.loop.validation_pace import PaceChoice, ValidationPace, fixed_by_option, keep_rarer
 from drivetrain.run.loop.watch import noted
 from drivetrain.store.best import Best
@@ -44,7 +45,9 @@ class Validations:
     last: Evaluation | None = None
     longest_s: float = 0.0
     pace: ValidationPace = field(init=False)
+    is_under_way: bool = False
     _under_way: tuple[int, float] = (0, 0.0)
+    _forced: ForcedShortage | None = None
 
     def __post_init__(self) -> None:
         self.pace = ValidationPace(
@@ -53,6 +56,9 @@ class Validations:
             is_open=not self.events.evaluation_is_asked_for and self.events.rarer is None,
             can_break_off=self.context.is_alone,
         )
+        if self.evaluate is not None:
+            size = validation_batch_size(self.context.recipe, self.evaluate.preprocess)
+            self._forced = forced_shortage(rank=self.context.program.group.rank, batch_size=size)
 
     def is_due(self, update: int) -> bool:
         """Whether a validation takes place after this update."""
@@ -84,7 +90,13 @@ class Validations:
             context.reporter.showing("validating", total=samples),
             context.program.weights_to_measure(),
         ):
-            yield
+            self.is_under_way = True
+            try:
+                yield
+            except (_ValidationStoppedError, _ValidationTooLongError):
+                self.is_under_way = False
+                raise
+            self.is_under_way = False
 
     def _judged(self, update: int) -> tuple[Evaluation, bool]:
         # Objects (connected regions) are scored only at the end: this takes the host longer than the rest
@@ -132,6 +144,8 @@ class Validations:
 
     def _end_of_batch(self, samples: int) -> None:
         self.context.reporter.progress_if_due(samples)
+        if self._forced is not None:
+            self._forced.strike("validation", self._under_way[0])
         # Several ranks always finish a validation: they could not agree on the batch to stop at.
         if not self.context.is_alone:
             return

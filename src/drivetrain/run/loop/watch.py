@@ -8,6 +8,7 @@ from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.ranks.activity_note import ActivityNote, Doing, own_note
 from drivetrain.recipe.schema import Recipe
+from drivetrain.run.loop.forced_shortage import ShortageObserver, forced_shortage
 from drivetrain.run.loop.profile import RunProfile, plan_profile
 from drivetrain.schedules.actions import Action, Kind
 from drivetrain.schedules.observer import Observer, Part, all_of
@@ -76,6 +77,9 @@ def watch_run(
             program, recipe.profile, first=first, total=total, reporter=reporter, outline=outline
         )
     observers: list[Observer] = []
+    forced = forced_shortage(rank=program.group.rank, batch_size=recipe.micro_batch_size)
+    if forced is not None:
+        observers.append(ShortageObserver(forced))
     note = own_note()
     if note is not None:
         own = () if program.stages is None else program.stages.own

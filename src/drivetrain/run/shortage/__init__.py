@@ -1,0 +1,1 @@
+"""What happens when a run needs more memory than its device has."""
