@@ -120,24 +120,24 @@ def _pairs(tables: StageTables) -> Iterator[tuple[_Numbers, _Numbers]]:
 
 def _least_after(costs: Sequence[_Numbers], *, together: np.ufunc) -> list[_Numbers]:
     """For every stage and bound, the least cost of this stage and all later ones, if it begins there."""
-    least = np.full(len(costs[0]), np.inf)
+    count = len(costs[0])
+    least = np.full(count, np.inf)
     least[-1] = 0.0
     found = [least]
+    # One array for all stages: a new one for each takes longer than filling it.
+    scratch = np.empty((count, count))
     for table in reversed(costs):
-        least = _forward_only(together(table, least[None, :])).min(axis=1)
+        together(table, least[None, :], out=scratch)
+        np.copyto(scratch, np.inf, where=_without_layers(count))
+        least = scratch.min(axis=1)
         found.append(least)
     return found[::-1]
 
 
-def _forward_only(table: _Numbers) -> _Numbers:
-    """Infinity where a stage would have no layer."""
-    count = len(table)
-    return np.where(_above(count), table, np.inf)
-
-
 @cache
-def _above(count: int) -> NDArray[np.bool_]:
-    return np.triu(np.ones((count, count), dtype=bool), k=1)
+def _without_layers(count: int) -> NDArray[np.bool_]:
+    """Where a stage would end before its first layer."""
+    return np.tril(np.ones((count, count), dtype=bool))
 
 
 def _cheapest(tables: StageTables, *, at_most_s: float) -> FoundCut:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +27,8 @@ _FEW_BOUNDS = 100
 _ONLY_SLOWEST = 10**6
 # Families examined for the smallest plan, where none fits.
 _SMALLEST_TRIED = 40
+# Tables of a network with 500 layers take 5 MB.
+_TABLES_KEPT = 64
 # Rounds of moving single bounds of the best layouts, and bounds tried on each side.
 _ROUNDS, _REACH = 3, 1
 # Stages x micro-batches; longer updates keep the cuts of dynamic programming.
@@ -87,12 +89,16 @@ class Searcher:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._tables = cache(self._find_segments)
+        self._limited = lru_cache(maxsize=_TABLES_KEPT)(self._limited_stage)
         self._found: dict[tuple[object, ...], tuple[list[FoundCut], list[NDArray[np.bool_]]]] = {}
 
     def segments(self, family: Family | Layout) -> Segments:
         """The costs of stages at the micro-batch size of a family."""
-        devices = family.replicas * family.devices_per_replica if self.problem.shares_cores else 1
-        return self._tables(family.micro, family.group > 1, devices)
+        return self._tables(family.micro, family.group > 1, self._sharing(family))
+
+    def _sharing(self, family: Family | Layout) -> int:
+        """The number of processes that divide the cores."""
+        return family.replicas * family.devices_per_replica if self.problem.shares_cores else 1
 
     def _find_segments(self, micro: int, synchronises: bool, devices: int) -> Segments:
         norm_s = 2 * self.problem.link.latency_s if synchronises else 0.0
@@ -110,14 +116,15 @@ class Searcher:
 
     def least_bytes(self, family: Family) -> float:
         """A bound below the memory of the fullest device, for every cut."""
-        segments = self.segments(family)
+        segments, first = self.segments(family), self.problem.first_device_bytes
+        lasting = float(self._lasting(segments, offloads=family.offloads)[0, -1]) + first
         if family.devices_per_replica == 1:
-            own = float(self._lasting(segments, offloads=family.offloads)[0, -1])
-            return own + self.problem.first_device_bytes
-        lasting = self._lasting(segments, offloads=family.offloads)[0, -1] / family.devices_per_replica
+            return lasting
         each = self._bytes(segments, 1, offloads=family.offloads, recomputes=True)
         # A device holds at least one of the shortest possible stages, and all of them are somewhere.
-        return max(float(lasting), float(np.diagonal(each, offset=1).max()))
+        shortest = np.diagonal(each, offset=1)
+        on_first = float(shortest.min()) + first
+        return max(lasting / family.devices_per_replica, float(shortest.max()), on_first)
 
     def smallness(self, family: Family) -> tuple[float, ...]:
         """Sorts families by how little memory their devices are likely to need."""
@@ -159,9 +166,8 @@ class Searcher:
 
     def _cuts(self, family: Family) -> tuple[list[FoundCut], list[NDArray[np.bool_]]]:
         """Cuts, and for each stage whether it recomputes; many families have the same."""
-        devices = family.replicas * family.devices_per_replica if self.problem.shares_cores else 1
-        key: tuple[object, ...] = (len(family.device_of), family.micro, family.group > 1, devices)
-        key = (*key, family.accumulation)
+        key: tuple[object, ...] = (len(family.device_of), family.micro, family.group > 1)
+        key = (*key, self._sharing(family), family.accumulation)
         if self.problem.memory_limit is not None:
             is_first = tuple(home == 0 for home in family.device_of)
             key = (*key, family.offloads, _live(family), is_first)
@@ -191,17 +197,27 @@ class Searcher:
         slowest, path, choices = [], [], []
         for home, live in zip(family.device_of, _live(family), strict=True):
             more = 0 if home else self.problem.first_device_bytes
-            plain, recomputed = (
-                self._bytes(segments, live, offloads=family.offloads, recomputes=again) + more
-                for again in (False, True)
+            tables = self._limited(
+                family.micro, family.group > 1, self._sharing(family), live, more, family.offloads
             )
-            again = plain > self.problem.memory_limit
-            needed = compute + np.where(again, segments.forward_s, 0.0)
-            possible = recomputed <= self.problem.memory_limit
-            slowest.append(np.where(possible, np.maximum(needed, transfer), np.inf))
-            path.append(needed + transfer)
-            choices.append(again)
+            slowest.append(tables[0])
+            path.append(tables[1])
+            choices.append(tables[2])
         return StageTables(slowest=slowest, path=path), choices
+
+    def _limited_stage(
+        self, micro: int, synchronises: bool, devices: int, live: int, more: int, offloads: bool
+    ) -> tuple[_Numbers, _Numbers, NDArray[np.bool_]]:
+        """Slowest resource and path of a stage within the limit, and where it must recompute for that."""
+        segments, limit = self._tables(micro, synchronises, devices), self.problem.memory_limit
+        assert limit is not None
+        plain, recomputed = (
+            self._bytes(segments, live, offloads=offloads, recomputes=again) + more for again in (False, True)
+        )
+        again = plain > limit
+        needed = segments.compute_s + np.where(again, segments.forward_s, 0.0)
+        slowest = np.where(recomputed <= limit, np.maximum(needed, segments.transfer_s), np.inf)
+        return slowest, needed + segments.transfer_s, again
 
     def smallest(self, family: Family) -> Evaluated | None:
         """The layout of a family that needs the least memory, every stage recomputed."""
