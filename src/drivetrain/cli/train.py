@@ -11,7 +11,7 @@ from drivetrain.auto.configure import Rules
 from drivetrain.cli.bench_alias import add_benchmark_options, bench_instead, is_benchmark
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_directory, add_recipe_options, continued_recipe, take_directory
-from drivetrain.cli.planning.search_options import add_memory_limit, resolve_searched
+from drivetrain.cli.planning.search_options import add_memory_limit, memory_limit_of, resolve_searched
 from drivetrain.console.reporter import Reporter
 from drivetrain.ranks.find_place import find_place
 from drivetrain.ranks.launched_rank import launched_rank
@@ -39,16 +39,18 @@ def run(args: argparse.Namespace) -> int:
     resolved = resolve_searched(args, place, resolve=resolve, stored_recipe=_stored_recipe)
     require_one_training(resolved.recipe)
     with nullcontext() if place is None else launched_rank(place):
-        return _train(resolved, place)
+        return _train(resolved, place, memory_limit_bytes=memory_limit_of(args))
 
 
-def _train(resolved: ResolvedRecipe, place: RankPlace | None) -> int:
+def _train(resolved: ResolvedRecipe, place: RankPlace | None, *, memory_limit_bytes: int | None) -> int:
     is_quiet = place is not None and place.rank > 0
     with Reporter(verbosity=resolved.recipe.verbosity, quiet=is_quiet) as reporter:
-        return _prepare_and_start(resolved, place, reporter)
+        return _prepare_and_start(resolved, place, reporter, memory_limit_bytes=memory_limit_bytes)
 
 
-def _prepare_and_start(resolved: ResolvedRecipe, place: RankPlace | None, reporter: Reporter) -> int:
+def _prepare_and_start(
+    resolved: ResolvedRecipe, place: RankPlace | None, reporter: Reporter, *, memory_limit_bytes: int | None
+) -> int:
     # Errors in the request are reported before torch is imported, which is slow.
     show_choices(resolved, reporter=reporter)
     prepared = [prepare_request(resolved, began_s=process_began_s(), reporter=reporter)]
@@ -58,7 +60,7 @@ def _prepare_and_start(resolved: ResolvedRecipe, place: RankPlace | None, report
     if resolved.recipe.fit and place is None:
         from drivetrain.planner.fit import fit_request
 
-        prepared = [fit_request(prepared.pop(), reporter=reporter)]
+        prepared = [fit_request(prepared.pop(), memory_limit_bytes=memory_limit_bytes, reporter=reporter)]
     return start_training(prepared.pop(), reporter=reporter, place=place).exit_status
 
 

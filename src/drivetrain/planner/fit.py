@@ -1,4 +1,4 @@
-"""--fit before the start: the largest micro-batch whose predicted memory the device has."""
+"""--fit before the start: the options whose predicted memory the device has."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ def fitting_recipe(
 ) -> Fit | None:
     """The recipe itself or the first of the others that fits; None if the memory cannot be predicted.
 
-    Raises if none fits. The search for layouts has its place here: its recipes are further `others`.
+    Raises if none fits.
     """
     asked_bytes = needed(recipe)
     if asked_bytes is None:
@@ -58,38 +58,63 @@ def fitting_recipe(
             return Fit(recipe=other, needed_bytes=other_bytes, asked_bytes=asked_bytes)
         least = min(least, other_bytes or least)
     raise BadInputError(
-        f"--fit finds no micro-batch that fits: at least {least / _GB:.2f} GB are needed and "
+        f"--fit finds nothing that fits: at least {least / _GB:.2f} GB are needed and "
         f"{available_bytes / _GB:.2f} GB are free; {less_memory(recipe)}."
     )
 
 
-def fit_request(request: Request, *, model: nn.Module | None = None, reporter: Reporter) -> Request:
-    """The request with a micro-batch whose predicted memory fits; `model` was given in Python."""
+def fit_request(
+    request: Request,
+    *,
+    model: nn.Module | None = None,
+    memory_limit_bytes: int | None = None,
+    reporter: Reporter,
+) -> Request:
+    """The request with options whose predicted memory fits; `model` was given in Python.
+
+    What keeps the result comes first: smaller micro-batches that normalise the same samples, then
+    recomputation, then any smaller micro-batch.
+    """
     recipe, spec = request.recipe, request.data.spec
     preparation = build_preparation(recipe, spec)
     shape = (preparation.channels, preparation.height, preparation.width)
     built = rebuild_model(recipe, spec) if model is None else copy_model(model)
     choose_memory_format(recipe, built, image_shape=shape)
     normalises = any(True for _ in built.buffers())
-    requests = {recipe.micro_batch_size: request}
-    for other in smaller_recipes(recipe, normalises=normalises, may_change_set=True):
-        possible = first_possible(request, [other])
-        if possible is not None:
-            requests[other.micro_batch_size] = possible
+    possible = [
+        found
+        for other in _candidates(recipe, normalises=normalises)
+        if (found := first_possible(request, [other])) is not None
+    ]
+    available_bytes = memory_limit_bytes or _available_bytes(recipe)
     with reporter.showing("predicting the memory"):
         fit = fitting_recipe(
             recipe,
-            [possible.recipe for size, possible in requests.items() if size != recipe.micro_batch_size],
+            [other.recipe for other in possible],
             needed=lambda each: needed_bytes(each, built, image_shape=shape),
-            available_bytes=_available_bytes(recipe),
+            available_bytes=available_bytes,
         )
     if fit is None or fit.recipe is recipe:
         return request
     reporter.say(
-        f"--fit takes {batch_options(fit.recipe)}: {batch_options(recipe)} would need "
-        f"{fit.asked_bytes / _GB:.2f} GB, this needs {fit.needed_bytes / _GB:.2f} GB."
+        f"--fit takes {batch_options(fit.recipe)}{' --recomputation' if _recomputes(fit, recipe) else ''}: "
+        f"{batch_options(recipe)} would need {fit.asked_bytes / _GB:.2f} GB, this needs "
+        f"{fit.needed_bytes / _GB:.2f} GB."
     )
-    return _in_its_directory(requests[fit.recipe.micro_batch_size])
+    return _in_its_directory(next(other for other in possible if other.recipe is fit.recipe))
+
+
+def _candidates(recipe: Recipe, *, normalises: bool) -> list[Recipe]:
+    keeping = [*smaller_recipes(recipe, normalises=normalises, may_change_set=False)]
+    smaller = [*smaller_recipes(recipe, normalises=normalises, may_change_set=True)]
+    again = [] if recipe.recomputation else [recipe, *keeping, *smaller]
+    recomputed = [each.model_copy(update={"recomputation": True}) for each in again]
+    count = 1 + len(keeping)
+    return [*keeping, *recomputed[:count], *smaller, *recomputed[count:]]
+
+
+def _recomputes(fit: Fit, recipe: Recipe) -> bool:
+    return fit.recipe.recomputation and not recipe.recomputation
 
 
 def needed_bytes(recipe: Recipe, model: nn.Module, *, image_shape: tuple[int, int, int]) -> int | None:

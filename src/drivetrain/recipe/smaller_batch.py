@@ -14,8 +14,13 @@ __all__ = [
     "with_micro_batch",
 ]
 
-FITTED_FIELDS = ("micro_batch_size", "dbn_replica_group_size", "validation_micro_batch_size")
-"""The options that a run may set smaller to fit the memory; the accumulation follows from them."""
+FITTED_FIELDS = (
+    "micro_batch_size",
+    "dbn_replica_group_size",
+    "validation_micro_batch_size",
+    "recomputation",
+)
+"""The options that a run may set to fit the memory; the accumulation follows from them."""
 
 
 def fitted_values(recipe: Recipe) -> dict[str, int | None]:
@@ -36,7 +41,10 @@ def refitted(recipe: Recipe, values: Mapping[str, int | None]) -> Recipe | None:
     if smaller is None:
         return None
     return smaller.model_copy(
-        update={"validation_micro_batch_size": values.get("validation_micro_batch_size")}
+        update={
+            "validation_micro_batch_size": values.get("validation_micro_batch_size"),
+            "recomputation": bool(values.get("recomputation", recipe.recomputation)),
+        }
     )
 
 

@@ -11,6 +11,7 @@ from drivetrain.auto.opened import with_fingerprint
 from drivetrain.cli.options import recipe_from_args, replace_overrides, typed_overrides
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
+from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.planner.search.asked import AskedSearch, take_auto
 from drivetrain.ranks.rank_place import RankPlace
 from drivetrain.recipe.fields import plain_values
@@ -19,12 +20,12 @@ from drivetrain.recipe.messages import RUN_DIRECTORY
 from drivetrain.recipe.schema import field_note
 from drivetrain.store.directory import DEFAULT_PARENT
 
-__all__ = ["add_memory_limit", "resolve_searched", "take_search"]
+__all__ = ["add_memory_limit", "memory_limit_of", "resolve_searched", "take_search"]
 
 
 _OF_TRAINING = (
-    "memory that each device may use, such as 8GB; with --stages auto or --replicas auto, which let a search "
-    "choose the layout"
+    "memory that each device may use, such as 8GB; with --fit, or with --stages auto or --replicas auto, which "
+    "let a search choose the layout"
 )
 
 
@@ -59,7 +60,7 @@ def resolve_searched(
     stored_recipe: Callable[[Path], Path | None],
 ) -> ResolvedRecipe:
     """The recipe of a training, with the layout that a search chooses; a continued run keeps its own."""
-    asked = take_search(args)
+    asked = take_search(args, limits_alone=_fits(args))
     if asked is not None and place is not None and place.world_size > 1:
         raise BadInputError(
             f"{place.world_size} started processes cannot each search a layout; let one choose with "
@@ -81,6 +82,15 @@ def resolve_searched(
         result, found = search_recipe(with_fingerprint(resolved), asked, reporter=reporter)
     recipe = found.recipe.model_copy(update={"output_dir": str(path)})
     return replace(found, recipe=recipe, notes=(*found.notes, result.how_sure))
+
+
+def memory_limit_of(args: argparse.Namespace) -> int | None:
+    """The bytes of --memory-limit."""
+    return None if args.memory_limit is None else parse_bytes(args.memory_limit, what="--memory-limit")
+
+
+def _fits(args: argparse.Namespace) -> bool:
+    return str(typed_overrides(args).get("fit", False)).lower() == "true"
 
 
 def _path_of(resolved: ResolvedRecipe) -> Path:

@@ -55,8 +55,8 @@ def take_auto(
     if not searches and not any(is_auto.values()):
         if limit is not None and not limits_alone:
             raise BadInputError(
-                f"--memory-limit {memory_limit} has no effect without --stages auto or --replicas auto; add "
-                "one of them, or leave it out."
+                f"--memory-limit {memory_limit} has no effect without --fit, --stages auto or --replicas "
+                "auto; add one of them, or leave it out."
             )
         return None, dict(typed)
     for name, field in fields.items():

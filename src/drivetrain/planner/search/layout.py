@@ -133,7 +133,7 @@ def _peaks(
     tables += [] if layout.offloads else [segments.state_bytes]
     lasting = [_by_device(segments, layout, table) for table in tables]
     peaks = [round(sum(own) + moment.total) for *own, moment in zip(*lasting, moments, strict=True)]
-    return (peaks[0] + problem.first_device_bytes, *peaks[1:])
+    return tuple(peak + problem.extra_bytes(device) for device, peak in enumerate(peaks))
 
 
 def _by_device(segments: Segments, layout: Layout, table: NDArray[np.float64]) -> list[float]:

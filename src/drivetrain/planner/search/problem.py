@@ -59,10 +59,10 @@ class Problem:
 
     `normalised_set` is the number of samples that batch norm normalises together; None without batch norm.
     `first_device_bytes` is what the first device holds besides, such as the copy made for checkpoints on a
-    CPU. `stages` and `replicas` are given where the user chose them. `seeds` gives cuts to compare with for a
-    number of stages, as the positions of first layers. `blocks` are the first layers of the blocks that
-    recomputation without stages uses. With `shares_cores`, the devices are processes that divide the cores
-    for which the times are known.
+    CPU, `overhead_bytes` what libraries take on every device. `stages` and `replicas` are given where the
+    user chose them. `seeds` gives cuts to compare with for a number of stages, as the positions of first
+    layers. `blocks` are the first layers of the blocks that recomputation without stages uses. With
+    `shares_cores`, the devices are processes that divide the cores for which the times are known.
     """
 
     layers: Sequence[Layer]
@@ -70,6 +70,7 @@ class Problem:
     saved: Sequence[Saved] = ()
     input_bytes: int = 0
     first_device_bytes: int = 0
+    overhead_bytes: int = 0
     micro_batch_size: int
     global_batch: int
     normalised_set: int | None
@@ -86,6 +87,10 @@ class Problem:
     source: CostSource = "described"
     seeds: Callable[[int], Sequence[tuple[int, ...]]] = field(default=_no_seeds)
     blocks: tuple[int, ...] = ()
+
+    def extra_bytes(self, device: int) -> int:
+        """What a device of a replica holds whatever its stages are."""
+        return self.overhead_bytes + (0 if device else self.first_device_bytes)
 
     @property
     def starts(self) -> list[int]:

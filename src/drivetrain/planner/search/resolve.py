@@ -5,8 +5,10 @@ from dataclasses import replace
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.plan.precision import is_cpu
+from drivetrain.plan.stage_report import LIBRARIES_BYTES
 from drivetrain.plan.training_plan import look_into
 from drivetrain.planner.costs import Link, ModelTimes
+from drivetrain.planner.device_memory import WORKSPACE_BYTES
 from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.devices.links import find_links
 from drivetrain.planner.devices.target import Target, find_target
@@ -61,6 +63,7 @@ def search_recipe(
         devices=devices,
         times=times,
         memory_limit=_limit(target, asked),
+        overhead_bytes=LIBRARIES_BYTES if target.is_cpu else WORKSPACE_BYTES,
         stages=None if asked.stages else stage_count(recipe),
         replicas=replicas,
         schedule=asked.schedule or _typed_schedule(resolved),

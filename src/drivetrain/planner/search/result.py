@@ -137,7 +137,7 @@ def search_layouts(subject: Subject, problem: Problem) -> SearchResult:
             f"No layout on {problem.devices} devices keeps the global batch of {problem.global_batch} "
             "samples; use --replicas 1."
         )
-    raise _none_fits(subject, limit, [real for real, _ in smallest], found.smallest)
+    raise _none_fits(subject, problem, [real for real, _ in smallest], found.smallest)
 
 
 def _checked(
@@ -152,7 +152,7 @@ def _checked(
         peaks = exact_peaks(subject, found.layout) if checks else found.peak_bytes
         if peaks is None:
             continue
-        real = replace(found, peak_bytes=peaks)
+        real = replace(found, peak_bytes=_with_overhead(problem, peaks) if checks else peaks)
         if problem.memory_limit is not None and real.largest_bytes > problem.memory_limit:
             others.append((real.largest_bytes, found.largest_bytes))
             continue
@@ -161,13 +161,17 @@ def _checked(
     return rows, others
 
 
+def _with_overhead(problem: Problem, peaks: Sequence[int]) -> tuple[int, ...]:
+    return tuple(peak + problem.overhead_bytes for peak in peaks)
+
+
 def _none_fits(
-    subject: Subject, limit: int, sizes: Sequence[int], smallest: Evaluated | None
+    subject: Subject, problem: Problem, sizes: Sequence[int], smallest: Evaluated | None
 ) -> BadInputError:
-    known = list(sizes)
+    known, limit = list(sizes), problem.memory_limit or 0
     if smallest is not None:
         peaks = exact_peaks(subject, smallest.layout)
-        known += [max(peaks)] if peaks is not None else []
+        known += [max(_with_overhead(problem, peaks))] if peaks is not None else []
     if not known:
         return BadInputError(f"--memory-limit {_size(limit)} is below every layout; use more --devices.")
     return BadInputError(

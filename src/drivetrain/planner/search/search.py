@@ -117,14 +117,15 @@ class Searcher:
     def least_bytes(self, family: Family) -> float:
         """A bound below the memory of the fullest device, for every cut."""
         segments, first = self.segments(family), self.problem.first_device_bytes
+        overhead = self.problem.overhead_bytes
         lasting = float(self._lasting(segments, offloads=family.offloads)[0, -1]) + first
         if family.devices_per_replica == 1:
-            return lasting
+            return overhead + lasting
         each = self._bytes(segments, 1, offloads=family.offloads, recomputes=True)
         # A device holds at least one of the shortest possible stages, and all of them are somewhere.
         shortest = np.diagonal(each, offset=1)
         on_first = float(shortest.min()) + first
-        return max(lasting / family.devices_per_replica, float(shortest.max()), on_first)
+        return overhead + max(lasting / family.devices_per_replica, float(shortest.max()), on_first)
 
     def smallness(self, family: Family) -> tuple[float, ...]:
         """Sorts families by how little memory their devices are likely to need."""
@@ -196,7 +197,7 @@ class Searcher:
             return tables, [never] * stages
         slowest, path, choices = [], [], []
         for home, live in zip(family.device_of, _live(family), strict=True):
-            more = 0 if home else self.problem.first_device_bytes
+            more = self.problem.extra_bytes(home)
             tables = self._limited(
                 family.micro, family.group > 1, self._sharing(family), live, more, family.offloads
             )
@@ -223,7 +224,7 @@ class Searcher:
         """The layout of a family that needs the least memory, every stage recomputed."""
         sizes = [
             self._bytes(self.segments(family), live, offloads=family.offloads, recomputes=True)
-            + (0 if home else self.problem.first_device_bytes)
+            + self.problem.extra_bytes(home)
             for home, live in zip(family.device_of, _live(family), strict=True)
         ]
         bounds = self.segments(family).bounds
