@@ -24,8 +24,8 @@ __all__ = ["add_memory_limit", "memory_limit_of", "resolve_searched", "take_sear
 
 
 _OF_TRAINING = (
-    "memory that each device may use, such as 8GB; with --fit, or with --stages auto or --replicas auto, which "
-    "let a search choose the layout"
+    "memory that each device may use, such as 8GB; with --fit, or with --stages auto or --replicas auto, "
+    "which let a search choose the layout"
 )
 
 

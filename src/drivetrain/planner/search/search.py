@@ -198,12 +198,12 @@ class Searcher:
         slowest, path, choices = [], [], []
         for home, live in zip(family.device_of, _live(family), strict=True):
             more = self.problem.extra_bytes(home)
-            tables = self._limited(
+            limited = self._limited(
                 family.micro, family.group > 1, self._sharing(family), live, more, family.offloads
             )
-            slowest.append(tables[0])
-            path.append(tables[1])
-            choices.append(tables[2])
+            slowest.append(limited[0])
+            path.append(limited[1])
+            choices.append(limited[2])
         return StageTables(slowest=slowest, path=path), choices
 
     def _limited_stage(
