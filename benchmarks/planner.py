@@ -63,7 +63,7 @@ def cases_for(device: str) -> dict[str, Case]:
         "timm/convnext_atto": {"image-size": 64 if is_cpu else 224, "micro-batch-size": 8 if is_cpu else 128},
         "mnist_cnn": {"image-size": 28, "channels": 1, "micro-batch-size": 128 if is_cpu else 1024},
     }
-    image["unet_same"] |= {"channels": 3, "micro-batch-size": 4 if is_cpu else 8}
+    image["unet_same"] |= {"channels": 1, "micro-batch-size": 4 if is_cpu else 8}
     layouts: dict[str, dict[str, Any]] = {
         "one process": {},
         "recomputation": {"recomputation": "True"},

@@ -69,7 +69,7 @@ def test_the_largest_that_fits_keeps_batch_and_directory(
 @pytest.mark.usefixtures("in_an_empty_folder")
 def test_where_nothing_fits_the_error_says_what_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "free_memory_bytes", property(lambda _: 1_000_000))
-    with pytest.raises(BadInputError, match=r"--fit finds no micro-batch .* --recomputation, --stages 2"):
+    with pytest.raises(BadInputError, match=r"--fit finds nothing that fits: .* --recomputation, --stages 2"):
         _fitted(_request())
 
 

@@ -70,8 +70,9 @@ def update_seconds(program: TrainingProgram) -> float:
         ended_s = time.perf_counter()
         seconds.append(ended_s - began_s)
         is_steady = run >= _WARM_UPS + _FEWEST + 2 * ahead and sum(seconds[_WARM_UPS:]) > _ENOUGH_S
-        # The first update on an accelerator is no measure: libraries try their algorithms for seconds.
-        is_known = program.device.is_cpu or run >= _WARM_UPS
+        # The first update is no measure where it compiles, or where libraries of an accelerator try their
+        # algorithms for seconds.
+        is_known = run >= _WARM_UPS or (program.device.is_cpu and not program.compiled.is_on)
         if is_steady or (is_known and ended_s - begun_s > _LONGEST_S):
             break
     return _steady_seconds(seconds[_WARM_UPS:] or seconds[-1:], ahead=ahead)

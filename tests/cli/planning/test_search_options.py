@@ -35,8 +35,8 @@ def test_the_chosen_layout_is_a_recipe_like_any_other(
 ) -> None:
     saved = tmp_path / "recipe.yaml"
     options = ["--stages", "auto", "--pipeline-schedule", "gpipe", "--devices", "2"]
-    plan = _plan(capsys, *options, "--memory-limit", "400kB", "--save-recipe", str(saved))
-    assert all(peak <= 400_000 for peak in plan["search"]["best"][0]["peak_bytes"])
+    plan = _plan(capsys, *options, "--memory-limit", "410.6MB", "--save-recipe", str(saved))
+    assert all(peak <= 410_600_000 for peak in plan["search"]["best"][0]["peak_bytes"])
     recipe = read_recipe_yaml(saved)
     assert recipe["replicas"] == plan["layout"]["replicas"]
     assert main(["plan", "--config-path", str(saved), "--json"]) == 0
@@ -46,8 +46,8 @@ def test_the_chosen_layout_is_a_recipe_like_any_other(
 
 
 def test_memory_is_that_of_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = _plan(capsys, "--stages", "auto", "--replicas", "1", "--devices", "2", "--memory-limit", "400kB")
-    devices = [device["peak"] for device in plan["memory"]["devices"]]
+    plan = _plan(capsys, "--stages", "auto", "--replicas", "1", "--devices", "2", "--memory-limit", "410.6MB")
+    devices = [device["peak_bytes"] for device in plan["devices"]]
     assert plan["search"]["best"][0]["peak_bytes"] == devices
 
 
@@ -68,7 +68,7 @@ def test_below_every_layout_the_smallest_is_told_and_works(capsys: pytest.Captur
 
 def test_a_limit_without_a_search_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *SMALL, "--memory-limit", "8GB"]) == 2
-    assert "has no effect without --stages auto" in capsys.readouterr().err
+    assert "has no effect without --fit, --stages auto" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_traced_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_without_auto_nothing_is_asked() -> None:
 
 
 def test_a_limit_without_a_search_is_refused() -> None:
-    with pytest.raises(BadInputError, match="--memory-limit 8GB has no effect without --stages auto"):
+    with pytest.raises(BadInputError, match="--memory-limit 8GB has no effect without --fit, --stages auto"):
         take_auto({}, memory_limit="8GB")
 
 

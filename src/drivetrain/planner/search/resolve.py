@@ -5,10 +5,10 @@ from dataclasses import replace
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.plan.precision import is_cpu
-from drivetrain.plan.stage_report import LIBRARIES_BYTES
+from drivetrain.plan.stage_report import LIBRARIES_BYTES, memory_of_run
 from drivetrain.plan.training_plan import look_into
 from drivetrain.planner.costs import Link, ModelTimes
-from drivetrain.planner.device_memory import WORKSPACE_BYTES
+from drivetrain.planner.device_memory import WORKSPACE_BYTES, device_memories
 from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.devices.links import find_links
 from drivetrain.planner.devices.target import Target, find_target
@@ -63,7 +63,7 @@ def search_recipe(
         devices=devices,
         times=times,
         memory_limit=_limit(target, asked),
-        overhead_bytes=LIBRARIES_BYTES if target.is_cpu else WORKSPACE_BYTES,
+        overhead_bytes=_overhead(replace(resolved, recipe=subject.recipe), target),
         stages=None if asked.stages else stage_count(recipe),
         replicas=replicas,
         schedule=asked.schedule or _typed_schedule(resolved),
@@ -96,6 +96,16 @@ def _times(
 
 def _links(target: Target, *, devices: int) -> dict[str, Link]:
     return {"link": find_links(target, ranks=devices).slowest(devices)}
+
+
+def _overhead(resolved: ResolvedRecipe, target: Target) -> int:
+    """What libraries and resident data take on a device, whatever its stages are."""
+    planned = look_into(resolved)
+    memory = memory_of_run(planned.outline, finds_savings=False).prediction
+    if memory is None:
+        return LIBRARIES_BYTES if target.is_cpu else WORKSPACE_BYTES
+    parts = device_memories(planned, memory, target=target)[0].parts
+    return sum(parts.get(name, 0) for name in ("data", "libraries", "workspaces"))
 
 
 def _limit(target: Target, asked: AskedSearch) -> int | None:
