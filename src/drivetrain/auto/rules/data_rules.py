@@ -64,7 +64,7 @@ def _decide_white(case: Case) -> None:
     level = case.fingerprint.white_level
     if level is not None:
         bits = level.bit_length()
-        case.decide("white_level", level, f"the 16-bit grey images fill {bits} bits only")
+        case.decide("white_level", level, f"the 16-bit grey images that were looked at fill {bits} bits only")
 
 
 def _decide_channels(case: Case) -> None:
