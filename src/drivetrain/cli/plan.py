@@ -76,6 +76,10 @@ def run(args: Namespace) -> int:
 
         check_picture_folder(pictures)
     described = None if args.device_file is None else read_device_file(args.device_file)
+    if described is not None and args.measure == "on":
+        raise BadInputError(
+            "--measure on measures this machine, and --device-file describes another one; leave one out."
+        )
     limit = None if args.memory_limit is None else parse_bytes(args.memory_limit, what="--memory-limit")
     asked = take_search(args, searches=args.search, limits_alone=True)
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))

@@ -411,10 +411,16 @@ class Recipe(BaseModel):
         description="micro-batches that each replica accumulates per weight update (default: 1)",
     )
     replicas: Annotated[int, _free("batch", AlternativeFor("replicas"))] = Field(
-        default=1, ge=1, description="number of data-parallel replicas of the model"
+        default=1,
+        ge=1,
+        description="number of data-parallel replicas of the model; on the command line, auto searches "
+        "a layout",
     )
     devices: Annotated[int | None, _free("batch", AlternativeFor("replicas"))] = Field(
-        default=None, examples=[2], ge=1, description="number of devices to use; sets the number of replicas"
+        default=None,
+        examples=[2],
+        ge=1,
+        description="number of devices to use: sets the number of replicas, or what a search may use",
     )
     dbn_replica_group_size: Annotated[int, _in("batch", NOT_IN_DELIVERY)] = Field(
         default=1,
@@ -467,7 +473,8 @@ class Recipe(BaseModel):
         default=None,
         examples=[2],
         ge=1,
-        description="number of pipeline stages that the model is split into, one per device (default: 1)",
+        description="number of pipeline stages that the model is split into, one per device (default: 1); on "
+        "the command line, auto searches a layout",
     )
     pipeline_splits: Annotated[tuple[str, ...], _free("pipeline")] = Field(
         default=(),

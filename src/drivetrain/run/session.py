@@ -135,7 +135,8 @@ class RunSession:
                 "trained weights cannot be loaded; --overwrite trains it again."
             )
         why = f", ended by {summary['ended_by']}" if summary.get("ended_by") else ""
-        more = f"another value of {summary['ended_by'].split()[0]}" if why else "a larger --num-epochs"
+        longer = "--num-epochs" if self.recipe.max_updates is None else "--max-updates"
+        more = f"another value of {summary['ended_by'].split()[0]}" if why else f"a larger {longer}"
         self.reporter.result(
             f"{self.directory.path} is already finished: {summary['update']} updates are done{why}; "
             f"{more} continues it, --overwrite starts afresh."
