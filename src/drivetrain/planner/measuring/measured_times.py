@@ -1,5 +1,7 @@
 """The times of a recipe as measured on this machine: a whole update, and its layers if it has stages."""
 
+from dataclasses import replace
+
 from drivetrain.console.reporter import Reporter
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.devices.target import Target
@@ -12,6 +14,7 @@ __all__ = ["is_known", "measured_times"]
 
 # The backward pass of a model takes about twice as long as its forward pass.
 _BACKWARD_SHARE = 2 / 3
+_KEPT = "Measured earlier: --measure on measures anew."
 
 
 def is_known(planned: PlannedRun, *, target: Target) -> bool:
@@ -19,12 +22,17 @@ def is_known(planned: PlannedRun, *, target: Target) -> bool:
     return known_update(planned, target=target) is not None
 
 
-def measured_times(planned: PlannedRun, *, target: Target, reporter: Reporter) -> UpdateTimes:
-    """Measures what is needed: the layers only of a model in stages."""
-    update = measure_update(planned, target=target, reporter=reporter)
+def measured_times(
+    planned: PlannedRun, *, target: Target, anew: bool = False, reporter: Reporter
+) -> UpdateTimes:
+    """Measures what is needed: the layers only of a model in stages; what is kept only if `anew`."""
+    kept = None if anew else known_update(planned, target=target)
+    update = kept or measure_update(planned, target=target, reporter=reporter)
     if stage_count(planned.recipe) == 1:
-        return _in_one_piece(planned, update)
-    return measure_layers(planned, update, target=target, reporter=reporter)
+        times = _in_one_piece(planned, update)
+    else:
+        times = measure_layers(planned, update, target=target, anew=anew, reporter=reporter)
+    return times if kept is None else replace(times, notes=(*times.notes, _KEPT))
 
 
 def _in_one_piece(planned: PlannedRun, update: MeasuredUpdate) -> UpdateTimes:
