@@ -10,7 +10,7 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.planner.devices.target import find_target
 from drivetrain.planner.estimate import Measure, estimate_recipe
 from drivetrain.planner.measuring import measured_update
-from drivetrain.planner.measuring.measured_times import measured_times
+from drivetrain.planner.measuring.measured_times import largest_share, measured_times
 from drivetrain.planner.measuring.measured_update import (
     MeasuredUpdate,
     known_update,
@@ -42,7 +42,8 @@ def test_stages_are_measured_in_the_real_program_and_kept(monkeypatch: pytest.Mo
             layer.name for layer in run.outline.plan.traced.layers
         ]
         micro_batch_s = times.layers.forward_s + times.layers.backward_s
-        assert 2 * micro_batch_s + times.update_s == pytest.approx(update.update_s, rel=1e-9)
+        assert 2 * micro_batch_s + update.optimiser_s == pytest.approx(update.update_s, rel=1e-9)
+        assert times.update_s == largest_share(run) * update.optimiser_s
 
         def refused(*_: Any, **__: Any) -> MeasuredUpdate:
             raise AssertionError("measured again")
@@ -54,6 +55,16 @@ def test_stages_are_measured_in_the_real_program_and_kept(monkeypatch: pytest.Mo
         other = planned(stages=2, gradient_accumulation_count=4, limit_train_samples=64)
         with pytest.raises(AssertionError, match="measured again"):
             measured_times(other, target=target, reporter=reporter)
+
+
+def test_each_device_steps_only_its_own_part() -> None:
+    run = planned(stages=2)
+    plan = run.outline.plan
+    assert plan is not None
+    parts = [sum(weight.numel() for weight in stage.parameters()) for stage in plan.cut().stages]
+    assert sum(parts) == run.totals.trainable
+    assert largest_share(run) == max(parts) / sum(parts) < 1.0
+    assert largest_share(planned(stages=2, device_mapping=(0, 0))) == 1.0
 
 
 def test_measure_on_measures_anew_and_replaces_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from drivetrain.planner.measuring.measured_update import MeasuredUpdate, known_u
 from drivetrain.planner.update_times import UpdateTimes
 from drivetrain.recipe.layout import stage_count
 
-__all__ = ["is_known", "measured_times"]
+__all__ = ["is_known", "largest_share", "measured_times"]
 
 # The backward pass of a model takes about twice as long as its forward pass.
 _BACKWARD_SHARE = 2 / 3
@@ -31,8 +31,20 @@ def measured_times(
     if stage_count(planned.recipe) == 1:
         times = _in_one_piece(planned, update)
     else:
-        times = measure_layers(planned, update, target=target, anew=anew, reporter=reporter)
+        whole = measure_layers(planned, update, target=target, anew=anew, reporter=reporter)
+        times = replace(whole, update_s=largest_share(planned) * whole.update_s)
     return times if kept is None else replace(times, notes=(*times.notes, _KEPT))
+
+
+def largest_share(planned: PlannedRun) -> float:
+    """The most trained weights on a device, as a share of all: a device steps only those of its stages."""
+    plan = planned.outline.plan
+    assert plan is not None, "a model in stages"
+    trained = [0] * plan.devices
+    for stage in plan.cut().stages:
+        weights = (weight.numel() for weight in stage.parameters() if weight.requires_grad)
+        trained[plan.device_of[stage.stage_facts.index]] += sum(weights)
+    return max(trained) / sum(trained) if any(trained) else 1.0
 
 
 def _in_one_piece(planned: PlannedRun, update: MeasuredUpdate) -> UpdateTimes:
