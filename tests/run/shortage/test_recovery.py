@@ -131,6 +131,16 @@ def test_before_the_first_update_a_model_given_in_python_starts_afresh(
     assert bits(tmp_path / "short") == bits(tmp_path / "expected")
 
 
+def test_a_run_whose_loss_is_no_number_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    monkeypatch.setenv(FORCED_SHORTAGE, "rank=0 update=3 part=forward above=4")
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    with pytest.raises(RunFailedError, match=r"the loss became (nan|inf) at update [123]; no checkpoint"):
+        train_small(tmp_path / "run", model=model, learning_rate=1e38, max_updates=6, log_every=6)
+    assert list((tmp_path / "run").glob("checkpoints/*")) == []
+
+
 def test_a_micro_batch_of_one_that_does_not_fit_says_what_would(rank_pool: RankPool, tmp_path: Path) -> None:
     options = {**ALONE, "micro_batch_size": 1}
     with pytest.raises(RunFailedError, match="--recomputation, --stages 2 on more devices") as stop:
