@@ -126,4 +126,5 @@ def test_bad_options_of_the_estimate_end_with_2(arguments: list[str], words: str
 
 def test_another_device_cannot_be_measured_here(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--config", "digits", "--measure", "on", "--device-file", "h200"]) == 2
-    assert "--measure on measures this machine, and --device-file describes another" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--measure on measures this machine, and --device-file describes another" in said

@@ -1,10 +1,13 @@
 """A rank that ran out of memory leaves with messages in flight; no other waits for it, and all meet again."""
 
 import queue
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import torch
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from drivetrain.ranks import shortage_notice
 from drivetrain.ranks.pool import RankPool
@@ -84,3 +87,17 @@ def _heed(group: ReplicaGroup) -> str | None:
 
 def test_on_an_accelerator_a_rank_breaks_off_what_waits_on_the_device(rank_pool: RankPool) -> None:
     assert rank_pool.run(_heed, ranks=2) == ["cuda", "cuda"]
+
+
+def test_the_looking_thread_has_a_connection_of_its_own() -> None:
+    store = PrefixStore("group", TCPStore("localhost", 0, is_master=True, wait_for_workers=False))
+    own = shortage_notice._own_connection(store)
+    assert own is not store
+    notice = ShortageNotice(ReplicaGroup(), store)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(store.wait, ["released"], timedelta(seconds=HANG_S))
+        assert not shortage_notice._holds_notice(own)
+        own.set("released", "")
+        waiting.result()
+    notice.give()
+    assert shortage_notice._holds_notice(own)

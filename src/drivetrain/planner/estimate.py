@@ -140,7 +140,7 @@ def _times(
     if why is not None:
         return None, why
     try:
-        return measured_times(planned, target=target, reporter=reporter), None
+        return measured_times(planned, target=target, anew=measure == "on", reporter=reporter), None
     except Exception as error:
         is_refused = isinstance(error, BadInputError)
         if measure == "on" and is_refused:

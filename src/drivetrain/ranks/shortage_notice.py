@@ -38,12 +38,7 @@ class ShortageNotice:
     @property
     def is_given(self) -> bool:
         """Whether a rank of the group ran out of memory; False as well if the store is gone."""
-        if self.store is None:
-            return False
-        try:
-            return bool(self.store.check([_KEY]))
-        except RuntimeError:
-            return False
+        return self.store is not None and _holds_notice(self.store)
 
     def meet_again(self, *, device: str) -> ReplicaGroup:
         """Leaves the group with everything in flight and forms it anew; a collective."""
@@ -60,7 +55,9 @@ class ShortageNotice:
             yield
             return
         is_over = threading.Event()
-        looking = threading.Thread(target=self._look, args=(is_over, device), daemon=True)
+        looking = threading.Thread(
+            target=_look, args=(_own_connection(self.store), is_over, device), daemon=True
+        )
         looking.start()
         try:
             yield
@@ -68,11 +65,28 @@ class ShortageNotice:
             is_over.set()
             looking.join()
 
-    def _look(self, is_over: threading.Event, device: str) -> None:
-        while not is_over.wait(_LOOK_S):
-            if self.is_given:
-                _abort(device)
-                return
+
+def _holds_notice(store: Store) -> bool:
+    try:
+        return bool(store.check([_KEY]))
+    except RuntimeError:
+        return False
+
+
+def _own_connection(store: Store) -> Store:
+    """The same store for another thread: a TCPStore holds its lock as long as it waits for a key."""
+    clone = getattr(store, "clone", None)
+    if clone is None:
+        return store
+    own: Store = clone()
+    return own
+
+
+def _look(store: Store, is_over: threading.Event, device: str) -> None:
+    while not is_over.wait(_LOOK_S):
+        if _holds_notice(store):
+            _abort(device)
+            return
 
 
 def _abort(device: str) -> None:

@@ -6,6 +6,8 @@ from drivetrain.assembly.training_parts import Assembly
 from drivetrain.catalogue.metrics import direction, shown_metric
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.files import write_atomically, write_json
+from drivetrain.data.preprocess import Preparation
+from drivetrain.data.source import DataSpec
 from drivetrain.pipeline.cutting.stage_plan import StagePlan
 from drivetrain.plan.training_plan import InputShape, plan_to_json
 from drivetrain.recipe.fields import defaults_with
@@ -20,7 +22,7 @@ from drivetrain.store.data_files import write_files, write_own_data
 from drivetrain.store.metrics_file import SHORTAGE_EVENT, damaged_events, read_metrics
 from drivetrain.store.stored_plan import REASONS_KEY, kept_reasons, plan_problem, stored_plan
 
-__all__ = ["introduce", "warn_of_changes", "write_request"]
+__all__ = ["introduce", "shape_of_run", "warn_of_changes", "write_request"]
 
 # Learning rates that depend on the total number of updates; the others only know the current update.
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
@@ -56,7 +58,7 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
     plan = plan_to_json(
         request.recipe,
         request.plan,
-        shape=_shape(request, assembly),
+        shape=shape_of_run(request.data.spec, assembly.preprocess),
         totals=assembly.totals,
         warnings=warnings,
         outline=assembly.outline,
@@ -78,8 +80,8 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
     write_atomically(directory.recipe, recipe_to_yaml(lasting, reasons=reasons).encode())
 
 
-def _shape(request: Request, assembly: Assembly) -> InputShape:
-    spec, preprocess = request.data.spec, assembly.preprocess
+def shape_of_run(spec: DataSpec, preprocess: Preparation) -> InputShape:
+    """The shape that the model of a run is built for, as a plan names it."""
     height, width = preprocess.picture_size
     return InputShape(
         channels=spec.channels,

@@ -1,5 +1,6 @@
 """An update is measured in the real program once, and its time is kept for the same work alone."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,12 @@ import pytest
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.planner.devices.target import find_target
+from drivetrain.planner.estimate import Measure, estimate_recipe
 from drivetrain.planner.measuring import measured_update
-from drivetrain.planner.measuring.measured_layers import measure_layers
+from drivetrain.planner.measuring.measured_times import largest_share, measured_times
 from drivetrain.planner.measuring.measured_update import (
     MeasuredUpdate,
     known_update,
-    measure_update,
     one_process,
     timing_marks,
 )
@@ -30,8 +31,9 @@ def test_stages_are_measured_in_the_real_program_and_kept(monkeypatch: pytest.Mo
     run = planned(stages=2, gradient_accumulation_count=2, limit_train_samples=64)
     target = find_target(run.recipe)
     with Reporter(quiet=True) as reporter:
-        update = measure_update(run, target=target, reporter=reporter)
-        times = measure_layers(run, update, target=target, reporter=reporter)
+        times = measured_times(run, target=target, reporter=reporter)
+        update = known_update(run, target=target)
+        assert update is not None
         assert update.micro_batches == 2
         assert 0 < update.optimiser_s < update.update_s
         assert times.layers is not None
@@ -40,17 +42,43 @@ def test_stages_are_measured_in_the_real_program_and_kept(monkeypatch: pytest.Mo
             layer.name for layer in run.outline.plan.traced.layers
         ]
         micro_batch_s = times.layers.forward_s + times.layers.backward_s
-        assert 2 * micro_batch_s + times.update_s == pytest.approx(update.update_s, rel=1e-9)
+        assert 2 * micro_batch_s + update.optimiser_s == pytest.approx(update.update_s, rel=1e-9)
+        assert times.update_s == largest_share(run) * update.optimiser_s
 
         def refused(*_: Any, **__: Any) -> MeasuredUpdate:
             raise AssertionError("measured again")
 
         monkeypatch.setattr(measured_update, "_measured", refused)
-        assert measure_update(run, target=target, reporter=reporter) == update
-        assert measure_layers(run, update, target=target, reporter=reporter) == times
+        kept = measured_times(run, target=target, reporter=reporter)
+        assert kept.notes == ("Measured earlier: --measure on measures anew.",)
+        assert replace(kept, notes=()) == times
         other = planned(stages=2, gradient_accumulation_count=4, limit_train_samples=64)
         with pytest.raises(AssertionError, match="measured again"):
-            measure_update(other, target=target, reporter=reporter)
+            measured_times(other, target=target, reporter=reporter)
+
+
+def test_each_device_steps_only_its_own_part() -> None:
+    run = planned(stages=2)
+    plan = run.outline.plan
+    assert plan is not None
+    parts = [sum(weight.numel() for weight in stage.parameters()) for stage in plan.cut().stages]
+    assert sum(parts) == run.totals.trainable
+    assert largest_share(run) == max(parts) / sum(parts) < 1.0
+    assert largest_share(planned(stages=2, device_mapping=(0, 0))) == 1.0
+
+
+def test_measure_on_measures_anew_and_replaces_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter((1.0, 2.0))
+
+    def measured(*_: Any, **__: Any) -> MeasuredUpdate:
+        return MeasuredUpdate(update_s=next(found), optimiser_s=0.5, micro_batches=1)
+
+    monkeypatch.setattr(measured_update, "_measured", measured)
+    ways: tuple[Measure, ...] = ("auto", "auto", "on", "auto")
+    estimates = [estimate_recipe(resolved(), measure=way) for way in ways]
+    assert [each.seconds_per_update for each in estimates] == [1.0, 1.0, 2.0, 2.0]
+    earlier = ["Measured earlier" in " ".join(each.notes) for each in estimates]
+    assert earlier == [False, True, False, True]
 
 
 def test_a_replica_is_measured_in_one_process() -> None:

@@ -4,14 +4,17 @@ import copy
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from torch import nn
 
 from drivetrain.core.errors import RunFailedError
 from drivetrain.ranks.pool import RankPool
+from drivetrain.ranks.replica_group import ReplicaGroup
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.run.loop.forced_shortage import FORCED_SHORTAGE
+from drivetrain.run.shortage.recovery import Recovery
 from drivetrain.store.metrics_file import SHORTAGE_EVENT, read_metrics
 from tests.run.rank_runs import losses
 from tests.run.shortage.short_runs import bits, only_until, train_short
@@ -129,6 +132,31 @@ def test_before_the_first_update_a_model_given_in_python_starts_afresh(
     )
     assert short.updates == expected.updates
     assert bits(tmp_path / "short") == bits(tmp_path / "expected")
+
+
+def test_a_run_whose_loss_is_no_number_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_small: TrainSmall
+) -> None:
+    monkeypatch.setenv(FORCED_SHORTAGE, "rank=0 update=3 part=forward above=4")
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    with pytest.raises(RunFailedError, match=r"the loss became (nan|inf) at update [123]; no checkpoint"):
+        train_small(tmp_path / "run", model=model, learning_rate=1e38, max_updates=6, log_every=6)
+    assert list((tmp_path / "run").glob("checkpoints/*")) == []
+
+
+@pytest.mark.parametrize(
+    ("is_cpu", "is_given", "meets"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+def test_on_accelerators_a_bad_loss_may_come_from_what_was_broken_off(
+    is_cpu: bool, is_given: bool, meets: bool
+) -> None:
+    program = Mock(group=ReplicaGroup(), device=Mock(is_cpu=is_cpu))
+    recovery = Recovery(request=Mock(), assembly=Mock(program=program), reporter=Mock())
+    recovery.notice = Mock(is_given=is_given)
+    loop = Mock(context=Mock(program=program, is_alone=False), finished=3)
+    report = recovery._report(RunFailedError("the loss became nan at update 3"), loop)
+    assert (report is not None) == meets
+    assert report is None or (report.finished, report.ran_out, report.is_whole) == (3, False, False)
 
 
 def test_a_micro_batch_of_one_that_does_not_fit_says_what_would(rank_pool: RankPool, tmp_path: Path) -> None:

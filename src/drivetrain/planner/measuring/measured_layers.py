@@ -41,14 +41,14 @@ _Seconds = Sequence[Sequence[float]]
 
 
 def measure_layers(
-    planned: PlannedRun, update: MeasuredUpdate, *, target: Target, reporter: Reporter
+    planned: PlannedRun, update: MeasuredUpdate, *, target: Target, anew: bool = False, reporter: Reporter
 ) -> UpdateTimes:
-    """The times of all layers of a model in stages, measured only if no earlier answer is kept."""
+    """The times of all layers of a model in stages; an earlier answer is taken unless `anew`."""
     plan, recipe = planned.outline.plan, one_process(planned.recipe)
     assert plan is not None, "a model in stages"
     assert target.here is not None, "only a device of this machine can be measured"
     marks = timing_marks(planned, recipe, device=target.here)
-    known = recall("layers", marks).get("seconds")
+    known = None if anew else recall("layers", marks).get("seconds")
     if known is None or len(known) != len(plan.traced.layers):
         with reporter.showing("timing layers"), set_up_device(recipe, ALONE) as device:
             known = _measured(planned, recipe, device=device)

@@ -1,4 +1,4 @@
-"""Measures an update in the real program, once per device and work: the answer is kept."""
+"""Measures an update in the real program; the answer is kept for the same work on the same device."""
 
 import hashlib
 import json
@@ -106,10 +106,7 @@ def _accumulation(recipe: Recipe) -> int:
 
 
 def measure_update(planned: PlannedRun, *, target: Target, reporter: Reporter) -> MeasuredUpdate:
-    """The time of an update as this device runs it; measured only if no earlier answer is kept."""
-    known = known_update(planned, target=target)
-    if known is not None:
-        return known
+    """Measures an update as this device runs it, and keeps the answer in place of an earlier one."""
     alone = one_process(planned.recipe)
     marks = timing_marks(planned, alone, device=_device_of(target))
     found = _measured(alone, reporter=reporter)

@@ -1,6 +1,6 @@
 """Checkpoints during training: the state is copied while training waits, and written while it continues."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -12,19 +12,31 @@ from drivetrain.state.saver import copy_sound_state
 from drivetrain.state.updates_file import save_history
 from drivetrain.store.best import Best
 
-__all__ = ["RunCheckpoints"]
+__all__ = ["RunCheckpoints", "SpoiltStateError"]
 
 # Time that --max-time reserves for a checkpoint before the first one was measured: weights, two optimiser
 # states and an average (4 copies), at the speed of a slow disk, 100 MB/s. Too long only stops a run early.
 _STATE_COPIES, _GUESSED_WRITING = 4, 100e6
 
 
+class SpoiltStateError(Exception):
+    """The state may hold anything, because another rank ran out of memory and left."""
+
+
+def _is_never_spoilt() -> bool:
+    return False
+
+
 @dataclass(slots=True, kw_only=True)
 class RunCheckpoints:
-    """Saves checkpoints of a run; keeps the newest ones and the best."""
+    """Saves checkpoints of a run; keeps the newest ones and the best.
+
+    `may_be_spoilt` says whether collectives were broken off whose results are in the state.
+    """
 
     context: RunContext
     best: Best
+    may_be_spoilt: Callable[[], bool] = _is_never_spoilt
     writer: CheckpointWriter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +67,9 @@ class RunCheckpoints:
             room, failure = self.writer.settle()
             with nullcontext() if limit is None else limit.timing("copying"):
                 copied = copy_sound_state(context.program, update=update, room=room)
+            # Only now: what was broken off before the copy was complete was known by then.
+            if self.may_be_spoilt():
+                raise SpoiltStateError(f"The state after update {update} is not saved.")
             if copied is None:
                 return
             save_history(context.directory.updates, context.program.records, updates=update)

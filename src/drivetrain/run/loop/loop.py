@@ -107,6 +107,11 @@ class RunLoop:
         self._finish()
         return self._reached
 
+    def require_sound(self, update: int) -> None:
+        """Ends the run if a loss since the last log before `update` is not a number."""
+        first = max(self.times.first, self.training_log.previous(update))
+        require_sound(self.context.program, first=first, update=update)
+
     def _begin(self, first: int) -> None:
         context, total = self.context, self.events.total_updates
         self.has_begun = True
@@ -126,8 +131,7 @@ class RunLoop:
 
     def _run_to_next_event(self) -> None:
         update = self._reached = self._execute(self._reached, self.events.next_event(self._reached))
-        first = max(self.times.first, self.training_log.previous(update))
-        require_sound(self.context.program, first=first, update=update)
+        self.require_sound(update)
         self._handle_events(update)
         if update < self.events.total_updates:
             self._look_at_time(update)

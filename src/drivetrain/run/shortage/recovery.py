@@ -50,6 +50,7 @@ class Recovery:
         try:
             if program.device.is_cpu:
                 return work()
+            loop.checkpoints.may_be_spoilt = lambda: self.notice.is_given
             with self.notice.heeded(device=program.device.torch_device.type):
                 return work()
         except Exception as error:
@@ -61,12 +62,13 @@ class Recovery:
 
     def _report(self, error: Exception, loop: RunLoop) -> RankReport | None:
         """What this rank tells the others; None if the error has nothing to do with memory."""
-        ran_out = is_out_of_memory(error)
+        program, ran_out = loop.context.program, is_out_of_memory(error)
+        # On an accelerator, a bad loss may be one that was read after its collective was broken off.
+        is_own = isinstance(error, DrivetrainError) and program.device.is_cpu
         if ran_out:
             self.notice.give()
-        elif isinstance(error, DrivetrainError) or not self.notice.is_given:
+        elif is_own or not self.notice.is_given:
             return None
-        program = loop.context.program
         # The host is ahead of an accelerator, where broken-off collectives leave anything in the gradient.
         is_known = program.device.is_cpu or loop.context.is_alone
         return RankReport(
@@ -91,6 +93,7 @@ class Recovery:
             group, devices_per_replica=devices_per_replica(self.request.recipe)
         )
         if self._can_save(reports, loop):
+            loop.require_sound(own.finished)
             with loop.checkpoints.writer:
                 loop.checkpoints.save(own.finished)
                 loop.checkpoints.wait(own.finished)
