@@ -1,13 +1,14 @@
 """From a recipe to the one with the layout that the search chose."""
 
 from dataclasses import replace
+from typing import Any
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.plan.precision import is_cpu
 from drivetrain.plan.stage_report import LIBRARIES_BYTES, memory_of_run
 from drivetrain.plan.training_plan import look_into
-from drivetrain.planner.costs import Link, ModelTimes
+from drivetrain.planner.costs import ModelTimes
 from drivetrain.planner.device_memory import WORKSPACE_BYTES, device_memories
 from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.devices.links import find_links
@@ -57,7 +58,7 @@ def search_recipe(
     target = find_target(subject.recipe, described=described, memory_limit_bytes=asked.memory_limit)
     with reporter.showing("timing layers"):
         times = _times(replace(resolved, recipe=subject.recipe), target, measure=measure, reporter=reporter)
-    known = _links(target, devices=devices) if times is not None else {}
+    known = _known_links(target, devices=devices) if times is not None else {}
     problem = problem_from_recipe(
         subject,
         devices=devices,
@@ -68,7 +69,9 @@ def search_recipe(
         replicas=replicas,
         schedule=asked.schedule or _typed_schedule(resolved),
         # Without --devices, the processes of a CPU share the cores that one process has to itself.
-        shares_cores=asked.devices is None and is_cpu(recipe.device),
+        shares_cores=asked.devices is None and is_cpu(recipe.device) and described is None,
+        timed_share=_timed_share(recipe, is_measured=times is not None),
+        typed=_typed(resolved),
         **known,
     )
     with reporter.showing("searching a layout"):
@@ -94,8 +97,25 @@ def _times(
     return model_times(resolved, target=target, reporter=reporter)
 
 
-def _links(target: Target, *, devices: int) -> dict[str, Link]:
-    return {"link": find_links(target, ranks=devices).slowest(devices)}
+def _known_links(target: Target, *, devices: int) -> dict[str, Any]:
+    """The links of the devices, and the connection to their host where a file describes it."""
+    described = target.described
+    host = {} if described is None else {"host_bytes_per_s": described.host_bytes_per_s}
+    return {"links": find_links(target, ranks=devices), **host}
+
+
+def _typed(resolved: ResolvedRecipe) -> frozenset[str]:
+    return frozenset(name for name, origin in resolved.origins.items() if origin == COMMAND_LINE)
+
+
+def _timed_share(recipe: Recipe, *, is_measured: bool) -> float:
+    """The share of a CPU's cores for which times are known: two processes' threads if they are measured.
+
+    See `planner/model_times.py`.
+    """
+    if not is_measured:
+        return 1.0
+    return (recipe.num_threads or max(1, cores() // 2)) / cores()
 
 
 def _overhead(resolved: ResolvedRecipe, target: Target) -> int:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.planner.costs import Link
 from drivetrain.planner.search.cuts import FoundCut, StageTables, best_cuts
 from drivetrain.planner.search.families import Family, families, least_seconds
 from drivetrain.planner.search.layout import Evaluated, Layout, evaluate, table_of
@@ -83,6 +84,16 @@ def _order(found: Evaluated) -> tuple[float, int, int]:
     return found.seconds, found.layout.devices, found.layout.stages
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What the costs of stages depend on, besides the problem."""
+
+    micro: int
+    link: Link
+    slowdown: float
+    norm_s: float
+
+
 class Searcher:
     """Finds the best cut of each family of a problem."""
 
@@ -94,15 +105,26 @@ class Searcher:
 
     def segments(self, family: Family | Layout) -> Segments:
         """The costs of stages at the micro-batch size of a family."""
-        return self._tables(family.micro, family.group > 1, self._sharing(family))
+        return self._tables(self._setting(family))
 
-    def _sharing(self, family: Family | Layout) -> int:
-        """The number of processes that divide the cores."""
-        return family.replicas * family.devices_per_replica if self.problem.shares_cores else 1
+    def _setting(self, family: Family | Layout) -> "_Setting":
+        problem, per_replica = self.problem, family.devices_per_replica
+        across = problem.links.slowest(family.group * per_replica)
+        return _Setting(
+            micro=family.micro,
+            link=problem.stage_link(per_replica),
+            slowdown=problem.slowdown(family.replicas * per_replica),
+            norm_s=2 * across.latency_s if family.group > 1 else 0.0,
+        )
 
-    def _find_segments(self, micro: int, synchronises: bool, devices: int) -> Segments:
-        norm_s = 2 * self.problem.link.latency_s if synchronises else 0.0
-        return find_segments(self.problem, micro=micro, slowdown=devices, norm_s=norm_s)
+    def _find_segments(self, setting: "_Setting") -> Segments:
+        return find_segments(
+            self.problem,
+            micro=setting.micro,
+            link=setting.link,
+            slowdown=setting.slowdown,
+            norm_s=setting.norm_s,
+        )
 
     def fits(self, found: Evaluated) -> bool:
         """Whether every device stays within the memory limit."""
@@ -167,8 +189,7 @@ class Searcher:
 
     def _cuts(self, family: Family) -> tuple[list[FoundCut], list[NDArray[np.bool_]]]:
         """Cuts, and for each stage whether it recomputes; many families have the same."""
-        key: tuple[object, ...] = (len(family.device_of), family.micro, family.group > 1)
-        key = (*key, self._sharing(family), family.accumulation)
+        key: tuple[object, ...] = (len(family.device_of), self._setting(family), family.accumulation)
         if self.problem.memory_limit is not None:
             is_first = tuple(home == 0 for home in family.device_of)
             key = (*key, family.offloads, _live(family), is_first)
@@ -198,19 +219,17 @@ class Searcher:
         slowest, path, choices = [], [], []
         for home, live in zip(family.device_of, _live(family), strict=True):
             more = self.problem.extra_bytes(home)
-            limited = self._limited(
-                family.micro, family.group > 1, self._sharing(family), live, more, family.offloads
-            )
+            limited = self._limited(self._setting(family), live, more, family.offloads)
             slowest.append(limited[0])
             path.append(limited[1])
             choices.append(limited[2])
         return StageTables(slowest=slowest, path=path), choices
 
     def _limited_stage(
-        self, micro: int, synchronises: bool, devices: int, live: int, more: int, offloads: bool
+        self, setting: "_Setting", live: int, more: int, offloads: bool
     ) -> tuple[_Numbers, _Numbers, NDArray[np.bool_]]:
         """Slowest resource and path of a stage within the limit, and where it must recompute for that."""
-        segments, limit = self._tables(micro, synchronises, devices), self.problem.memory_limit
+        segments, limit = self._tables(setting), self.problem.memory_limit
         assert limit is not None
         plain, recomputed = (
             self._bytes(segments, live, offloads=offloads, recomputes=again) + more for again in (False, True)
