@@ -129,12 +129,10 @@ _SLOW = Link(bytes_per_s=1e3, latency_s=1.0)
 def test_only_what_crosses_hosts_waits_for_their_link() -> None:
     fast = chain([1.0] * 8, devices=4, size_bytes=1000)
     two_hosts = replace(fast, links=Links(device=LINK, host=_SLOW, devices_per_host=2, source="described"))
-    pairs = {"replicas": 1, "stages": 2}
-    near, same = (search(replace(each, **pairs)).best[0] for each in (two_hosts, fast))
+    near, same = (search(replace(each, replicas=1, stages=2)).best[0] for each in (two_hosts, fast))
     assert near.seconds == same.seconds
-    every = {"replicas": 1, "stages": 4, "schedules": ("1f1b",)}
     far, close = (
-        next(found for found in search(replace(each, **every)).best if found.layout.devices == 4)
+        next(found for found in search(replace(each, replicas=1, stages=4)).best if found.layout.devices == 4)
         for each in (two_hosts, fast)
     )
     assert far.seconds > close.seconds + _SLOW.latency_s

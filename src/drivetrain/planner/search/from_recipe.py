@@ -119,6 +119,7 @@ def problem_from_recipe(
         typed_micro=recipe.micro_batch_size if "micro_batch_size" in typed else None,
         typed_group=recipe.dbn_replica_group_size if "dbn_replica_group_size" in typed else None,
         source=known.source,
+        assumes_times=times is None,
         seeds=_seeds(subject, known),
         blocks=_blocks(subject, len(starts)),
     )

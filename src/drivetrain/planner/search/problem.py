@@ -66,7 +66,7 @@ class Problem:
     layers. `blocks` are the first layers of the blocks that recomputation without stages uses. With
     `shares_cores`, the devices are processes that divide the cores of a CPU; the times are those of a process
     with `timed_share` of these cores. `typed_micro` and `typed_group` are the micro-batch size and the
-    batch-norm group that the user chose.
+    batch-norm group that the user chose. With `assumes_times` the times follow from operations alone.
     """
 
     layers: Sequence[Layer]
@@ -94,6 +94,7 @@ class Problem:
     typed_micro: int | None = None
     typed_group: int | None = None
     source: CostSource = "described"
+    assumes_times: bool = False
     seeds: Callable[[int], Sequence[tuple[int, ...]]] = field(default=_no_seeds)
     blocks: tuple[int, ...] = ()
 

@@ -16,7 +16,7 @@ from drivetrain.planner.search.problem import Problem
 from drivetrain.planner.search.segments import Segments, find_segments
 from drivetrain.schedules.checker import live_micro_batches
 
-__all__ = ["Found", "Searcher", "search"]
+__all__ = ["Found", "Searcher", "order", "search"]
 
 _Numbers = NDArray[np.float64]
 _BEST = 10
@@ -38,9 +38,14 @@ _MOST_PASSES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The best layouts, the fastest first; where none fits, the one that needs the least memory."""
+    """The best layouts, the fastest first; where none fits, the one that needs the least memory.
+
+    `whole` are the best without stages, and on one device: whoever times these more exactly than as a sum of
+    layers may find them faster.
+    """
 
     best: tuple[Evaluated, ...]
+    whole: tuple[Evaluated, ...]
     smallest: Evaluated | None
     families: int
     examined: int
@@ -69,18 +74,30 @@ def search(problem: Problem, *, keep: int = _BEST, prunes: bool = True) -> Found
         if found is None:
             continue
         if searcher.fits(found):
-            best = sorted([*best, found], key=_order)[:keep]
+            best = sorted([*best, found], key=order)[:keep]
     if not best:
         # The smallest plan of all is worth telling; bounds say where it is likely to be.
         every = (family for _, _, family in ranked)
         for family in sorted(every, key=searcher.smallness)[:_SMALLEST_TRIED]:
             found = searcher.smallest(family)
             smallest = min((each for each in (smallest, found) if each), key=lambda each: each.largest_bytes)
-    moved = sorted((searcher.moved(found) for found in best), key=_order)
-    return Found(best=tuple(moved), smallest=smallest, families=len(ranked), examined=examined)
+    moved = sorted((searcher.moved(found) for found in best), key=order)
+    whole = tuple(_whole(searcher, [family for _, _, family in ranked]))
+    return Found(best=tuple(moved), whole=whole, smallest=smallest, families=len(ranked), examined=examined)
 
 
-def _order(found: Evaluated) -> tuple[float, int, int]:
+def _whole(searcher: "Searcher", every: Sequence[Family]) -> Iterator[Evaluated]:
+    plain = [family for family in every if len(family.device_of) == 1 and searcher.may_fit(family)]
+    found = [each for each in map(searcher.family, plain) if each is not None and searcher.fits(each)]
+    best = min(found, key=order, default=None)
+    alone = min((each for each in found if each.layout.replicas == 1), key=order, default=None)
+    for each in (best, alone if alone is not best else None):
+        if each is not None:
+            yield searcher.moved(each)
+
+
+def order(found: Evaluated) -> tuple[float, int, int]:
+    """The fastest first; of equals, the one with fewer devices and stages."""
     return found.seconds, found.layout.devices, found.layout.stages
 
 
@@ -159,7 +176,7 @@ class Searcher:
         found = [self._saving(self._evaluate(layout)) for layout in self.layouts(family)]
         fitting = [each for each in found if self.fits(each)]
         if fitting:
-            return min(fitting, key=_order)
+            return min(fitting, key=order)
         return min(found, key=lambda each: each.largest_bytes, default=None)
 
     def _evaluate(self, layout: Layout, *, memory: bool | None = None) -> Evaluated:
@@ -294,14 +311,14 @@ class Searcher:
         for seed in self._seeds(found.layout):
             firsts = tuple(segments.bounds[place] for place in seed)
             tried = self._evaluate(replace(found.layout, firsts=firsts))
-            found = min((each for each in (found, tried) if self.fits(each)), key=_order, default=found)
+            found = min((each for each in (found, tried) if self.fits(each)), key=order, default=found)
         rounds = _ROUNDS if found.layout.stages * found.layout.accumulation <= _MOST_PASSES else 0
         for _ in range(rounds):
             near = [
                 self._evaluate(replace(found.layout, firsts=firsts))
                 for firsts in _neighbours(found.layout.firsts, segments.bounds)
             ]
-            nearest = min((each for each in near if self.fits(each)), key=_order, default=found)
+            nearest = min((each for each in near if self.fits(each)), key=order, default=found)
             if nearest.seconds >= found.seconds:
                 break
             found = nearest
