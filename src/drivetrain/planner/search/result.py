@@ -30,17 +30,12 @@ _CLOSE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One of the best layouts.
-
-    `is_exact`: its memory was found with its stages built, not estimated. `is_timed`: its time is that of its
-    own plan, not a sum of layers.
-    """
+    """One of the best layouts. `is_exact`: its memory was found with its stages built, not estimated."""
 
     found: Evaluated
     fields: Mapping[str, Any]
     trades: str
     is_exact: bool
-    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,14 +184,35 @@ def _checked(
 
 
 def _timed(judge: Judge, rows: Sequence[Row]) -> list[Row]:
-    """The rows, the fastest first, with the times of their plans where these are quick, and of the first."""
-    quick = [judge.times_all or row.found.layout.devices_per_replica == 1 for row in rows]
-    some = [_judged(judge, row) if at_once else row for row, at_once in zip(rows, quick, strict=True)]
-    kept = sorted((row for row in some if row is not None), key=_place)
-    while kept and not kept[0].is_timed:
-        first = _judged(judge, kept[0])
-        kept = sorted([*([first] if first is not None else []), *kept[1:]], key=_place)
-    return kept
+    """The rows with the times of their plans, the fastest first.
+
+    Where each would have to be measured, that is done without stages and for the fastest with stages; the
+    others with stages are scaled as this one was, as their layers were timed together.
+    """
+    if judge.times_all:
+        return sorted(_all_judged(judge, rows), key=_place)
+    whole = [row for row in rows if row.found.layout.devices_per_replica == 1]
+    split = sorted((row for row in rows if row.found.layout.devices_per_replica > 1), key=_place)
+    return sorted([*_all_judged(judge, whole), *_scaled_by_first(judge, split)], key=_place)
+
+
+def _scaled_by_first(judge: Judge, rows: Sequence[Row]) -> list[Row]:
+    for place, row in enumerate(rows):
+        first = _judged(judge, row)
+        if first is not None:
+            factor = first.found.seconds / row.found.seconds
+            others = rows[place + 1 :]
+            scaled = [replace(each.found, seconds=each.found.seconds * factor) for each in others]
+            return [
+                first,
+                *(replace(each, found=found) for each, found in zip(others, scaled, strict=True)),
+            ]
+    return []
+
+
+def _all_judged(judge: Judge, rows: Sequence[Row]) -> list[Row]:
+    judged = (_judged(judge, row) for row in rows)
+    return [row for row in judged if row is not None]
 
 
 def _place(row: Row) -> tuple[float, int, int]:
@@ -208,7 +224,7 @@ def _judged(judge: Judge, row: Row) -> Row | None:
     if peaks is None:
         return None
     found = judge.timed(replace(row.found, peak_bytes=peaks))
-    return replace(row, found=found, is_exact=True, is_timed=True)
+    return replace(row, found=found, is_exact=True)
 
 
 def _none_fits(
