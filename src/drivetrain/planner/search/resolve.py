@@ -112,11 +112,12 @@ def _times(
         return None, ()
     try:
         return model_times(resolved, target=target, reporter=reporter), ()
-    except BadInputError:
-        raise
     # The whole model on one device may not fit it, or an operation be missing there.
     except Exception as error:
-        why = describe_failure(error)
+        is_refused = isinstance(error, BadInputError)
+        if measure == "on" and is_refused:
+            raise
+        why = str(error) if is_refused else describe_failure(error)
         note = f"The layers could not be measured, so their times follow from operations: {why}"
         return None, (note,)
 
