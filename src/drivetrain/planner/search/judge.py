@@ -76,7 +76,17 @@ class PlanJudge(Judge):
         bubble = 0.0 if estimate.stages is None else max(0.0, estimate.stages.bubble)
         return replace(found, seconds=estimate.seconds_per_update, bubble=bubble)
 
+    @cached_property
+    def _estimates(self) -> dict[tuple[Layout, bool], UpdateEstimate | None]:
+        return {}
+
     def _estimate(self, layout: Layout, *, measure: Measure) -> UpdateEstimate | None:
+        key = (layout, self.described is None and measure != "off")
+        if key not in self._estimates:
+            self._estimates[key] = self._new_estimate(layout, measure=measure)
+        return self._estimates[key]
+
+    def _new_estimate(self, layout: Layout, *, measure: Measure) -> UpdateEstimate | None:
         if layout not in self._known:
             self._known[layout] = self._look_into(layout)
         known = self._known[layout]
