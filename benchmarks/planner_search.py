@@ -284,7 +284,7 @@ def measure_cut(
         bytes_of=bytes_of,
         forward_s=forward,
         backward_s=backward,
-        link=problem.link,
+        link=ASSUMED_LINK,
         updates=repeats,
     )
     from_stages = simulate(
@@ -292,9 +292,9 @@ def measure_cut(
         forward_s=forward,
         backward_s=backward,
         edges=cut.edges,
-        latency_s=problem.link.latency_s,
+        latency_s=ASSUMED_LINK.latency_s,
         bytes_of=bytes_of,
-        bytes_per_s=problem.link.bytes_per_s,
+        bytes_per_s=ASSUMED_LINK.bytes_per_s,
     )
     updates = emulate(emulation)
     return {
@@ -312,9 +312,7 @@ def measure_model(model: str, case: Case, *, repeats: int) -> dict[str, Any]:
     """All cuts of a model, beside the searched one."""
     subject = real_subject(model, case)
     times = layer_times(subject, repeats=repeats)
-    problem = problem_from_recipe(
-        subject, devices=case.stages, times=times, link=ASSUMED_LINK, stages=case.stages, replicas=1
-    )
+    problem = problem_from_recipe(subject, devices=case.stages, times=times, stages=case.stages, replicas=1)
     searcher = Searcher(problem)
     family = Family(
         device_of=tuple(range(case.stages)),

@@ -4,9 +4,11 @@ import random
 from collections.abc import Sequence
 
 from drivetrain.planner.costs import Link
+from drivetrain.planner.devices.links import Links
 from drivetrain.planner.search.problem import Layer, Problem, Saved, Value
 
 LINK = Link(bytes_per_s=1e9, latency_s=1e-5)
+LINKS = Links(device=LINK, host=LINK, devices_per_host=1, source="default")
 
 
 def random_problem(
@@ -48,7 +50,7 @@ def random_problem(
         global_batch=32,
         normalised_set=4,
         devices=devices,
-        link=LINK,
+        links=LINKS,
         memory_limit=memory_limit,
     )
 
@@ -81,5 +83,5 @@ def chain(seconds: Sequence[float], *, devices: int, size_bytes: int = 0) -> Pro
         global_batch=8,
         normalised_set=None,
         devices=devices,
-        link=LINK,
+        links=LINKS,
     )

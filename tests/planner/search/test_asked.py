@@ -71,3 +71,8 @@ def test_what_the_search_chooses_cannot_be_fixed() -> None:
 def test_devices_must_be_a_number() -> None:
     with pytest.raises(BadInputError, match="--devices 2 works"):
         take_auto({"stages": "auto", "devices": "all"}, memory_limit=None)
+
+
+def test_the_search_chooses_the_splits() -> None:
+    with pytest.raises(BadInputError, match="--split-by fixes what the search chooses"):
+        take_auto({"stages": "auto", "split_by": "time"}, memory_limit=None)

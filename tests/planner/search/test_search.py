@@ -5,13 +5,15 @@ from itertools import combinations
 
 import pytest
 
+from drivetrain.planner.costs import Link
+from drivetrain.planner.devices.links import Links
 from drivetrain.planner.search import search as search_module
 from drivetrain.planner.search.families import Family, families, least_seconds
 from drivetrain.planner.search.layout import evaluate
 from drivetrain.planner.search.problem import Problem, micro_batches_of
 from drivetrain.planner.search.search import Searcher, search
 from drivetrain.planner.search.segments import Segments
-from tests.planner.search.problems import chain, random_problem
+from tests.planner.search.problems import LINK, chain, random_problem
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -112,3 +114,37 @@ def test_batch_norm_keeps_the_samples_that_it_normalises_together() -> None:
         (8, 1),
         (16, 1),
     ]
+
+
+def test_what_was_typed_is_kept() -> None:
+    problem = replace(chain([1.0] * 4, devices=4), micro_batch_size=8, global_batch=32, normalised_set=8)
+    assert micro_batches_of(replace(problem, typed_micro=8), replicas=4) == [(8, 1)]
+    assert micro_batches_of(replace(problem, typed_group=2), replicas=4) == [(4, 2)]
+    assert micro_batches_of(replace(problem, normalised_set=None, typed_micro=4), replicas=2) == [(4, 1)]
+
+
+_SLOW = Link(bytes_per_s=1e3, latency_s=1.0)
+
+
+def test_only_what_crosses_hosts_waits_for_their_link() -> None:
+    fast = chain([1.0] * 8, devices=4, size_bytes=1000)
+    two_hosts = replace(fast, links=Links(device=LINK, host=_SLOW, devices_per_host=2, source="described"))
+    near, same = (search(replace(each, replicas=1, stages=2)).best[0] for each in (two_hosts, fast))
+    assert near.seconds == same.seconds
+    far, close = (
+        next(found for found in search(replace(each, replicas=1, stages=4)).best if found.layout.devices == 4)
+        for each in (two_hosts, fast)
+    )
+    assert far.seconds > close.seconds + _SLOW.latency_s
+
+
+def test_a_model_in_one_piece_hides_its_all_reduce() -> None:
+    plain = replace(random_problem(0), stages=1, replicas=3, global_batch=24, buffer_bytes=100)
+    overlapped, exposed = (search(replace(plain, on_cpu=on_cpu)).best[0].seconds for on_cpu in (False, True))
+    assert overlapped < exposed
+
+
+def test_processes_that_were_timed_with_half_the_cores_slow_down_beyond_two() -> None:
+    problem = replace(chain([1.0] * 4, devices=4), shares_cores=True, timed_share=0.5)
+    assert [problem.slowdown(count) for count in (1, 2, 4)] == [0.5, 1.0, 2.0]
+    assert replace(problem, shares_cores=False).slowdown(4) == 1.0

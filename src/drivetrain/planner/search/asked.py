@@ -18,6 +18,7 @@ _COUNTS = ("stages", "replicas")
 # What the search chooses, besides the numbers of stages and replicas.
 _CHOSEN = (
     "pipeline_splits",
+    "split_by",
     "device_mapping",
     "stage_options",
     "recomputation",

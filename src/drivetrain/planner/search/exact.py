@@ -17,7 +17,7 @@ from drivetrain.planner.search.subject import Subject
 from drivetrain.schedules.actions import ScheduleError
 from drivetrain.schedules.checker import check_schedule, live_micro_batches
 
-__all__ = ["exact_peaks", "names_of", "stage_plan_of"]
+__all__ = ["exact_peaks", "names_of", "outline_of_layout", "stage_plan_of"]
 
 
 def names_of(subject: Subject, layout: Layout) -> tuple[str, ...]:
@@ -49,8 +49,8 @@ def stage_plan_of(subject: Subject, layout: Layout) -> StagePlan:
     )
 
 
-def exact_peaks(subject: Subject, layout: Layout) -> tuple[int, ...] | None:
-    """The peak memory of each device of a replica; None if the stages of this layout cannot run."""
+def outline_of_layout(subject: Subject, layout: Layout) -> RunOutline | None:
+    """The run with this layout, without memory; None if its stages cannot run."""
     names = names_of(subject, layout)
     fields = resets() | layout_fields(subject.recipe, layout, names=names)
     recipe = subject.recipe.model_copy(update=fields)
@@ -61,9 +61,17 @@ def exact_peaks(subject: Subject, layout: Layout) -> tuple[int, ...] | None:
             plan.cut()
         except (ScheduleError, BadInputError):
             return None
-    settings = stage_settings(recipe, live=(1,)) if plan is None else plan.settings
-    outline = RunOutline(
+    return RunOutline(
         recipe=recipe, model=subject.model, plan=plan, images=(layout.micro, *subject.image_shape)
     )
+
+
+def exact_peaks(subject: Subject, layout: Layout) -> tuple[int, ...] | None:
+    """The peak memory of each device of a replica; None if the stages of this layout cannot run."""
+    outline = outline_of_layout(subject, layout)
+    if outline is None:
+        return None
+    recipe, plan = outline.recipe, outline.plan
+    settings = stage_settings(recipe, live=(1,)) if plan is None else plan.settings
     dtypes: list[torch.dtype] = [getattr(torch, compute_type(recipe, each.precision)) for each in settings]
     return device_peaks(outline, settings=settings, compute_dtypes=dtypes, in_host=is_cpu(recipe.device))

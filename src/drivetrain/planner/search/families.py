@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drivetrain.planner.search.layout import sum_seconds
+from drivetrain.planner.search.layout import exposed_sum_seconds
 from drivetrain.planner.search.problem import Problem, micro_batches_of
 from drivetrain.planner.search.segments import Segments
 
@@ -86,4 +86,11 @@ def least_seconds(problem: Problem, family: Family, segments: Segments) -> float
         # that makes all of these equal.
         passes = max(passes, segments.total_s / (1 - (1 - 1 / count) ** per_replica))
     gradients = float(segments.gradient_bytes[0, -1]) / per_replica
-    return passes + sum_seconds(problem, family.replicas, size=gradients) + problem.update_s
+    summed_s = exposed_sum_seconds(
+        problem,
+        replicas=family.replicas,
+        devices_per_replica=per_replica,
+        size=gradients,
+        backward_s=float(segments.backward_s[0, -1]) if len(family.device_of) == 1 else 0.0,
+    )
+    return passes + summed_s + problem.update_s

@@ -7,6 +7,7 @@ from math import isqrt
 from torch.fx import Node
 
 from drivetrain.core.errors import BadInputError
+from drivetrain.passes.gradient_sum import DEFAULT_BUFFER_BYTES
 from drivetrain.pipeline.cutting.choose_stages import (
     FLOPS_PER_BYTE,
     SplitBy,
@@ -14,7 +15,9 @@ from drivetrain.pipeline.cutting.choose_stages import (
     possible_splits,
 )
 from drivetrain.pipeline.cutting.move_small import is_movable
+from drivetrain.plan.precision import is_cpu
 from drivetrain.planner.costs import LayerTime, Link, ModelTimes
+from drivetrain.planner.devices.links import Links
 from drivetrain.planner.search.problem import Layer, Problem, Saved, Value
 from drivetrain.planner.search.subject import Subject
 from drivetrain.recipe.layout import batch_of
@@ -25,9 +28,12 @@ __all__ = ["ASSUMED_LINK", "assumed_times", "problem_from_recipe"]
 
 # The device and the link that `--split-by cost` assumes: see FLOPS_PER_BYTE.
 ASSUMED_LINK = Link(bytes_per_s=10e9, latency_s=20e-6)
+_ASSUMED_LINKS = Links(device=ASSUMED_LINK, host=ASSUMED_LINK, devices_per_host=1, source="default")
 _ASSUMED_FLOPS = ASSUMED_LINK.bytes_per_s * FLOPS_PER_BYTE
 # A layer takes this long even where it computes little: launching its kernel, or a call on a CPU.
 _LEAST_LAYER_S = 5e-6
+# Between a device and its host, where no device file says it.
+_HOST_BYTES_PER_S = 10e9
 
 
 def assumed_times(subject: Subject) -> ModelTimes:
@@ -35,7 +41,11 @@ def assumed_times(subject: Subject) -> ModelTimes:
     seconds = [layer.flops / _ASSUMED_FLOPS for layer in subject.shapes.layers]
     return ModelTimes(
         layers=[
-            LayerTime(name=layer.name, forward_s=each, backward_s=2 * each)
+            LayerTime(
+                name=layer.name,
+                forward_s=max(each, _LEAST_LAYER_S),
+                backward_s=max(2 * each, _LEAST_LAYER_S),
+            )
             for layer, each in zip(subject.shapes.layers, seconds, strict=True)
         ],
         micro_batch_size=subject.recipe.micro_batch_size,
@@ -49,17 +59,20 @@ def problem_from_recipe(
     *,
     devices: int,
     times: ModelTimes | None = None,
-    link: Link = ASSUMED_LINK,
+    links: Links = _ASSUMED_LINKS,
     memory_limit: int | None = None,
     overhead_bytes: int = 0,
     stages: int | None = None,
     replicas: int | None = None,
     schedule: PipelineScheduleName | None = None,
     shares_cores: bool = False,
+    timed_share: float = 1.0,
+    host_bytes_per_s: float | None = None,
+    typed: frozenset[str] = frozenset(),
 ) -> Problem:
     """The search problem of a recipe. Without `times` they follow from FLOPs.
 
-    `stages`, `replicas` and `schedule` are given where the user chose them.
+    `stages`, `replicas` and `schedule` are given where the user chose them; `typed` are all fields that were.
     """
     recipe, batch = subject.recipe, batch_of(subject.recipe)
     known = times or assumed_times(subject)
@@ -67,6 +80,11 @@ def problem_from_recipe(
         raise ValueError("The times must be those of the recipe's micro-batch size.")
     schedules = SCHEDULE_NAMES if schedule is None else (schedule,)
     without = {"zero-bubble"} if recipe.compile == "on" else set()
+    if schedule in without:
+        raise BadInputError(
+            f"--pipeline-schedule {schedule} is not possible with --compile on; "
+            "--pipeline-schedule 1f1b works."
+        )
     starts = set(possible_splits(subject.traced, subject.shapes))
     if stages is not None and stages > len(starts) + 1:
         raise BadInputError(
@@ -86,7 +104,8 @@ def problem_from_recipe(
         if subject.normalises
         else None,
         devices=devices,
-        link=link,
+        links=links,
+        host_bytes_per_s=host_bytes_per_s or _HOST_BYTES_PER_S,
         memory_limit=memory_limit,
         update_s=known.update_s,
         least_layer_s=_LEAST_LAYER_S,
@@ -94,7 +113,13 @@ def problem_from_recipe(
         replicas=replicas,
         schedules=tuple(name for name in schedules if name not in without),
         shares_cores=shares_cores,
+        timed_share=timed_share,
+        on_cpu=is_cpu(recipe.device),
+        buffer_bytes=recipe.max_cross_replica_buffer_size or DEFAULT_BUFFER_BYTES,
+        typed_micro=recipe.micro_batch_size if "micro_batch_size" in typed else None,
+        typed_group=recipe.dbn_replica_group_size if "dbn_replica_group_size" in typed else None,
         source=known.source,
+        assumes_times=times is None,
         seeds=_seeds(subject, known),
         blocks=_blocks(subject, len(starts)),
     )

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.pipeline.memory.device_memory import StageNeeds, held_bytes
+from drivetrain.planner.replicas import all_reduce_times, overlaps_all_reduce
 from drivetrain.planner.search.problem import Problem
 from drivetrain.planner.search.segments import Segments
 from drivetrain.schedules.actions import Edge, Schedule
 from drivetrain.schedules.by_name import build_schedule
 from drivetrain.schedules.simulator import Simulation, simulate
 
-__all__ = ["Evaluated", "Layout", "edges_of", "evaluate", "sum_seconds", "table_of"]
+__all__ = ["Evaluated", "Layout", "edges_of", "evaluate", "exposed_sum_seconds", "table_of"]
 
 _INPUT = "images"
 
@@ -104,7 +105,14 @@ def evaluate(problem: Problem, segments: Segments, layout: Layout, *, memory: bo
     gradients, states = (
         _by_device(segments, layout, table) for table in (segments.gradient_bytes, segments.state_bytes)
     )
-    summed_s = sum_seconds(problem, layout.replicas, size=max(gradients))
+    in_one_piece = layout.stages == 1 and not any(layout.recomputes)
+    summed_s = exposed_sum_seconds(
+        problem,
+        replicas=layout.replicas,
+        devices_per_replica=layout.devices_per_replica,
+        size=max(gradients),
+        backward_s=float(segments.backward_s[0, -1]) if in_one_piece else 0.0,
+    )
     # Offloaded states come from the host and go back.
     offload_s = 2 * max(states) / problem.host_bytes_per_s if layout.offloads else 0.0
     seconds = simulated.seconds_per_update + summed_s + offload_s + problem.update_s
@@ -143,12 +151,20 @@ def _by_device(segments: Segments, layout: Layout, table: NDArray[np.float64]) -
     return held
 
 
-def sum_seconds(problem: Problem, replicas: int, *, size: float) -> float:
-    """A ring all-reduce of the gradients."""
+def exposed_sum_seconds(
+    problem: Problem, *, replicas: int, devices_per_replica: int, size: float, backward_s: float
+) -> float:
+    """How long an update waits for the all-reduce; a model in one piece sums during its last `backward_s`."""
     if replicas == 1:
         return 0.0
-    steps = 2 * (replicas - 1)
-    return steps * problem.link.seconds(size / replicas)
+    _, exposed_s = all_reduce_times(
+        size,
+        replicas=replicas,
+        link=problem.links.slowest(replicas * devices_per_replica),
+        buffer_bytes=problem.buffer_bytes,
+        hidden_by_s=backward_s if overlaps_all_reduce(size, is_cpu=problem.on_cpu) else 0.0,
+    )
+    return exposed_s
 
 
 def _places(segments: Segments, layout: Layout) -> list[tuple[int, int]]:
@@ -166,6 +182,7 @@ def _simulated(
     bytes_of: dict[str, int],
 ) -> Simulation:
     places = _places(segments, layout)
+    link = problem.stage_link(layout.devices_per_replica)
     forward = [float(segments.forward_s[place]) for place in places]
     backward = [float(segments.backward_s[place]) for place in places]
     again = [there if twice else 0.0 for there, twice in zip(forward, layout.recomputes, strict=True)]
@@ -174,9 +191,9 @@ def _simulated(
         forward_s=forward,
         backward_s=[back + more for back, more in zip(backward, again, strict=True)],
         edges=edges,
-        latency_s=problem.link.latency_s,
+        latency_s=link.latency_s,
         bytes_of=bytes_of,
-        bytes_per_s=problem.link.bytes_per_s,
+        bytes_per_s=link.bytes_per_s,
     )
 
 

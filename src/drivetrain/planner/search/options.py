@@ -32,7 +32,11 @@ def layout_fields(recipe: Recipe, layout: Layout, *, names: tuple[str, ...]) -> 
         fields["micro_batch_size"] = layout.micro
     if layout.group != recipe.dbn_replica_group_size:
         fields["dbn_replica_group_size"] = layout.group
-    fields["global_batch_size"] = layout.micro * layout.replicas * layout.accumulation
+    # The option that the recipe uses already, as the two exclude each other.
+    if recipe.global_batch_size is None:
+        fields["gradient_accumulation_count"] = layout.accumulation
+    else:
+        fields["global_batch_size"] = layout.micro * layout.replicas * layout.accumulation
     if layout.devices_per_replica > 1:
         fields |= {"stages": layout.stages, "pipeline_splits": names}
         fields["pipeline_schedule"] = layout.schedule

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from drivetrain.passes.gradient_sum import DEFAULT_BUFFER_BYTES
 from drivetrain.planner.costs import CostSource, Link
+from drivetrain.planner.devices.links import Links
 
 __all__ = ["Layer", "Problem", "Saved", "Value", "micro_batches_of"]
 
@@ -62,7 +64,9 @@ class Problem:
     CPU, `overhead_bytes` what libraries take on every device. `stages` and `replicas` are given where the
     user chose them. `seeds` gives cuts to compare with for a number of stages, as the positions of first
     layers. `blocks` are the first layers of the blocks that recomputation without stages uses. With
-    `shares_cores`, the devices are processes that divide the cores for which the times are known.
+    `shares_cores`, the devices are processes that divide the cores of a CPU; the times are those of a process
+    with `timed_share` of these cores. `typed_micro` and `typed_group` are the micro-batch size and the
+    batch-norm group that the user chose. With `assumes_times` the times follow from operations alone.
     """
 
     layers: Sequence[Layer]
@@ -75,7 +79,7 @@ class Problem:
     global_batch: int
     normalised_set: int | None
     devices: int
-    link: Link
+    links: Links
     memory_limit: int | None = None
     update_s: float = 0.0
     least_layer_s: float = 0.0
@@ -84,13 +88,27 @@ class Problem:
     replicas: int | None = None
     schedules: Sequence[str] = ("1f1b", "gpipe", "zero-bubble", "grouped", "sequential")
     shares_cores: bool = False
+    timed_share: float = 1.0
+    on_cpu: bool = False
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    typed_micro: int | None = None
+    typed_group: int | None = None
     source: CostSource = "described"
+    assumes_times: bool = False
     seeds: Callable[[int], Sequence[tuple[int, ...]]] = field(default=_no_seeds)
     blocks: tuple[int, ...] = ()
 
     def extra_bytes(self, device: int) -> int:
         """What a device of a replica holds whatever its stages are."""
         return self.overhead_bytes + (0 if device else self.first_device_bytes)
+
+    def stage_link(self, devices_per_replica: int) -> Link:
+        """The slowest link between neighbouring stages."""
+        return self.links.slowest(devices_per_replica)
+
+    def slowdown(self, processes: int) -> float:
+        """How much longer than the known times passes take when this many processes compute at once."""
+        return processes * self.timed_share if self.shares_cores else 1.0
 
     @property
     def starts(self) -> list[int]:
@@ -108,11 +126,17 @@ def micro_batches_of(problem: Problem, *, replicas: int) -> list[tuple[int, int]
         return []
     of_replica = problem.global_batch // replicas
     if problem.normalised_set is None:
-        return [(micro, 1) for micro in _divisors(of_replica) if _is_trusted(problem, micro)]
-    groups = [group for group in _divisors(replicas) if problem.normalised_set % group == 0]
-    sizes = [(problem.normalised_set // group, group) for group in groups]
+        sizes = [(micro, 1) for micro in _divisors(of_replica)]
+    else:
+        groups = [group for group in _divisors(replicas) if problem.normalised_set % group == 0]
+        sizes = [(problem.normalised_set // group, group) for group in groups]
     return [
-        (micro, group) for micro, group in sizes if of_replica % micro == 0 and _is_trusted(problem, micro)
+        (micro, group)
+        for micro, group in sizes
+        if of_replica % micro == 0
+        and _is_trusted(problem, micro)
+        and problem.typed_micro in (None, micro)
+        and (problem.typed_group in (None, group) or problem.normalised_set is None)
     ]
 
 

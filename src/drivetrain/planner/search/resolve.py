@@ -1,13 +1,15 @@
 """From a recipe to the one with the layout that the search chose."""
 
 from dataclasses import replace
+from typing import Any
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
+from drivetrain.core.factories import describe_failure
 from drivetrain.plan.precision import is_cpu
 from drivetrain.plan.stage_report import LIBRARIES_BYTES, memory_of_run
-from drivetrain.plan.training_plan import look_into
-from drivetrain.planner.costs import Link, ModelTimes
+from drivetrain.plan.training_plan import PlannedRun, look_into
+from drivetrain.planner.costs import ModelTimes
 from drivetrain.planner.device_memory import WORKSPACE_BYTES, device_memories
 from drivetrain.planner.devices.described_device import DescribedDevice
 from drivetrain.planner.devices.links import find_links
@@ -17,6 +19,7 @@ from drivetrain.planner.measuring.worth_measuring import why_not_measured
 from drivetrain.planner.model_times import model_times
 from drivetrain.planner.search.asked import AskedSearch
 from drivetrain.planner.search.from_recipe import problem_from_recipe
+from drivetrain.planner.search.judge import PlanJudge
 from drivetrain.planner.search.options import option_line, resets
 from drivetrain.planner.search.result import SearchResult, search_layouts
 from drivetrain.planner.search.subject import subject_of
@@ -56,23 +59,38 @@ def search_recipe(
     subject = subject_of(resolved)
     target = find_target(subject.recipe, described=described, memory_limit_bytes=asked.memory_limit)
     with reporter.showing("timing layers"):
-        times = _times(replace(resolved, recipe=subject.recipe), target, measure=measure, reporter=reporter)
-    known = _links(target, devices=devices) if times is not None else {}
+        planned = look_into(replace(resolved, recipe=subject.recipe))
+        times, notes = _times(planned, target, measure=measure, reporter=reporter)
+    known = _known_links(target, devices=devices) if times is not None else {}
     problem = problem_from_recipe(
         subject,
         devices=devices,
         times=times,
         memory_limit=_limit(target, asked),
-        overhead_bytes=_overhead(replace(resolved, recipe=subject.recipe), target),
+        overhead_bytes=_overhead(planned, target),
         stages=None if asked.stages else stage_count(recipe),
         replicas=replicas,
         schedule=asked.schedule or _typed_schedule(resolved),
         # Without --devices, the processes of a CPU share the cores that one process has to itself.
-        shares_cores=asked.devices is None and is_cpu(recipe.device),
+        shares_cores=asked.devices is None and is_cpu(recipe.device) and described is None,
+        timed_share=_timed_share(recipe, is_measured=times is not None),
+        typed=_typed(resolved),
         **known,
     )
+    own_cores = asked.devices is not None and described is None and is_cpu(recipe.device)
+    if own_cores and times is not None and devices > cores():
+        notes += (f"--devices {devices}: the rows assume that no two processes share a core.",)
+    judge = PlanJudge(
+        subject=subject,
+        planned=planned,
+        described=described,
+        memory_limit=asked.memory_limit,
+        measure="off" if times is None else measure,
+        own_cores=own_cores,
+        reporter=reporter,
+    )
     with reporter.showing("searching a layout"):
-        result = search_layouts(subject, problem)
+        result = replace(search_layouts(subject, problem, judge=judge), notes=notes)
     return result, _with_layout(resolved, result)
 
 
@@ -82,25 +100,51 @@ def _typed_schedule(resolved: ResolvedRecipe) -> PipelineScheduleName | None:
 
 
 def _times(
-    resolved: ResolvedRecipe, target: Target, *, measure: Measure, reporter: Reporter
-) -> ModelTimes | None:
-    """Measured or described times of layers; None where they follow from FLOPs."""
-    if target.described is None and (measure == "off" or not target.can_measure):
-        return None
-    if target.described is None and measure == "auto":
-        planned = look_into(resolved)
-        if why_not_measured(planned, target=target, fits=None) is not None:
-            return None
-    return model_times(resolved, target=target, reporter=reporter)
+    planned: PlannedRun, target: Target, *, measure: Measure, reporter: Reporter
+) -> tuple[ModelTimes | None, tuple[str, ...]]:
+    """Measured or described times of layers; none where they follow from FLOPs, and why if that failed."""
+    resolved = planned.resolved
+    if target.described is not None:
+        return model_times(resolved, target=target, reporter=reporter), ()
+    if measure == "off" or not target.can_measure:
+        return None, ()
+    if measure == "auto" and why_not_measured(planned, target=target, fits=None) is not None:
+        return None, ()
+    try:
+        return model_times(resolved, target=target, reporter=reporter), ()
+    # The whole model on one device may not fit it, or an operation be missing there.
+    except Exception as error:
+        is_refused = isinstance(error, BadInputError)
+        if measure == "on" and is_refused:
+            raise
+        why = str(error) if is_refused else describe_failure(error)
+        note = f"The layers could not be measured, so their times follow from operations: {why}"
+        return None, (note,)
 
 
-def _links(target: Target, *, devices: int) -> dict[str, Link]:
-    return {"link": find_links(target, ranks=devices).slowest(devices)}
+def _known_links(target: Target, *, devices: int) -> dict[str, Any]:
+    """The links of the devices, and the connection to their host where a file describes it."""
+    described = target.described
+    host = {} if described is None else {"host_bytes_per_s": described.host_bytes_per_s}
+    return {"links": find_links(target, ranks=devices), **host}
 
 
-def _overhead(resolved: ResolvedRecipe, target: Target) -> int:
+def _typed(resolved: ResolvedRecipe) -> frozenset[str]:
+    return frozenset(name for name, origin in resolved.origins.items() if origin == COMMAND_LINE)
+
+
+def _timed_share(recipe: Recipe, *, is_measured: bool) -> float:
+    """The share of a CPU's cores for which times are known: two processes' threads if they are measured.
+
+    See `planner/model_times.py`.
+    """
+    if not is_measured:
+        return 1.0
+    return (recipe.num_threads or max(1, cores() // 2)) / cores()
+
+
+def _overhead(planned: PlannedRun, target: Target) -> int:
     """What libraries and resident data take on a device, whatever its stages are."""
-    planned = look_into(resolved)
     memory = memory_of_run(planned.outline, finds_savings=False).prediction
     if memory is None:
         return LIBRARIES_BYTES if target.is_cpu else WORKSPACE_BYTES
@@ -135,5 +179,5 @@ def _with_layout(resolved: ResolvedRecipe, result: SearchResult) -> ResolvedReci
         recipe=recipe,
         origins=origins,
         warnings=tuple(check_recipe(recipe, origins)),
-        notes=(*resolved.notes, note),
+        notes=(*resolved.notes, note, *result.notes),
     )

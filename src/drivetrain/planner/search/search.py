@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.planner.costs import Link
 from drivetrain.planner.search.cuts import FoundCut, StageTables, best_cuts
 from drivetrain.planner.search.families import Family, families, least_seconds
 from drivetrain.planner.search.layout import Evaluated, Layout, evaluate, table_of
@@ -15,7 +16,7 @@ from drivetrain.planner.search.problem import Problem
 from drivetrain.planner.search.segments import Segments, find_segments
 from drivetrain.schedules.checker import live_micro_batches
 
-__all__ = ["Found", "Searcher", "search"]
+__all__ = ["Found", "Searcher", "order", "search"]
 
 _Numbers = NDArray[np.float64]
 _BEST = 10
@@ -37,9 +38,14 @@ _MOST_PASSES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The best layouts, the fastest first; where none fits, the one that needs the least memory."""
+    """The best layouts, the fastest first; where none fits, the one that needs the least memory.
+
+    `whole` are the best without stages, and on one device: whoever times these more exactly than as a sum of
+    layers may find them faster.
+    """
 
     best: tuple[Evaluated, ...]
+    whole: tuple[Evaluated, ...]
     smallest: Evaluated | None
     families: int
     examined: int
@@ -68,19 +74,41 @@ def search(problem: Problem, *, keep: int = _BEST, prunes: bool = True) -> Found
         if found is None:
             continue
         if searcher.fits(found):
-            best = sorted([*best, found], key=_order)[:keep]
+            best = sorted([*best, found], key=order)[:keep]
     if not best:
         # The smallest plan of all is worth telling; bounds say where it is likely to be.
         every = (family for _, _, family in ranked)
         for family in sorted(every, key=searcher.smallness)[:_SMALLEST_TRIED]:
             found = searcher.smallest(family)
             smallest = min((each for each in (smallest, found) if each), key=lambda each: each.largest_bytes)
-    moved = sorted((searcher.moved(found) for found in best), key=_order)
-    return Found(best=tuple(moved), smallest=smallest, families=len(ranked), examined=examined)
+    moved = sorted((searcher.moved(found) for found in best), key=order)
+    whole = tuple(_whole(searcher, [family for _, _, family in ranked]))
+    return Found(best=tuple(moved), whole=whole, smallest=smallest, families=len(ranked), examined=examined)
 
 
-def _order(found: Evaluated) -> tuple[float, int, int]:
+def _whole(searcher: "Searcher", every: Sequence[Family]) -> Iterator[Evaluated]:
+    plain = [family for family in every if len(family.device_of) == 1 and searcher.may_fit(family)]
+    found = [each for each in map(searcher.family, plain) if each is not None and searcher.fits(each)]
+    best = min(found, key=order, default=None)
+    alone = min((each for each in found if each.layout.replicas == 1), key=order, default=None)
+    for each in (best, alone if alone is not best else None):
+        if each is not None:
+            yield searcher.moved(each)
+
+
+def order(found: Evaluated) -> tuple[float, int, int]:
+    """The fastest first; of equals, the one with fewer devices and stages."""
     return found.seconds, found.layout.devices, found.layout.stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What the costs of stages depend on, besides the problem."""
+
+    micro: int
+    link: Link
+    slowdown: float
+    norm_s: float
 
 
 class Searcher:
@@ -94,15 +122,26 @@ class Searcher:
 
     def segments(self, family: Family | Layout) -> Segments:
         """The costs of stages at the micro-batch size of a family."""
-        return self._tables(family.micro, family.group > 1, self._sharing(family))
+        return self._tables(self._setting(family))
 
-    def _sharing(self, family: Family | Layout) -> int:
-        """The number of processes that divide the cores."""
-        return family.replicas * family.devices_per_replica if self.problem.shares_cores else 1
+    def _setting(self, family: Family | Layout) -> "_Setting":
+        problem, per_replica = self.problem, family.devices_per_replica
+        across = problem.links.slowest(family.group * per_replica)
+        return _Setting(
+            micro=family.micro,
+            link=problem.stage_link(per_replica),
+            slowdown=problem.slowdown(family.replicas * per_replica),
+            norm_s=2 * across.latency_s if family.group > 1 else 0.0,
+        )
 
-    def _find_segments(self, micro: int, synchronises: bool, devices: int) -> Segments:
-        norm_s = 2 * self.problem.link.latency_s if synchronises else 0.0
-        return find_segments(self.problem, micro=micro, slowdown=devices, norm_s=norm_s)
+    def _find_segments(self, setting: "_Setting") -> Segments:
+        return find_segments(
+            self.problem,
+            micro=setting.micro,
+            link=setting.link,
+            slowdown=setting.slowdown,
+            norm_s=setting.norm_s,
+        )
 
     def fits(self, found: Evaluated) -> bool:
         """Whether every device stays within the memory limit."""
@@ -137,7 +176,7 @@ class Searcher:
         found = [self._saving(self._evaluate(layout)) for layout in self.layouts(family)]
         fitting = [each for each in found if self.fits(each)]
         if fitting:
-            return min(fitting, key=_order)
+            return min(fitting, key=order)
         return min(found, key=lambda each: each.largest_bytes, default=None)
 
     def _evaluate(self, layout: Layout, *, memory: bool | None = None) -> Evaluated:
@@ -167,8 +206,7 @@ class Searcher:
 
     def _cuts(self, family: Family) -> tuple[list[FoundCut], list[NDArray[np.bool_]]]:
         """Cuts, and for each stage whether it recomputes; many families have the same."""
-        key: tuple[object, ...] = (len(family.device_of), family.micro, family.group > 1)
-        key = (*key, self._sharing(family), family.accumulation)
+        key: tuple[object, ...] = (len(family.device_of), self._setting(family), family.accumulation)
         if self.problem.memory_limit is not None:
             is_first = tuple(home == 0 for home in family.device_of)
             key = (*key, family.offloads, _live(family), is_first)
@@ -198,19 +236,17 @@ class Searcher:
         slowest, path, choices = [], [], []
         for home, live in zip(family.device_of, _live(family), strict=True):
             more = self.problem.extra_bytes(home)
-            limited = self._limited(
-                family.micro, family.group > 1, self._sharing(family), live, more, family.offloads
-            )
+            limited = self._limited(self._setting(family), live, more, family.offloads)
             slowest.append(limited[0])
             path.append(limited[1])
             choices.append(limited[2])
         return StageTables(slowest=slowest, path=path), choices
 
     def _limited_stage(
-        self, micro: int, synchronises: bool, devices: int, live: int, more: int, offloads: bool
+        self, setting: "_Setting", live: int, more: int, offloads: bool
     ) -> tuple[_Numbers, _Numbers, NDArray[np.bool_]]:
         """Slowest resource and path of a stage within the limit, and where it must recompute for that."""
-        segments, limit = self._tables(micro, synchronises, devices), self.problem.memory_limit
+        segments, limit = self._tables(setting), self.problem.memory_limit
         assert limit is not None
         plain, recomputed = (
             self._bytes(segments, live, offloads=offloads, recomputes=again) + more for again in (False, True)
@@ -275,14 +311,14 @@ class Searcher:
         for seed in self._seeds(found.layout):
             firsts = tuple(segments.bounds[place] for place in seed)
             tried = self._evaluate(replace(found.layout, firsts=firsts))
-            found = min((each for each in (found, tried) if self.fits(each)), key=_order, default=found)
+            found = min((each for each in (found, tried) if self.fits(each)), key=order, default=found)
         rounds = _ROUNDS if found.layout.stages * found.layout.accumulation <= _MOST_PASSES else 0
         for _ in range(rounds):
             near = [
                 self._evaluate(replace(found.layout, firsts=firsts))
                 for firsts in _neighbours(found.layout.firsts, segments.bounds)
             ]
-            nearest = min((each for each in near if self.fits(each)), key=_order, default=found)
+            nearest = min((each for each in near if self.fits(each)), key=order, default=found)
             if nearest.seconds >= found.seconds:
                 break
             found = nearest

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.planner.costs import Link
 from drivetrain.planner.search.problem import Layer, Problem
 
 __all__ = ["Segments", "find_segments"]
@@ -45,14 +46,20 @@ class Segments:
         return float(self.forward_s[0, -1] + self.backward_s[0, -1])
 
 
-def find_segments(problem: Problem, *, micro: int, slowdown: float = 1.0, norm_s: float = 0.0) -> Segments:
-    """The tables for a micro-batch size; each layer that normalises takes `norm_s` more in both passes."""
+def find_segments(
+    problem: Problem, *, micro: int, link: Link, slowdown: float = 1.0, norm_s: float = 0.0
+) -> Segments:
+    """The tables for a micro-batch size and the link between stages.
+
+    Each layer that normalises takes `norm_s` more in both passes.
+    """
     scale, layers = problem.seconds_scale(micro), problem.layers
     bounds = np.array([0, *problem.starts, len(layers)])
 
     def seconds(whole: Sequence[float], least: float) -> list[float]:
         extra = [norm_s if layer.normalises else 0.0 for layer in layers]
-        timed = [max(each * scale, least) * slowdown for each in whole]
+        # A smaller micro-batch takes less time only down to what a layer takes in any case.
+        timed = [max(each * scale, min(each, least)) * slowdown for each in whole]
         return [each + more for each, more in zip(timed, extra, strict=True)]
 
     forward = seconds([layer.forward_s for layer in layers], problem.least_layer_s)
@@ -64,8 +71,8 @@ def find_segments(problem: Problem, *, micro: int, slowdown: float = 1.0, norm_s
         bounds=[int(bound) for bound in bounds],
         forward_s=_sums(forward, bounds),
         backward_s=_sums(backward, bounds),
-        transfer_s=(received + gradients) / problem.link.bytes_per_s
-        + problem.link.latency_s * ((received > 0).astype(float) + (gradients > 0)),
+        transfer_s=(received + gradients) / link.bytes_per_s
+        + link.latency_s * ((received > 0).astype(float) + (gradients > 0)),
         received_bytes=received,
         saved_bytes=_saved(problem)[picked] * scale,
         working_bytes=_largest(layers, bounds) * scale,
