@@ -92,3 +92,24 @@ def test_a_training_keeps_the_layout_that_it_began_with(
     assert main([*options, "--devices", "2"]) == 0
     assert "already finished" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [run.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "works"),
+    [
+        (["--search", "--stages", "8", "--devices", "2"], "--devices 8 works"),
+        (["--search", "--stages", "2", "--replicas", "3", "--devices", "4"], "--devices 6 works"),
+        (["--search", "--devices", "17", "--device-file", "DEVICE"], "--devices 16 works"),
+    ],
+)
+def test_more_devices_than_there_are_is_refused(
+    options: list[str], works: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(
+        "name: own\nmemory_bytes: 80 GB\nflops: {float32: 19.5e12}\nbytes_per_s: 2e12\n"
+        "devices_per_host: 8\nhosts: 2\nlinks: {device: {bandwidth: 3e11, latency: 1e-5}}\n"
+    )
+    words = [str(file) if word == "DEVICE" else word for word in options]
+    assert main(["plan", *SMALL, *BATCH, *words]) == 2
+    assert works in capsys.readouterr().err

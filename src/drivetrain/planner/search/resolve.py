@@ -50,11 +50,13 @@ def search_recipe(
     resolved = for_device(resolved, described)
     recipe = resolved.recipe
     devices = asked.devices or _devices_here(recipe, described)
+    _require_described(devices, described)
     replicas = None if asked.replicas else recipe.replicas
-    if replicas is not None and replicas > devices:
+    needed = (replicas or 1) * (1 if asked.stages else stage_count(recipe))
+    if needed > devices:
         raise BadInputError(
-            f"--replicas {replicas} needs more than the {devices} devices of this search; --devices "
-            f"{replicas} works."
+            f"--replicas {replicas or 1} with {needed // (replicas or 1)} stages each needs more than the "
+            f"{devices} devices of this search; --devices {needed} works."
         )
     subject = subject_of(resolved)
     target = find_target(subject.recipe, described=described, memory_limit_bytes=asked.memory_limit)
@@ -155,6 +157,18 @@ def _overhead(planned: PlannedRun, target: Target) -> int:
 def _limit(target: Target, asked: AskedSearch) -> int | None:
     """What was asked, or what the accelerator has; the memory of a host limits nothing unless asked."""
     return target.memory_bytes if target.is_limited or not target.is_cpu else asked.memory_limit
+
+
+def _require_described(devices: int, described: DescribedDevice | None) -> None:
+    """Refuses more devices than the hosts of a device file have."""
+    if described is None or described.hosts is None:
+        return
+    there = described.hosts * described.devices_per_host
+    if devices > there:
+        raise BadInputError(
+            f"--devices {devices} is more than the {there} that --device-file describes; --devices {there} "
+            "works."
+        )
 
 
 def _devices_here(recipe: Recipe, described: DescribedDevice | None) -> int:
