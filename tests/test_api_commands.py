@@ -199,3 +199,14 @@ def test_commands_without_rules_refuse_a_budget(command: str, capsys: pytest.Cap
     options = ["--dataset", "image-folder", "--data-dir", "photos", "--budget", "10s"]
     assert main([*command.split(), *options]) == 2
     assert "--budget 10s has no effect here: rules choose options for train" in capsys.readouterr().err
+
+
+def test_a_search_and_its_pictures_from_python(tmp_path: Path) -> None:
+    plan = drivetrain.make_plan(
+        **_SMALL, stages="auto", devices=2, memory_limit="500MB", pictures=tmp_path / "new"
+    )
+    best = plan["search"]["best"][0]
+    assert best["stages"] == plan["layout"]["stages"]
+    assert (tmp_path / "new" / "timeline.png").is_file()
+    with pytest.raises(BadInputError, match="memory_limit 8GB works"):
+        drivetrain.make_plan(**_SMALL, search=True, memory_limit="much")

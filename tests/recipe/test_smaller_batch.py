@@ -47,7 +47,12 @@ def test_more_replicas_normalise_together_where_there_are_enough(
 def test_what_was_used_is_used_again_in_another_layout() -> None:
     recipe = Recipe(micro_batch_size=8, replicas=4, global_batch_size=32)
     used = fitted_values(next(smaller_recipes(recipe, normalises=True, may_change_set=False)))
-    assert used == {"micro_batch_size": 4, "dbn_replica_group_size": 2, "validation_micro_batch_size": None}
+    assert used == {
+        "micro_batch_size": 4,
+        "dbn_replica_group_size": 2,
+        "validation_micro_batch_size": None,
+        "recomputation": False,
+    }
     on_two = refitted(recipe.model_copy(update={"replicas": 2}), used)
     assert on_two is not None
     assert batch_of(on_two).accumulation == 4

@@ -4,7 +4,6 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from drivetrain.auto.choices import choice_rows
 from drivetrain.auto.configure import Rules
@@ -16,9 +15,6 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.planner.devices.described_device import read_device_file
 from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.recipe.load import ResolvedRecipe
-
-if TYPE_CHECKING:
-    from drivetrain.planner.planned import EstimatedPlan
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -108,7 +104,11 @@ def run(args: Namespace) -> int:
         plan["search"] = result.as_json()
     if saved is not None:
         save_recipe(resolved, saved)
-    drawn = None if pictures is None else _draw(estimated, pictures)
+    drawn = None
+    if pictures is not None:
+        from drivetrain.planner.drawing.draw_estimated import draw_estimated
+
+        drawn = draw_estimated(estimated, pictures)
     if args.json:
         sys.stdout.write(json.dumps(plan | _choices(resolved), indent=2) + "\n")
         return 0
@@ -130,21 +130,6 @@ def run(args: Namespace) -> int:
     if drawn is not None:
         console.print(drawn, highlight=False, markup=False, soft_wrap=True)
     return 0
-
-
-def _draw(estimated: "EstimatedPlan", folder: Path) -> str:
-    from drivetrain.planner.drawing.draw_plan import draw_plan
-    from drivetrain.planner.drawing.estimated_passes import estimated_passes
-
-    estimate, outline = estimated.estimate, estimated.planned.outline
-    written = draw_plan(
-        outline,
-        folder,
-        times=estimated_passes(outline, estimate),
-        memory=estimated.memory.prediction,
-        limit_bytes=None if estimate.target.is_cpu else estimate.target.memory_bytes,
-    )
-    return f"pictures: {written}"
 
 
 def _choices(resolved: ResolvedRecipe) -> dict[str, object]:
