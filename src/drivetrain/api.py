@@ -40,15 +40,13 @@ from drivetrain.models.own_model import (
     require_given_model,
 )
 from drivetrain.pipeline.cutting.marks import has_marks, marked_stages
-from drivetrain.planner.devices.described_device import read_device_file
+from drivetrain.planner.asked_plan import make_asked_plan
+from drivetrain.planner.devices.described_device import described_for
 from drivetrain.planner.devices.sizes import parse_bytes
-from drivetrain.planner.drawing.draw_estimated import draw_estimated
 from drivetrain.planner.drawing.draw_plan import check_picture_folder
 from drivetrain.planner.estimate import Measure
 from drivetrain.planner.fit import fit_request
-from drivetrain.planner.planned import plan_with_estimate
 from drivetrain.planner.search.asked import take_auto
-from drivetrain.planner.search.resolve import search_recipe
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.checks.folds import require_crossval, require_one_fold, require_one_training
 from drivetrain.recipe.fields import fields_with
@@ -288,7 +286,7 @@ def make_plan(
     `search` and `pictures` are the options of the command; `stages` and `replicas` may be "auto".
     """
     _require_one_of("measure", measure, get_args(Measure))
-    described = None if device_file is None else read_device_file(device_file)
+    described = None if device_file is None else described_for(device_file, measure=measure)
     limit = None if memory_limit is None else parse_bytes(memory_limit, what="memory_limit")
     if save_recipe is not None:
         check_new_file(Path(save_recipe))
@@ -303,26 +301,20 @@ def make_plan(
     )
     rules = Rules(is_quiet=True, splits_budget=True)
     resolved = with_fingerprint(_resolve(recipe, options, config_path=config_path, rules=rules))
-    found = None
     with Reporter(quiet=True) as reporter:
-        if asked is not None:
-            found, resolved = search_recipe(
-                resolved, asked, described=described, measure=measure, reporter=reporter
-            )
-        estimated = plan_with_estimate(
+        made = make_asked_plan(
             resolved,
+            asked=asked,
             lr_at=lr_at,
             device=described,
             memory_limit_bytes=limit,
             measure=measure,
+            pictures=folder,
             reporter=reporter,
         )
-    plan = estimated.plan if found is None else estimated.plan | {"search": found.as_json()}
-    if folder is not None:
-        draw_estimated(estimated, folder)
     if save_recipe is not None:
-        write_recipe(resolved, Path(save_recipe))
-    return plan
+        write_recipe(made.resolved, Path(save_recipe))
+    return made.plan
 
 
 def certify(

@@ -10,10 +10,9 @@ from drivetrain.auto.configure import Rules
 from drivetrain.auto.opened import with_fingerprint
 from drivetrain.auto.saved_recipe import check_new_file, save_recipe
 from drivetrain.cli.options import add_directory, add_recipe_options, recipe_from_args, take_directory
-from drivetrain.cli.planning.search_options import add_memory_limit, take_search
+from drivetrain.cli.planning.search_options import add_memory_limit, memory_limit_of, take_search
 from drivetrain.core.errors import BadInputError
-from drivetrain.planner.devices.described_device import read_device_file
-from drivetrain.planner.devices.sizes import parse_bytes
+from drivetrain.planner.devices.described_device import described_for
 from drivetrain.recipe.load import ResolvedRecipe
 
 
@@ -71,44 +70,28 @@ def run(args: Namespace) -> int:
         from drivetrain.planner.drawing.draw_plan import check_picture_folder
 
         check_picture_folder(pictures)
-    described = None if args.device_file is None else read_device_file(args.device_file)
-    if described is not None and args.measure == "on":
-        raise BadInputError(
-            "--measure on measures this machine, and --device-file describes another one; leave one out."
-        )
-    limit = None if args.memory_limit is None else parse_bytes(args.memory_limit, what="--memory-limit")
+    described = None if args.device_file is None else described_for(args.device_file, measure=args.measure)
+    limit = memory_limit_of(args)
     asked = take_search(args, searches=args.search, limits_alone=True)
     resolved = with_fingerprint(recipe_from_args(args, rules=Rules(splits_budget=True), keeps_stdout=True))
     from drivetrain.console.reporter import Reporter
     from drivetrain.plan.training_plan import plan_training
-    from drivetrain.planner.planned import plan_with_estimate
+    from drivetrain.planner.asked_plan import make_asked_plan
 
-    result = None
     with Reporter(to_stderr=True, verbosity=resolved.recipe.verbosity) as reporter:
-        if asked is not None:
-            from drivetrain.planner.search.resolve import search_recipe
-
-            result, resolved = search_recipe(
-                resolved, asked, described=described, measure=args.measure, reporter=reporter
-            )
-        estimated = plan_with_estimate(
+        made = make_asked_plan(
             resolved,
+            asked=asked,
             lr_at=lr_at,
             device=described,
             memory_limit_bytes=limit,
             measure=args.measure,
+            pictures=pictures,
             reporter=reporter,
         )
-    plan = estimated.plan
-    if result is not None:
-        plan["search"] = result.as_json()
+    plan, resolved = made.plan, made.resolved
     if saved is not None:
         save_recipe(resolved, saved)
-    drawn = None
-    if pictures is not None:
-        from drivetrain.planner.drawing.draw_estimated import draw_estimated
-
-        drawn = draw_estimated(estimated, pictures)
     if args.json:
         sys.stdout.write(json.dumps(plan | _choices(resolved), indent=2) + "\n")
         return 0
@@ -119,16 +102,16 @@ def run(args: Namespace) -> int:
     from drivetrain.planner.render import print_estimate
 
     console = Console()
-    if result is not None:
+    if made.search is not None:
         from drivetrain.planner.search.table import print_search
 
-        print_search(result, console=console)
+        print_search(made.search, console=console)
     print_choices(resolved.notes, choice_rows(resolved), console=console)
     training = plan_training(resolved.recipe, samples=plan["epoch"]["samples"])
     print_plan(plan, learning_rate=training.learning_rate, console=console)
     print_estimate(plan, console=console)
-    if drawn is not None:
-        console.print(drawn, highlight=False, markup=False, soft_wrap=True)
+    if made.drawn is not None:
+        console.print(made.drawn, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

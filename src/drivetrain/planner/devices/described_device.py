@@ -12,7 +12,7 @@ from drivetrain.planner.costs import Link
 from drivetrain.planner.devices.sizes import parse_bytes
 from drivetrain.recipe.yaml_text import read_yaml_file
 
-__all__ = ["FLOAT_TYPES", "DescribedDevice", "described_names", "read_device_file"]
+__all__ = ["FLOAT_TYPES", "DescribedDevice", "described_for", "described_names", "read_device_file"]
 
 FLOAT_TYPES = ("float32", "bfloat16", "float16")
 
@@ -79,10 +79,24 @@ class DescribedDevice:
     hosts: int | None = None
     links: Mapping[str, Link] = field(default_factory=dict)
 
+    @property
+    def devices(self) -> int | None:
+        """The devices of all hosts; None if there may be any number of hosts."""
+        return None if self.hosts is None else self.hosts * self.devices_per_host
+
 
 def described_names() -> tuple[str, ...]:
     """The devices that are described inside the package."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
+
+
+def described_for(text: str, *, measure: str) -> DescribedDevice:
+    """The described device of a plan, which this machine cannot measure."""
+    if measure == "on":
+        raise BadInputError(
+            "--measure on measures this machine, and --device-file describes another one; leave one out."
+        )
+    return read_device_file(text)
 
 
 def read_device_file(text: str) -> DescribedDevice:

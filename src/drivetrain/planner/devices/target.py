@@ -72,13 +72,12 @@ def find_target(
 
 def _require_enough(described: DescribedDevice, recipe: Recipe) -> None:
     """Refuses more ranks than the described hosts have devices."""
-    ranks, hosts = rank_count(recipe), described.hosts
-    if hosts is None or ranks <= hosts * described.devices_per_host:
+    ranks, there = rank_count(recipe), described.devices
+    if there is None or ranks <= there:
         return
-    there = hosts * described.devices_per_host
     each = devices_per_replica(recipe)
     fits = f"--replicas {there // each}" if there >= each else f"--stages {there}"
     raise BadInputError(
         f"--replicas {recipe.replicas} of {each} devices each needs {ranks} devices, but --device-file "
-        f"describes {there} ({hosts} hosts with {described.devices_per_host} each); {fits} fits."
+        f"describes {there} ({described.hosts} hosts with {described.devices_per_host} each); {fits} fits."
     )

@@ -161,10 +161,8 @@ def _limit(target: Target, asked: AskedSearch) -> int | None:
 
 def _require_described(devices: int, described: DescribedDevice | None) -> None:
     """Refuses more devices than the hosts of a device file have."""
-    if described is None or described.hosts is None:
-        return
-    there = described.hosts * described.devices_per_host
-    if devices > there:
+    there = None if described is None else described.devices
+    if there is not None and devices > there:
         raise BadInputError(
             f"--devices {devices} is more than the {there} that --device-file describes; --devices {there} "
             "works."
@@ -174,7 +172,7 @@ def _require_described(devices: int, described: DescribedDevice | None) -> None:
 def _devices_here(recipe: Recipe, described: DescribedDevice | None) -> int:
     """The described devices, or the accelerators of this machine; on a CPU at most one process per core."""
     if described is not None:
-        return described.devices_per_host * (described.hosts or 1)
+        return described.devices or described.devices_per_host
     if is_cpu(recipe.device):
         return cores()
     import torch
