@@ -117,7 +117,9 @@ def real_subject(model: str, case: Case) -> Subject:
     for tensor in (*real.parameters(), *real.buffers()):
         if tensor.is_floating_point():
             torch.nn.init.constant_(tensor, 0.01)
-    return replace(subject, model=real, traced=subject.traced.on(real))
+    outline = replace(subject.planned.outline, model=real)
+    planned = replace(subject.planned, outline=outline)
+    return replace(subject, planned=planned, traced=subject.traced.on(real))
 
 
 def layer_times(subject: Subject, *, repeats: int) -> ModelTimes:

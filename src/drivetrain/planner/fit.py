@@ -108,7 +108,8 @@ def fit_request(
 
 def _candidates(recipe: Recipe, *, normalises: bool) -> list[Recipe]:
     keeping = [*smaller_recipes(recipe, normalises=normalises, may_change_set=False)]
-    smaller = [*smaller_recipes(recipe, normalises=normalises, may_change_set=True)]
+    any_smaller = smaller_recipes(recipe, normalises=normalises, may_change_set=True)
+    smaller = [each for each in any_smaller if each not in keeping]
     again = [] if recipe.recomputation else [recipe, *keeping, *smaller]
     recomputed = [each.model_copy(update={"recomputation": True}) for each in again]
     count = 1 + len(keeping)

@@ -43,12 +43,11 @@ class Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJudge(Judge):
-    """Plans each layout; `planned` is the recipe without one.
+    """Plans each layout of the subject.
 
     With `own_cores`, processes on a CPU do not share its cores: they stand for devices elsewhere.
     """
 
-    planned: PlannedRun
     described: DescribedDevice | None
     memory_limit: int | None
     measure: Measure
@@ -111,12 +110,14 @@ class PlanJudge(Judge):
         if outline is None:
             return None
         try:
-            training = plan_training(recipe, samples=self.subject.samples, warns_of_skipped=False)
+            training = plan_training(
+                recipe, samples=self.subject.planned.training.epochs.samples, warns_of_skipped=False
+            )
         except (BadInputError, ScheduleError):
             return None
         planned = replace(
-            self.planned,
-            resolved=replace(self.planned.resolved, recipe=recipe),
+            self.subject.planned,
+            resolved=replace(self.subject.planned.resolved, recipe=recipe),
             training=training,
             outline=outline,
         )

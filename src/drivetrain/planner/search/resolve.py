@@ -8,7 +8,7 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
 from drivetrain.plan.precision import is_cpu
 from drivetrain.plan.stage_report import LIBRARIES_BYTES, memory_of_run
-from drivetrain.plan.training_plan import PlannedRun, look_into
+from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.costs import ModelTimes
 from drivetrain.planner.device_memory import WORKSPACE_BYTES, device_memories
 from drivetrain.planner.devices.described_device import DescribedDevice
@@ -61,15 +61,14 @@ def search_recipe(
     subject = subject_of(resolved)
     target = find_target(subject.recipe, described=described, memory_limit_bytes=asked.memory_limit)
     with reporter.showing("timing layers"):
-        planned = look_into(replace(resolved, recipe=subject.recipe))
-        times, notes = _times(planned, target, measure=measure, reporter=reporter)
+        times, notes = _times(subject.planned, target, measure=measure, reporter=reporter)
     known = _known_links(target, devices=devices) if times is not None else {}
     problem = problem_from_recipe(
         subject,
         devices=devices,
         times=times,
         memory_limit=_limit(target, asked),
-        overhead_bytes=_overhead(planned, target),
+        overhead_bytes=_overhead(subject.planned, target),
         stages=None if asked.stages else stage_count(recipe),
         replicas=replicas,
         schedule=asked.schedule or _typed_schedule(resolved),
@@ -84,7 +83,6 @@ def search_recipe(
         notes += (f"--devices {devices}: the rows assume that no two processes share a core.",)
     judge = PlanJudge(
         subject=subject,
-        planned=planned,
         described=described,
         memory_limit=asked.memory_limit,
         measure="off" if times is None else measure,

@@ -1,19 +1,15 @@
 """What the search looks into: the model of a recipe, traced, without memory for its weights."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from drivetrain.catalogue.models import output_margin_of
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.factories import describe_failure
-from drivetrain.models.from_recipe import outline_model
 from drivetrain.models.input_form import as_model_input
-from drivetrain.models.memory_format import choose_memory_format, empty_images, memory_format_of
+from drivetrain.models.memory_format import empty_images, memory_format_of
 from drivetrain.optim.optimiser import build_optimiser
 from drivetrain.pipeline.cutting.cut import StageModule, cut_model
 from drivetrain.pipeline.graph.shapes import ModelShapes, find_shapes
@@ -22,8 +18,8 @@ from drivetrain.pipeline.memory.layer_memory import LayerMemory, layer_memory
 from drivetrain.pipeline.memory.memory_prediction import checkpoint_bytes
 from drivetrain.pipeline.memory.outline import RunOutline
 from drivetrain.pipeline.memory.weight_memory import WeightBytes, weight_bytes
-from drivetrain.plan.inputs import known_inputs, planned_inputs
 from drivetrain.plan.precision import compute_type, is_cpu
+from drivetrain.plan.training_plan import PlannedRun, look_into
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 
@@ -34,12 +30,25 @@ __all__ = ["Subject", "subject_of"]
 class Subject:
     """The recipe's model, its graph and the sizes of its values for one micro-batch."""
 
-    recipe: Recipe
-    model: nn.Module
+    planned: PlannedRun
     traced: TracedModel
     shapes: ModelShapes
-    image_shape: tuple[int, int, int]
-    samples: int
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe in one piece."""
+        return self.planned.recipe
+
+    @property
+    def model(self) -> nn.Module:
+        """The model without memory."""
+        return self.planned.outline.model
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of what the model reads."""
+        _, channels, height, width = self.planned.outline.images
+        return channels, height, width
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -99,34 +108,10 @@ class Subject:
 
 def subject_of(resolved: ResolvedRecipe) -> Subject:
     """Builds and traces the model of a recipe; raises BadInputError if it cannot be split."""
-    recipe = _in_one_piece(resolved.recipe)
-    fingerprint: Mapping[str, Any] | None = resolved.fingerprint
-    if fingerprint is None:
-        inputs = planned_inputs(recipe, origins=resolved.origins)
-    else:
-        inputs = known_inputs(recipe, fingerprint)
-    model = outline_model(
-        recipe,
-        channels=inputs.channels,
-        image_size=inputs.image_size,
-        num_classes=inputs.num_classes,
-        input_kind=inputs.input_kind,
-    )
-    margin = 2 * output_margin_of(recipe.model)
-    height = inputs.image_size + margin if inputs.input_kind == "image" else 1
-    width = (inputs.width or inputs.image_size) + margin
-    image_shape = (inputs.channels, height, width)
-    choose_memory_format(recipe, model, image_shape=image_shape)
-    traced = trace_model(model, image_shape=image_shape)
-    shapes = find_shapes(traced, image_shape=(recipe.micro_batch_size, *image_shape))
-    return Subject(
-        recipe=recipe,
-        model=model,
-        traced=traced,
-        shapes=shapes,
-        image_shape=image_shape,
-        samples=inputs.samples,
-    )
+    planned = look_into(replace(resolved, recipe=_in_one_piece(resolved.recipe)))
+    images = planned.outline.images
+    traced = trace_model(planned.outline.model, image_shape=images[1:])
+    return Subject(planned=planned, traced=traced, shapes=find_shapes(traced, image_shape=images))
 
 
 def _in_one_piece(recipe: Recipe) -> Recipe:
