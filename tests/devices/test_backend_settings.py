@@ -37,6 +37,31 @@ def test_float32_is_float32_inside_and_everything_as_it_was_after(device: Device
     assert settings() == (False, True)
 
 
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", said.append)
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    return said
+
+
+def test_segments_of_cuda_grow(told: list[str]) -> None:
+    with training_backends(CPU):
+        assert told == []
+    with training_backends(CUDA):
+        assert told == ["expandable_segments:True"]
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+def test_the_allocator_that_a_user_has_set_up_stays(
+    name: str, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "backend:native")
+    with training_backends(CUDA):
+        assert told == []
+
+
 def test_what_a_user_has_set_stays() -> None:
     torch.backends.cudnn.allow_tf32 = False
     with training_backends(CPU):

@@ -4,6 +4,8 @@
 - cuDNN computes float32 convolutions in float32. By default it rounds inputs to TF32 (10 bits of mantissa),
   and 32.32 would mean something else on a CUDA device than on a CPU. Matrix products are exact by default and
   are left alone. If the process has set the precision of cuDNN by torch's newer names, it is kept.
+- On CUDA, the segments of torch's allocator grow instead of standing beside each other. On an H200 a U-Net
+  then reserves 6 % more than its tensors use, otherwise 40 %. PYTORCH_CUDA_ALLOC_CONF goes before.
 - On a CPU, glibc keeps freed memory, as activations of the same sizes come back in every update. If memory
   matters more than time, it returns large tensors to the system instead.
 
@@ -14,6 +16,7 @@ start after it, so results would depend on what a process computed before.
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +26,13 @@ import torch
 
 from drivetrain.devices.device import PARTIALS_SETTINGS, Device
 
-__all__ = ["give_back_freed_memory", "give_back_large_tensors", "keep_freed_memory", "training_backends"]
+__all__ = [
+    "give_back_freed_memory",
+    "give_back_large_tensors",
+    "grow_segments",
+    "keep_freed_memory",
+    "training_backends",
+]
 
 # Option numbers of mallopt, from glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
@@ -33,6 +42,8 @@ _M_MMAP_MAX = -4
 _LARGEST_THRESHOLD = 2**31 - 1
 # The default of glibc; it undoes the 0 that `keep_freed_memory` may have set.
 _MOST_MAPPED = 65536
+# What users set up the allocator of CUDA with, by its older and its newer name.
+_ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # Smaller blocks stay in the heap: mapping and unmapping them would cost more than it saves.
 _LARGE_BYTES = 2**18
 
@@ -80,6 +91,7 @@ def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator
         give_back_large_tensors()
     elif device.is_cpu:
         keep_freed_memory()
+    grow_segments(device)
     cudnn.benchmark = True
     if rounds:
         cudnn.allow_tf32 = False
@@ -91,6 +103,15 @@ def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator
             cudnn.allow_tf32 = True
         for name, value in partials.items():
             setattr(torch.backends.cuda.matmul, name, value)
+
+
+def grow_segments(device: Device) -> bool:
+    """Lets the allocator's segments grow; False where it cannot, or where the user has set it up."""
+    is_possible = device.torch_device.type == "cuda" and sys.platform == "linux" and torch.version.hip is None
+    if not is_possible or any(name in os.environ for name in _ALLOCATOR_VARIABLES):
+        return False
+    torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+    return True
 
 
 def _rounds_to_tf32() -> bool:

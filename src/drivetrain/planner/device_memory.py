@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
 from drivetrain.catalogue.data_sets import dataset_info, dataset_task, is_external_dataset
 from drivetrain.catalogue.models import output_margin_of
 from drivetrain.catalogue.tasks import DEFAULT_TASK, task_info
@@ -11,12 +14,14 @@ from drivetrain.pipeline.memory.stage_memory import StageMemory
 from drivetrain.plan.stage_report import LIBRARIES_BYTES
 from drivetrain.plan.training_plan import PlannedRun
 from drivetrain.planner.devices.target import Target
+from drivetrain.recipe.layout import rank_count
 from drivetrain.recipe.schema import Recipe
 
 __all__ = ["WORKSPACE_BYTES", "DeviceMemory", "device_memories"]
 
 # cuBLAS takes a workspace of 32 MiB per stream from torch's allocator on Hopper (torch 2.11), 8 MiB on older
-# devices. cuDNN's workspaces depend on the algorithm, which is chosen by timing when training starts.
+# devices. A captured update is recorded on a stream of its own. The workspaces of cuDNN depend on the
+# algorithm, which is chosen by timing when training starts; in benchmarks/planner.py they are about as large.
 WORKSPACE_BYTES = 32 * 2**20
 # `data/feeds/feed.py` keeps data on the device if they take at most this share of its free memory.
 _RESIDENT_SHARE = 4
@@ -24,12 +29,16 @@ _RESIDENT_SHARE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """The peak of one device of a replica, by part; `available_bytes` is None if it is not known."""
+    """The peak of one device of a replica, by part.
+
+    `usable_bytes` is what tensors can use of `available_bytes`; both are None if they are not known.
+    """
 
     device: int
     name: str
     parts: Mapping[str, int]
     available_bytes: int | None
+    usable_bytes: int | None
 
     @property
     def peak_bytes(self) -> int:
@@ -39,7 +48,7 @@ class DeviceMemory:
     @property
     def fits(self) -> bool | None:
         """Whether the peak fits; None if the memory of the device is not known."""
-        return None if self.available_bytes is None else self.peak_bytes <= self.available_bytes
+        return None if self.usable_bytes is None else self.peak_bytes <= self.usable_bytes
 
     def to_json(self) -> dict[str, object]:
         """For `devices` of a plan."""
@@ -48,6 +57,7 @@ class DeviceMemory:
             "name": self.name,
             "peak_bytes": self.peak_bytes,
             "available_bytes": self.available_bytes,
+            "usable_bytes": self.usable_bytes,
             "fits": self.fits,
             **self.parts,
         }
@@ -63,6 +73,7 @@ def device_memories(
             name=target.name,
             parts=_parts(planned, memory, prediction, index=index, target=target),
             available_bytes=target.memory_bytes,
+            usable_bytes=target.usable_bytes,
         )
         for index, memory in enumerate(prediction.devices)
     )
@@ -89,9 +100,18 @@ def _parts(
         parts["checkpoint"] = prediction.checkpoint if index == 0 else 0
         parts["libraries"] = LIBRARIES_BYTES
     else:
-        parts["workspaces"] = WORKSPACE_BYTES
+        parts["workspaces"] = _workspace_bytes(planned)
     always = ("parameters", "gradients", "optimiser_states", "activations", "working")
     return {name: size for name, size in parts.items() if size or name in always}
+
+
+def _workspace_bytes(planned: PlannedRun) -> int:
+    """The workspaces of cuDNN, for convolutions, and of cuBLAS, for all other products."""
+    modules = list(planned.outline.model.modules())
+    streams = 2 if rank_count(planned.recipe) == 1 and planned.recipe.capture != "off" else 1
+    cublas = streams * any(isinstance(module, nn.Linear) for module in modules)
+    cudnn = any(isinstance(module, _ConvNd) for module in modules)
+    return (cublas + cudnn) * WORKSPACE_BYTES
 
 
 def _average_bytes(recipe: Recipe, memory: StageMemory) -> int:

@@ -84,7 +84,7 @@ def fit_request(
     """
     recipe = request.recipe
     target = find_target(recipe, memory_limit_bytes=memory_limit_bytes)
-    if target.memory_bytes is None:
+    if target.usable_bytes is None:
         return request
     need = MemoryNeed.of(request, model=model, target=target)
     normalises = any(True for _ in need.model.buffers())
@@ -94,7 +94,7 @@ def fit_request(
         if (found := first_possible(request, [other])) is not None
     ]
     with reporter.showing("predicting the memory"):
-        fit = fitting_request(request, possible, needed=need, available_bytes=target.memory_bytes)
+        fit = fitting_request(request, possible, needed=need, available_bytes=target.usable_bytes)
     if fit is None or fit.request is request:
         return request
     chosen = fit.request.recipe

@@ -11,7 +11,7 @@ from drivetrain.plan.render_stages import with_unit
 
 __all__ = ["in_words", "print_estimate"]
 
-_NOT_PARTS = frozenset({"device", "name", "peak_bytes", "available_bytes", "fits"})
+_NOT_PARTS = frozenset({"device", "name", "peak_bytes", "available_bytes", "usable_bytes", "fits"})
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 

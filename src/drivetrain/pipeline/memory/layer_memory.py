@@ -36,9 +36,14 @@ class LayerMemory:
     kept: tuple[KeptTensor, ...]
 
 
-def layer_memory(whole: StageModule, images: Tensor, *, compute_dtype: torch.dtype) -> LayerMemory:
-    """Runs a model that is one stage on fake tensors; `images` only describe a micro-batch."""
-    with fake_twin(whole, {"images": images}) as (twin, arguments):
+def layer_memory(
+    whole: StageModule, images: Tensor, *, compute_dtype: torch.dtype, device: torch.device | None = None
+) -> LayerMemory:
+    """Runs a model that is one stage on fake tensors; `images` only describe a micro-batch.
+
+    `device` is where the pass would run.
+    """
+    with fake_twin(whole, {"images": images}, device=device) as (twin, arguments):
         flat_parameters(twin)
         walk = _Walk(twin, ignored=[*own_tensors(twin), *arguments])
         with (

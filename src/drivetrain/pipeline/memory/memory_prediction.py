@@ -13,7 +13,7 @@ from drivetrain.pipeline.cutting.settings import StageSettings
 from drivetrain.pipeline.memory.device_memory import DeviceCourse, StageNeeds, held_bytes, memory_courses
 from drivetrain.pipeline.memory.memory_parts import Parts, find_parts, whole_model
 from drivetrain.pipeline.memory.outline import RunOutline
-from drivetrain.pipeline.memory.stage_memory import StageMemory, stage_memory
+from drivetrain.pipeline.memory.stage_memory import StageMemory, pretended_device, stage_memory
 from drivetrain.pipeline.memory.weight_memory import WeightBytes, weight_bytes
 from drivetrain.recipe.layout import stage_count
 from drivetrain.recipe.schema import Recipe
@@ -117,6 +117,8 @@ def _stage(parts: Parts, index: int) -> StageMemory:
         compute_dtype=parts.compute_dtypes[index],
         recomputes=parts.settings[index].recomputes,
         offloads_states=parts.settings[index].offloads,
+        device=pretended_device(parts.recipe),
+        compiled=parts.recipe.compile == "on",
     )
 
 

@@ -23,6 +23,7 @@ from drivetrain.optim.optimiser import BuildOptimiser
 from drivetrain.passes.forward import Precision
 from drivetrain.pipeline.memory.weight_memory import LiveBytes, states_and_update_bytes, storage_key
 from drivetrain.ranks.replica_group import ReplicaGroup
+from drivetrain.recipe.schema import Recipe
 
 __all__ = [
     "ActivationBytes",
@@ -31,6 +32,7 @@ __all__ = [
     "fake_twin",
     "flat_parameters",
     "own_tensors",
+    "pretended_device",
     "stage_activation_bytes",
     "stage_memory",
 ]
@@ -71,16 +73,21 @@ class StageMemory:
 
 
 def stage_activation_bytes(
-    stage: nn.Module, inputs: Mapping[str, Tensor], *, compute_dtype: torch.dtype = torch.float32
+    stage: nn.Module,
+    inputs: Mapping[str, Tensor],
+    *,
+    compute_dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+    compiled: bool = False,
 ) -> ActivationBytes:
     """The memory of a micro-batch in training; the stage, its statistics and random state do not change.
 
     `inputs` only describe the arguments of the stage, in order: shape, strides, type, and whether a gradient
-    is needed. Both `inputs` and the stage may be on the meta device.
+    is needed. Both `inputs` and the stage may be on the meta device. `device` is where the passes would run.
     """
-    with fake_twin(stage, inputs) as (twin, arguments):
+    with fake_twin(stage, inputs, device=device) as (twin, arguments):
         flat_parameters(twin)
-        return _run_passes(twin, arguments, compute_dtype=compute_dtype)
+        return _run_passes(twin, arguments, compute_dtype=compute_dtype, compiled=compiled)
 
 
 def stage_memory(
@@ -92,12 +99,16 @@ def stage_memory(
     compute_dtype: torch.dtype = torch.float32,
     recomputes: bool = False,
     offloads_states: bool = False,
+    device: torch.device | None = None,
+    compiled: bool = False,
 ) -> StageMemory:
     """The memory of a stage that keeps up to `live_micro_batches` between their forward and backward passes.
 
     With recomputation each of them holds only its inputs; the rest is held for one micro-batch at a time.
     """
-    each = stage_activation_bytes(stage, inputs, compute_dtype=compute_dtype)
+    each = stage_activation_bytes(
+        stage, inputs, compute_dtype=compute_dtype, device=device, compiled=compiled
+    )
     with fake_twin(stage, inputs) as (twin, _):
         flat = flat_parameters(twin)
         states, update = (0, 0)
@@ -117,12 +128,17 @@ def stage_memory(
     )
 
 
-def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torch.dtype) -> ActivationBytes:
+def _run_passes(
+    twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torch.dtype, compiled: bool
+) -> ActivationBytes:
     """Runs a forward and a backward pass and counts what they hold; gradients must be allocated already."""
     saved: set[int] = set()
+    positions: set[int] = set()
 
     def note(tensor: Tensor) -> Tensor:
         saved.add(storage_key(tensor))
+        if tensor.dtype == torch.int64:
+            positions.add(storage_key(tensor))
         return tensor
 
     with LiveBytes(before=[*own_tensors(twin), *_gradients(twin), *arguments]) as live:
@@ -132,6 +148,8 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
         ):
             outputs = _as_tuple(twin(*arguments))
         saved_bytes = live.bytes_of(saved)
+        # Compiled code keeps the positions of max pooling as offsets of 8 bits instead of 64.
+        narrowed_bytes = live.bytes_of(positions) * 7 // 8 if compiled else 0
         output_bytes = live.bytes_of({storage_key(output) for output in outputs} - saved)
         # The outputs are sent away; until their gradients arrive the stage holds only the autograd graph.
         roots = [
@@ -143,7 +161,7 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
             torch.autograd.backward([root for root, _ in roots], ends)
     return ActivationBytes(
         input_bytes=_distinct_bytes(arguments),
-        saved_bytes=saved_bytes,
+        saved_bytes=saved_bytes - narrowed_bytes,
         output_bytes=output_bytes,
         largest_bytes=live.largest_bytes,
         working_bytes=live.peak_bytes - saved_bytes,
@@ -151,10 +169,15 @@ def _run_passes(twin: nn.Module, arguments: list[Tensor], *, compute_dtype: torc
 
 
 @contextmanager
-def fake_twin(stage: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[tuple[nn.Module, list[Tensor]]]:
-    """A copy of the stage in training mode and arguments for it, all as fake tensors without memory."""
+def fake_twin(
+    stage: nn.Module, inputs: Mapping[str, Tensor], *, device: torch.device | None = None
+) -> Iterator[tuple[nn.Module, list[Tensor]]]:
+    """A copy of the stage in training mode and arguments for it, all as fake tensors without memory.
+
+    They pretend to be on `device`, or where the stage is.
+    """
     mode = FakeTensorMode()
-    device = _device_of(stage)
+    device = _device_of(stage) if device is None else device
     with mode:
         memo: dict[int, Any] = {id(tensor): _like(tensor, device) for tensor in own_tensors(stage)}
     memo |= {id(module.group): _silent(module.group) for module in _batch_norms(stage)}
@@ -208,6 +231,15 @@ def _like(spec: Tensor, device: torch.device) -> Tensor:
     if isinstance(spec, nn.Parameter):
         return nn.Parameter(tensor, requires_grad=spec.requires_grad)
     return tensor.requires_grad_(spec.requires_grad)
+
+
+def pretended_device(recipe: Recipe) -> torch.device:
+    """Where the passes of a recipe run on this machine: autocast keeps other types on CUDA than on a CPU.
+
+    A CPU if this machine cannot compute there: torch then has no kernels to ask for shapes.
+    """
+    on_cuda = recipe.device.partition(":")[0] in ("auto", "cuda") and torch.cuda.is_available()
+    return torch.device("cuda", 0) if on_cuda else torch.device("cpu")
 
 
 def autocast_of(device: torch.device, compute_dtype: torch.dtype) -> AbstractContextManager[object]:

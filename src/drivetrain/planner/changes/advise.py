@@ -27,7 +27,7 @@ def advise(planned: PlannedRun, estimate: UpdateEstimate) -> Advice | None:
     description is taken for a similar one: only the ratio of the times is used.
     """
     target = estimate.target
-    available = target.memory_bytes
+    available = target.usable_bytes
     if available is None or not estimate.devices:
         return None
     assumed = replace(target, described=target.described or _similar(target))

@@ -65,8 +65,9 @@ class Problem:
     user chose them. `seeds` gives cuts to compare with for a number of stages, as the positions of first
     layers. `blocks` are the first layers of the blocks that recomputation without stages uses. With
     `shares_cores`, the devices are processes that divide the cores of a CPU; the times are those of a process
-    with `timed_share` of these cores. `typed_micro` and `typed_group` are the micro-batch size and the
-    batch-norm group that the user chose. With `assumes_times` the times follow from operations alone.
+    with `timed_share` of these cores. `memory_limit` is the share `usable_share` of what the user typed or
+    the device has. `typed_micro` and `typed_group` are the micro-batch size and the batch-norm group that the
+    user chose. With `assumes_times` the times follow from operations alone.
     """
 
     layers: Sequence[Layer]
@@ -81,6 +82,7 @@ class Problem:
     devices: int
     links: Links
     memory_limit: int | None = None
+    usable_share: float = 1.0
     update_s: float = 0.0
     least_layer_s: float = 0.0
     host_bytes_per_s: float = 10e9

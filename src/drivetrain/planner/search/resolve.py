@@ -68,6 +68,7 @@ def search_recipe(
         devices=devices,
         times=times,
         memory_limit=_limit(target, asked),
+        usable_share=target.usable_share,
         overhead_bytes=_overhead(subject.planned, target),
         stages=None if asked.stages else stage_count(recipe),
         replicas=replicas,
@@ -149,12 +150,14 @@ def _overhead(planned: PlannedRun, target: Target) -> int:
     if memory is None:
         return LIBRARIES_BYTES if target.is_cpu else WORKSPACE_BYTES
     parts = device_memories(planned, memory, target=target)[0].parts
-    return sum(parts.get(name, 0) for name in ("data", "libraries", "workspaces"))
+    # One workspace is only for captured updates, which several ranks have not.
+    workspaces = min(parts.get("workspaces", 0), 2 * WORKSPACE_BYTES)
+    return workspaces + sum(parts.get(name, 0) for name in ("data", "libraries"))
 
 
 def _limit(target: Target, asked: AskedSearch) -> int | None:
     """What was asked, or what the accelerator has; the memory of a host limits nothing unless asked."""
-    return target.memory_bytes if target.is_limited or not target.is_cpu else asked.memory_limit
+    return target.usable_bytes if target.is_limited or not target.is_cpu else asked.memory_limit
 
 
 def _require_described(devices: int, described: DescribedDevice | None) -> None:

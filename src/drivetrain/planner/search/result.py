@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from drivetrain.core.errors import BadInputError
@@ -140,7 +141,7 @@ def search_layouts(subject: Subject, problem: Problem, *, judge: Judge | None = 
                 source=problem.source,
                 families=found.families,
                 examined=found.examined,
-                memory_limit=limit,
+                memory_limit=None if limit is None else round(limit / problem.usable_share),
                 shares_cores=problem.shares_cores,
                 assumes_times=problem.assumes_times,
             )
@@ -230,24 +231,25 @@ def _judged(judge: Judge, row: Row) -> Row | None:
 def _none_fits(
     judge: Judge, problem: Problem, sizes: Sequence[int], smallest: Evaluated | None
 ) -> BadInputError:
-    known, limit = list(sizes), problem.memory_limit or 0
+    known, limit = list(sizes), (problem.memory_limit or 0) / problem.usable_share
     if smallest is not None:
         peaks = judge.peaks(smallest.layout)
         known += [max(peaks)] if peaks is not None else []
     if not known:
         return BadInputError(f"--memory-limit {_size(limit)} is below every layout; use more --devices.")
+    needed = min(known) / problem.usable_share
     return BadInputError(
         f"--memory-limit {_size(limit)} is below every layout; the smallest that was found needs "
-        f"{_size(min(known))} per device: use --memory-limit {_rounded_up(min(known))}, or more --devices."
+        f"{_size(needed)} per device: use --memory-limit {_rounded_up(needed)}, or more --devices."
     )
 
 
-def _size(size: int) -> str:
+def _size(size: float) -> str:
     return f"{size / 1e9:.4g}GB" if size >= 1e9 else f"{size / 1e6:.4g}MB"
 
 
-def _rounded_up(size: int) -> str:
-    return f"{-(-size // 10**6)}MB"
+def _rounded_up(size: float) -> str:
+    return f"{ceil(size / 1e6)}MB"
 
 
 def _with_trades(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -17,6 +17,7 @@ from drivetrain.pipeline.graph.trace import TracedModel, trace_model
 from drivetrain.pipeline.memory.layer_memory import LayerMemory, layer_memory
 from drivetrain.pipeline.memory.memory_prediction import checkpoint_bytes
 from drivetrain.pipeline.memory.outline import RunOutline
+from drivetrain.pipeline.memory.stage_memory import pretended_device
 from drivetrain.pipeline.memory.weight_memory import WeightBytes, weight_bytes
 from drivetrain.plan.precision import compute_type, is_cpu
 from drivetrain.plan.training_plan import PlannedRun, look_into
@@ -85,7 +86,8 @@ class Subject:
         traced = self.traced.on(self.trained)
         whole: StageModule = cut_model(traced, stage_of=[0] * len(traced.layers)).stages[0]
         try:
-            return layer_memory(whole, self.images, compute_dtype=self.compute_dtype)
+            device = pretended_device(self.recipe)
+            return layer_memory(whole, self.images, compute_dtype=self.compute_dtype, device=device)
         # A user's layer may need real values; it may then raise anything.
         except Exception as error:
             raise BadInputError(

@@ -167,6 +167,8 @@ class RunLoop:
         with reporter.showing("compiling" if program.compiled.is_on else "first update"):
             reached = program.execute(update, update + 1, goes_on=self._is_in_time)
             program.device.synchronise()
+            # cuDNN tries algorithms in the first update, with workspaces as large as the memory allows.
+            program.device.forget_peak_memory()
         self.times.end_first_update(compiles=self.compiles)
         for problem in program.compiled.problems:
             reporter.warn(problem)
