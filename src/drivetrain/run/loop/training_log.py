@@ -39,10 +39,12 @@ class TrainingLog:
         speed = self.times.speed(update, execution_s, since=None if is_first_log else self._mark)
         extra = {"compile_seconds": compile_s} if is_first_log else {}
         self._mark = (update, execution_s)
+        self._feel(values, images_per_second=speed)
         self._last_logged = self._described(values, images_per_second=speed)
         values |= {"learning_rate": rate, "images_per_second": speed, **extra}
         values |= scale_values(records, first, update)
         self.context.log.training(update, **self.context.position(update), **values)
+        self.context.pulse.news.set()
 
     def newest(self, finished: int) -> str:
         """Text of the progress line: on a CPU the newest numbers; on an accelerator those of the last log.
@@ -51,8 +53,15 @@ class TrainingLog:
         """
         if not self.context.program.device.is_cpu:
             return self._last_logged
-        means = self._means(finished - 1, finished)
-        return self._described(means, images_per_second=self.times.speed_now(finished))
+        means, speed = self._means(finished - 1, finished), self.times.speed_now(finished)
+        self._feel(means, images_per_second=speed)
+        return self._described(means, images_per_second=speed)
+
+    def _feel(self, means: dict[str, float], *, images_per_second: float) -> None:
+        """Hands the numbers to the heartbeats of this rank."""
+        pulse, metric = self.context.pulse, self.context.program.task.metric
+        pulse.loss, pulse.metric_name, pulse.metric = means["loss"], metric, means[metric]
+        pulse.images_per_second = images_per_second
 
     def _means(self, first: int, last: int) -> dict[str, float]:
         """Mean loss and score of updates first..last-1."""
