@@ -50,6 +50,8 @@ def test_files_that_are_no_heartbeats_are_left_out(tmp_path: Path) -> None:
     (folder / "rank-2.json").write_text("[]")
     (folder / "rank-3.json").write_text(json.dumps({**whole, "state": "sleeping"}))
     (folder / "rank-4.json").write_text(json.dumps({**whole, "time": "now"}))
+    (folder / "rank-7.json").write_text(json.dumps({**whole, "loss": "low"}))
+    (folder / "rank-8.json").write_text(json.dumps({**whole, "host": None}))
     (folder / "rank-5.json").write_text(json.dumps({"time": 1.0}))
     (folder / "rank-6.json").write_text(json.dumps({**whole, "rank": 6, "of_a_newer_version": 1}))
     assert read_heartbeats(tmp_path) == [BEAT, replace(BEAT, rank=6)]

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from drivetrain.core.files import read_json, write_atomically
+from drivetrain.core.wording import words
 
 __all__ = ["Heartbeat", "RankState", "clear_heartbeats", "read_heartbeats", "write_heartbeat"]
 
 FOLDER = "heartbeats"
 RankState = Literal["starting", "compiling", "training", "validating", "finishing", "finished", "stopped"]
+
+
+_TEXTS = words("host stage state metric_name device device_id")
+_MAY_BE_NULL = words(
+    "stage images_per_second loss metric_name metric seconds_left device_index device_id",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +84,16 @@ def _heartbeat(content: dict[str, Any]) -> Heartbeat:
     """Keys of newer versions are ignored."""
     known = {field.name: content[field.name] for field in fields(Heartbeat) if field.name in content}
     beat = Heartbeat(**known)
-    numbers = (beat.time, beat.pid, beat.process_began, beat.rank, beat.update, beat.total_updates)
-    are_numbers = all(isinstance(number, int | float) for number in numbers)
-    if beat.state not in get_args(RankState) or not are_numbers:
+    if beat.state not in get_args(RankState) or not all(_fits(name, value) for name, value in known.items()):
         raise ValueError("not a heartbeat")
     return beat
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value has the type of its key."""
+    if value is None:
+        return name in _MAY_BE_NULL
+    return isinstance(value, str) if name in _TEXTS else isinstance(value, int | float)
 
 
 def _tidy(value: Any) -> Any:
