@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from drivetrain.cli.main import main
-from drivetrain.monitor import watch
 from drivetrain.store.heartbeat import Heartbeat, write_heartbeat
 
 Capture = pytest.CaptureFixture[str]
@@ -68,7 +67,7 @@ def test_a_pipe_gets_one_line_of_json_after_the_other(
         if len(looks) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch.time, "sleep", look)
+    monkeypatch.setattr(time, "sleep", look)
     assert main(["monitor", "--json", "--interval", "5", "--runs-dir", str(run.parent)]) == 0
     assert looks[1:] == [5.0, 5.0]
     lines = capsys.readouterr().out.splitlines()

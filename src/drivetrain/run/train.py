@@ -215,7 +215,8 @@ def _run_locked(
             reporter=reporter,
         )
         try:
-            return session.carry_out([*request.warnings, *assembly.warnings])
+            with showing_progress(reporter):
+                return session.carry_out([*request.warnings, *assembly.warnings])
         except OSError as error:
             raise RunFailedError(
                 f"{error.filename or request.directory.path} could not be written: "

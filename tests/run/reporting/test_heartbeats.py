@@ -1,6 +1,7 @@
 """The heartbeats that a rank sends: their last words, and what happens where they cannot be written."""
 
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -74,7 +75,7 @@ def test_a_disk_error_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(heartbeats.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pulse = Pulse()
     pulse.begin(0, total=11)
     assert pulse.seconds_left is None

@@ -23,6 +23,7 @@ from drivetrain.run.loop.validation import Validations
 from drivetrain.run.loop.watch import watch_run
 from drivetrain.run.reporting.loss_scale_report import check_scale
 from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
+from drivetrain.store.heartbeat import RankState
 
 __all__ = ["RunLoop", "require_sound"]
 
@@ -165,11 +166,8 @@ class RunLoop:
     def _run_first_update(self, update: int) -> int:
         """Runs and times the first update separately: it includes kernel selection and compilation."""
         program, reporter = self.context.program, self.context.reporter
-        compiles = program.compiled.is_on
-        with (
-            self.context.pulse.turned_to("compiling" if compiles else "training"),
-            reporter.showing("compiling" if compiles else "first update"),
-        ):
+        doing: RankState = "compiling" if program.compiled.is_on else "training"
+        with self.context.pulse.turned_to(doing), reporter.showing("first update"):
             reached = program.execute(update, update + 1, goes_on=self._is_in_time)
             program.device.synchronise()
         self.times.end_first_update(compiles=self.compiles)

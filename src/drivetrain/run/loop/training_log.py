@@ -23,7 +23,7 @@ class TrainingLog:
     times: UpdateTimes
     log_updates: int
     _mark: tuple[int, float] = (0, 0.0)
-    _last_logged: str = "loss: -"
+    _last_logged: str = ""
 
     def previous(self, update: int) -> int:
         """The update of the last log before `update`."""
@@ -70,8 +70,10 @@ class TrainingLog:
         return {name: float(np.nanmean(records.read(name, first, last))) for name in names}
 
     def _described(self, means: dict[str, float], *, images_per_second: float) -> str:
+        """Speed and score first: a narrow terminal has no room for what follows."""
         metric = self.context.program.task.metric
-        words = brief_metric(metric)
-        score = f"training{'_' if words == metric else ' '}{words}: {means[metric]:.4f}"
+        # Without the words in brackets, which say over what a mean is taken.
+        words = brief_metric(metric).partition(" (")[0]
         unit = plural_of(input_kind_of_model(self.context.program.model))
-        return f"loss: {means['loss']:.4f}  {score}  {unit}/s: {speed_text(images_per_second)}"
+        speed = f"{unit}/s: {speed_text(images_per_second)}"
+        return f"{speed}  {words}: {means[metric]:.4f}  loss: {means['loss']:.4f}"
