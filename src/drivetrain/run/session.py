@@ -47,10 +47,7 @@ from drivetrain.store.best import Best, best_metric
 from drivetrain.store.checkpoint import Checkpoint, newest_checkpoint
 from drivetrain.store.checkpoint_paths import sweep_partial
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.metrics_file import MetricsLog, read_metrics
-
-# Keys of an event that are not metrics.
-_OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
+from drivetrain.store.metrics_file import OF_EVENTS, MetricsLog, read_metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +357,7 @@ def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
     ]
     if not events:
         return {}
-    validation = {name: value for name, value in events[-1].items() if name not in _OF_EVENTS}
+    validation = {name: value for name, value in events[-1].items() if name not in OF_EVENTS}
     return {"validation": validation, "best": loop.validations.best.as_json()}
 
 

@@ -12,6 +12,9 @@ from drivetrain.core.files import write_atomically
 SHORTAGE_EVENT = "out_of_memory"
 """The event of a run that took a smaller micro-batch because memory ran out."""
 
+OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
+"""Keys of an event that are not metrics."""
+
 # 1 MiB: longer than any single event, even that of a segmentation into many classes.
 _LONGEST_END_BYTES = 2**20
 
