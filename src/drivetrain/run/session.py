@@ -28,7 +28,14 @@ from drivetrain.run.loop.context import RunContext
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation import Validations
 from drivetrain.run.reporting.heartbeats import sending_heartbeats
-from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
+from drivetrain.run.reporting.loggers import (
+    EventLog,
+    ScreenLog,
+    TimingLog,
+    open_event_log,
+    open_worker_log,
+    rank_logs,
+)
 from drivetrain.run.request import Request
 from drivetrain.run.shortage.recovery import Recovery
 from drivetrain.run.stopping import StopRequest, TimeLimit
@@ -84,7 +91,7 @@ class RunSession:
             return self._follow()
         sweep_partial(self.directory.checkpoints)
         checkpoint, problems = newest_checkpoint(self.directory.checkpoints)
-        self.reporter.log_to(self.directory.log)
+        self.reporter.log_to(*rank_logs(self.recipe, self.directory, self.group.rank))
         for warning in [*warnings, *problems]:
             self.reporter.warn(warning)
         if checkpoint is not None:
@@ -257,12 +264,15 @@ class RunSession:
                 metrics = self.assembly.evaluate(regions=True).as_metrics()
             in_one_piece(self.assembly.program)
             return self._result("validated", task.first, metrics)
-        loop = self._loop(task, log=EventLog(self._own_readers()))
+        loop = self._loop(task, log=self._worker_log(task.first))
         give_back_freed_memory()
-        with self._heartbeats(loop):
-            reached = self._recovery.guard(loop, partial(loop.run, task.first))
-            self._gather_model()
-            loop.context.pulse.state = "stopped" if loop.is_broken_off else "finished"
+        try:
+            with self._heartbeats(loop):
+                reached = self._recovery.guard(loop, partial(loop.run, task.first))
+                self._gather_model()
+                loop.context.pulse.state = "stopped" if loop.is_broken_off else "finished"
+        finally:
+            loop.context.log.close()
         self._hand_over_average()
         if loop.is_broken_off:
             return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
@@ -275,8 +285,17 @@ class RunSession:
         if self.group.is_first:
             self._measured_program = whole
 
-    def _own_readers(self) -> list[EventReader]:
-        return [self._screen_log()] if self.recipe.log_all_workers else []
+    def _worker_log(self, first: int) -> EventLog:
+        """What a rank beside the first writes: nothing without --log-all-workers."""
+        if not self.recipe.log_all_workers:
+            return EventLog()
+        return open_worker_log(
+            self.recipe,
+            directory=self.directory,
+            screen=self._screen_log(),
+            first_update=first,
+            worker=self.group.rank,
+        )
 
     def _screen_log(self) -> ScreenLog:
         total, unit = self.plan.epochs.total_updates, plural_of(self.data.spec.input_kind)
@@ -293,6 +312,7 @@ class RunSession:
             directory=self.directory,
             screen=self._screen_log(),
             first_update=first,
+            worker=self.group.rank if self.recipe.log_all_workers and self.group.size > 1 else None,
         )
 
     def _stopped(self, reached: int, loop: RunLoop) -> RunResult:

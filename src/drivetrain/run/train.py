@@ -33,7 +33,7 @@ from drivetrain.ranks.threads import threads_of_rank
 from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.reporting.loggers import check_loggers
+from drivetrain.run.reporting.loggers import check_loggers, rank_logs
 from drivetrain.run.request import Request
 from drivetrain.run.session import RunResult, RunSession
 from drivetrain.run.shortage.outcome import MemoryRanOutError
@@ -238,7 +238,7 @@ def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
             yield
     else:
         group.barrier()
-        keep_log(request.directory.rank_log(group.rank))
+        keep_log(rank_logs(request.recipe, request.directory, group.rank)[0])
         yield
 
 
