@@ -64,6 +64,14 @@ def test_loader_workers_belong_to_the_run_of_their_rank() -> None:
     assert (rows[13].run, rows[13].rank) == (RUN, None)
 
 
+def test_a_rank_that_was_spawned_shows_the_command_of_its_launcher() -> None:
+    spawned = replace(process(11, parent=12), command="python -c from multiprocessing.spawn import ...")
+    reading = replace(READING, processes={11: spawned, 12: process(12)})
+    assert _taken(BEAT, reading=reading).accelerators[0].processes[0].command == "python train_12.py"
+    orphan = replace(READING, processes={11: spawned})
+    assert _taken(BEAT, reading=orphan).accelerators[0].processes[0].command == spawned.command
+
+
 @pytest.mark.parametrize(
     ("changes", "life"),
     [

@@ -18,6 +18,7 @@ _FORGOTTEN_S = 3600.0
 _BUSY_PERCENT, _MOST_BUSY = 5.0, 8
 # How far the start of a process may differ between two readings of it.
 _SAME_START_S = 2.0
+_SPAWNED = "multiprocessing.spawn"
 Beats = Mapping[Path, Sequence[Heartbeat]]
 Life = Literal["alive", "over", "stale", "gone"]
 
@@ -160,10 +161,17 @@ def _row(pid: int, here: Mapping[int, RankRow], reading: HostReading) -> Process
     return ProcessRow(
         pid=pid,
         user=process.user,
-        command=process.command,
+        command=_typed_command(process, reading),
         age_s=max(0.0, reading.time - process.began),
         cpu_percent=process.cpu_percent,
         memory_bytes=process.memory_bytes,
         run=run if rank is None else rank.run,
         rank=rank,
     )
+
+
+def _typed_command(process: HostProcess, reading: HostReading) -> str | None:
+    """The command of a process; for one that Python started, that of its parent, which a person typed."""
+    parent = reading.processes.get(process.parent or 0)
+    is_spawned = process.command is not None and _SPAWNED in process.command
+    return parent.command if is_spawned and parent is not None else process.command
