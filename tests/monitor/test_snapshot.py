@@ -24,6 +24,7 @@ def test_a_rank_is_marked_under_its_accelerator_and_not_under_the_cpu() -> None:
     snapshot = _taken(BEAT)
     first, second = snapshot.accelerators
     assert (_pids(first), _pids(second)) == ([11], [])
+    assert _pids(snapshot.processor) == [12]
     (row,) = first.processes
     assert row.rank is not None
     assert (row.rank.beat, row.rank.life, row.rank.age_s, row.run) == (BEAT, "alive", 1.0, RUN)
@@ -42,6 +43,13 @@ def test_a_rank_that_the_driver_does_not_list_stands_under_the_device_it_names()
     assert [_pids(rows) for rows in _taken(of_second, reading=bare).accelerators] == [[], [11]]
     by_index = replace(BEAT, device_id=None, device_index=1)
     assert [_pids(rows) for rows in _taken(by_index, reading=bare).accelerators] == [[], [11]]
+
+
+def test_a_rank_on_a_device_that_nobody_can_read_is_not_lost() -> None:
+    blind = replace(READING, accelerators=[])
+    assert _pids(_taken(BEAT, reading=blind).processor) == [11, 12]
+    rows = {row.pid: row.rank is not None for row in _taken(BEAT, reading=blind).processor.processes}
+    assert rows == {11: True, 12: False}
 
 
 def test_a_process_that_is_not_visible_here_has_only_a_number() -> None:

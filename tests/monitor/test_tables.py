@@ -72,6 +72,11 @@ def test_a_device_without_a_process_has_a_row() -> None:
     assert any(line.startswith("cpu    no process") for line in _lines(_taken(idle), width=80))
 
 
+def test_a_rank_on_a_device_that_nobody_can_read_names_it() -> None:
+    blind = take_snapshot(replace(READING, accelerators=[]), {RUN: [BEAT]})
+    assert any(_words(line)[:2] == ["cuda:0", "11"] for line in _lines(blind, width=80))
+
+
 def test_ranks_elsewhere_say_what_became_of_them() -> None:
     kinds = {line.text.split()[0]: line.kind for line in snapshot_lines(_taken(), width=200)[-2:]}
     assert kinds == {"gpu02": "ours", "gpu01": "gone"}

@@ -75,14 +75,16 @@ def take_snapshot(reading: HostReading, beats: Beats, *, named: Collection[Path]
     ranks = [_rank(run, beat, reading) for run, of_run in beats.items() for beat in of_run]
     here = {rank.beat.pid: rank for rank in ranks if rank.life == "alive" and rank.beat.host == reading.host}
     apart = [rank for rank in ranks if here.get(rank.beat.pid) is not rank]
+    accelerators = tuple(
+        DeviceRows(device=device, processes=_on_accelerator(device, here, reading))
+        for device in reading.accelerators
+    )
+    placed = {row.pid for rows in accelerators for row in rows.processes}
     return Snapshot(
         time=reading.time,
         host=reading.host,
-        accelerators=tuple(
-            DeviceRows(device=device, processes=_on_accelerator(device, here, reading))
-            for device in reading.accelerators
-        ),
-        processor=DeviceRows(device=reading.processor, processes=_on_processor(here, reading)),
+        accelerators=accelerators,
+        processor=DeviceRows(device=reading.processor, processes=_on_processor(here, reading, placed)),
         elsewhere=tuple(rank for rank in apart if rank.run in named or _is_news(rank)),
         notes=tuple(reading.notes),
     )
@@ -132,16 +134,17 @@ def _bare(identity: str) -> str:
     return identity.removeprefix("GPU-").lower()
 
 
-def _on_processor(here: Mapping[int, RankRow], reading: HostReading) -> tuple[ProcessRow, ...]:
-    """The ranks that train on the CPU, then the processes that keep it busy."""
+def _on_processor(
+    here: Mapping[int, RankRow], reading: HostReading, placed: Collection[int]
+) -> tuple[ProcessRow, ...]:
+    """The ranks that train on the CPU or on a device that nobody can read, then the busy processes."""
     ranks = sorted(
-        (rank for rank in here.values() if rank.beat.device_index is None),
+        (rank for pid, rank in here.items() if rank.beat.device_index is None or pid not in placed),
         key=lambda rank: (str(rank.run), rank.beat.rank),
     )
     shown = [rank.beat.pid for rank in ranks]
-    others = [
-        process for process in reading.processes.values() if process.pid not in shown and _is_busy(process)
-    ]
+    seen = {*shown, *placed}
+    others = [process for pid, process in reading.processes.items() if pid not in seen and _is_busy(process)]
     others.sort(key=lambda process: (-(process.cpu_percent or 0.0), process.pid))
     pids = [*shown, *(process.pid for process in others[:_MOST_BUSY])]
     return tuple(_row(pid, here, reading) for pid in pids)

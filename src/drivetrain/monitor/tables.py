@@ -14,7 +14,7 @@ from drivetrain.monitor.snapshot import ProcessRow, RankRow, Snapshot
 __all__ = ["Line", "snapshot_lines"]
 
 Kind = Literal["heading", "titles", "device", "ours", "other", "stale", "gone", "note"]
-_NO_PROCESS = "no process"
+_NO_PROCESS, _CPU = "no process", "cpu"
 _LIVES: dict[str, Kind] = {"alive": "ours", "over": "other", "stale": "stale", "gone": "gone"}
 
 
@@ -97,7 +97,7 @@ def _processor(device: Processor, *, width: int) -> list[Line]:
         cores = f"{cores} ({device.threads} threads)" if cores else f"{device.threads} threads"
     return _titled(
         [
-            column("on", "cpu"),
+            column("on", _CPU),
             column("kind", device.kind, rank=4, least=12),
             column("cores", cores, rank=3),
             column("use", cells.percent(device.utilisation_percent)),
@@ -114,7 +114,9 @@ def _processor(device: Processor, *, width: int) -> list[Line]:
 def _processes(snapshot: Snapshot, *, width: int) -> list[Line]:
     """The ranks of runs, then all other processes; a device without any has a row that says so."""
     rows = [
-        _OnDevice(device, row) for device, processes in _by_device(snapshot) for row in (processes or (None,))
+        _OnDevice(_device_of(row, listed=device), row)
+        for device, processes in _by_device(snapshot)
+        for row in (processes or (None,))
     ]
     ranks = [entry for entry in rows if entry.row is not None and entry.row.rank is not None]
     others = [entry for entry in rows if entry not in ranks]
@@ -155,6 +157,13 @@ def _table_of(rows: Sequence[_OnDevice], *, width: int) -> list[Line]:
     )
 
 
+def _device_of(row: ProcessRow | None, *, listed: str) -> str:
+    """The device of a process; a rank on one that cannot be read names it itself."""
+    if listed != _CPU or row is None or row.rank is None:
+        return listed
+    return row.rank.beat.device
+
+
 def _by_device(snapshot: Snapshot) -> list[tuple[str, tuple[ProcessRow, ...]]]:
     """The processes by the name of their device."""
     named = [
@@ -162,7 +171,7 @@ def _by_device(snapshot: Snapshot) -> list[tuple[str, tuple[ProcessRow, ...]]]:
         for rows in snapshot.accelerators
         if isinstance(rows.device, Accelerator)
     ]
-    return [*named, ("cpu", snapshot.processor.processes)]
+    return [*named, (_CPU, snapshot.processor.processes)]
 
 
 def _rank_columns(ranks: Sequence[RankRow | None]) -> list[LiveColumn]:
