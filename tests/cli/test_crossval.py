@@ -66,7 +66,6 @@ def test_quiet_prints_the_results_alone(tmp_path: Path, capsys: pytest.CaptureFi
         ("train", ["--folds", "3"], "--fold 0"),
         ("train", ["--folds", "3", "--fold", "3"], "--fold 2 works"),
         ("train", ["--fold", "3"], "add --folds"),
-        ("train", ["--log-dir", "logs"], "--tensorboard"),
         ("train", ["--verbosity", "loud"], "--verbosity"),
     ],
 )

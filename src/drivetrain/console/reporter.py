@@ -55,7 +55,7 @@ class Reporter:
     ) -> None:
         self._console = Console(highlight=False, soft_wrap=True, quiet=quiet, stderr=to_stderr)
         self._verbosity = verbosity
-        self._log: TextIO | None = None
+        self._logs: list[TextIO] = []
         self._works: list[_Shown] = []
         self._bars: Live | None = None
         self._heartbeat: Heartbeat | None = None
@@ -81,18 +81,18 @@ class Reporter:
         """Whether details are printed, and so worth computing."""
         return self._verbosity == "verbose"
 
-    def log_to(self, path: Path) -> None:
-        """Appends every message from now on to this file as well, whatever the verbosity."""
+    def log_to(self, *paths: Path) -> None:
+        """Appends every message from now on to these files as well, whatever the verbosity."""
         with self._lock:
             self.end_log()
-            self._log = path.open("a")
+            for path in paths:
+                self._logs.append(path.open("a"))
 
     def end_log(self) -> None:
-        """Stops writing messages to a file."""
+        """Stops writing messages to files."""
         with self._lock:
-            if self._log is not None:
-                self._log.close()
-                self._log = None
+            while self._logs:
+                self._logs.pop().close()
 
     def say(self, text: str) -> None:
         """Prints a message unless the verbosity is quiet; the log always gets it."""
@@ -124,9 +124,9 @@ class Reporter:
 
     def _keep(self, text: str) -> None:
         with self._lock:
-            if self._log is not None:
-                self._log.write(text + "\n")
-                self._log.flush()
+            for log in self._logs:
+                log.write(text + "\n")
+                log.flush()
 
     @contextmanager
     def showing(
@@ -209,7 +209,7 @@ class Reporter:
 
     @property
     def _has_readers(self) -> bool:
-        return self._prints or self._log is not None
+        return self._prints or bool(self._logs)
 
     def _show_bars(self) -> None:
         if self._bars is None:

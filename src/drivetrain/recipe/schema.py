@@ -797,10 +797,13 @@ class Recipe(BaseModel):
     log_dir: Annotated[PathText | None, _free("run", PER_HOST)] = Field(
         default=None,
         examples=["logs"],
-        description="folder for TensorBoard and Weights & Biases logs (default: the run directory)",
+        description="folder for all logs, in DIR/<run name>: TensorBoard, Weights & Biases, output of the "
+        "ranks, and a copy of metrics.jsonl (default: the run directory)",
     )
     log_all_workers: Annotated[bool, _free("run", PER_HOST, idle(replicas=1, urgency=3, alone=True))] = Field(
-        default=False, description="write full logs on every rank, not only on rank 0"
+        default=False,
+        description="write full logs on every rank, not only on rank 0; with --tensorboard, rank N writes to "
+        "worker_N/",
     )
     max_restarts: Annotated[int, _free("run", idle(replicas=1, urgency=3, alone=True))] = Field(
         default=0, ge=0, description="number of times failed ranks are restarted from the newest checkpoint"
@@ -815,7 +818,8 @@ class Recipe(BaseModel):
         default="normal", description="how much to print"
     )
     tensorboard: Annotated[bool, _free("run", PER_HOST)] = Field(
-        default=False, description="also write TensorBoard logs"
+        default=False,
+        description="also write TensorBoard logs, in the run directory or --log-dir",
     )
 
     @model_validator(mode="before")

@@ -1,6 +1,7 @@
 """The work of one rank in a run: restore, train or validate, finish, and the result."""
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,15 @@ from drivetrain.run.loop.clocks import RunClock, UpdateTimes
 from drivetrain.run.loop.context import RunContext
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation import Validations
-from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
+from drivetrain.run.reporting.heartbeats import sending_heartbeats
+from drivetrain.run.reporting.loggers import (
+    EventLog,
+    ScreenLog,
+    TimingLog,
+    open_event_log,
+    open_worker_log,
+    rank_logs,
+)
 from drivetrain.run.request import Request
 from drivetrain.run.shortage.recovery import Recovery
 from drivetrain.run.stopping import StopRequest, TimeLimit
@@ -45,10 +54,7 @@ from drivetrain.store.best import Best, best_metric
 from drivetrain.store.checkpoint import Checkpoint, newest_checkpoint
 from drivetrain.store.checkpoint_paths import sweep_partial
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.metrics_file import MetricsLog, read_metrics
-
-# Keys of an event that are not metrics.
-_OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
+from drivetrain.store.metrics_file import OF_EVENTS, MetricsLog, read_metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +91,7 @@ class RunSession:
             return self._follow()
         sweep_partial(self.directory.checkpoints)
         checkpoint, problems = newest_checkpoint(self.directory.checkpoints)
-        self.reporter.log_to(self.directory.log)
+        self.reporter.log_to(*rank_logs(self.recipe, self.directory, self.group.rank))
         for warning in [*warnings, *problems]:
             self.reporter.warn(warning)
         if checkpoint is not None:
@@ -159,24 +165,31 @@ class RunSession:
         if self.reporter.is_verbose:
             log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
-            reached = self._recovery.guard(loop, partial(self._run, loop, first))
-            self._gather_model()
-            if loop.is_broken_off:
-                return self._stopped(reached, loop)
-            summary = finish_run(
-                loop,
-                update=reached,
-                data=self.data,
-                preprocess=self.assembly.preprocess,
-                program=self._measured_program,
-            )
+            with self._heartbeats(loop):
+                reached = self._recovery.guard(loop, partial(self._run, loop, first))
+                self._gather_model()
+                if loop.is_broken_off:
+                    return self._stopped(reached, loop)
+                loop.context.pulse.state = "finishing"
+                summary = finish_run(
+                    loop,
+                    update=reached,
+                    data=self.data,
+                    preprocess=self.assembly.preprocess,
+                    program=self._measured_program,
+                )
+                loop.context.pulse.state = "finished"
         finally:
             log.close()
         self._hand_over_average()
         return self._result("finished", reached, summary)
 
+    def _heartbeats(self, loop: RunLoop) -> AbstractContextManager[None]:
+        return sending_heartbeats(self.directory.path, loop.context.program, loop.context.pulse)
+
     def _run(self, loop: RunLoop, first: int) -> int:
-        self._choose_compile(loop, first)
+        with loop.context.pulse.turned_to("compiling" if self.recipe.compile == "auto" else "starting"):
+            self._choose_compile(loop, first)
         give_back_freed_memory()
         return loop.run(first)
 
@@ -251,10 +264,15 @@ class RunSession:
                 metrics = self.assembly.evaluate(regions=True).as_metrics()
             in_one_piece(self.assembly.program)
             return self._result("validated", task.first, metrics)
-        loop = self._loop(task, log=EventLog(self._own_readers()))
+        loop = self._loop(task, log=self._worker_log(task.first))
         give_back_freed_memory()
-        reached = self._recovery.guard(loop, partial(loop.run, task.first))
-        self._gather_model()
+        try:
+            with self._heartbeats(loop):
+                reached = self._recovery.guard(loop, partial(loop.run, task.first))
+                self._gather_model()
+                loop.context.pulse.state = "stopped" if loop.is_broken_off else "finished"
+        finally:
+            loop.context.log.close()
         self._hand_over_average()
         if loop.is_broken_off:
             return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)
@@ -267,8 +285,17 @@ class RunSession:
         if self.group.is_first:
             self._measured_program = whole
 
-    def _own_readers(self) -> list[EventReader]:
-        return [self._screen_log()] if self.recipe.log_all_workers else []
+    def _worker_log(self, first: int) -> EventLog:
+        """What a rank beside the first writes: nothing without --log-all-workers."""
+        if not self.recipe.log_all_workers:
+            return EventLog()
+        return open_worker_log(
+            self.recipe,
+            directory=self.directory,
+            screen=self._screen_log(),
+            first_update=first,
+            worker=self.group.rank,
+        )
 
     def _screen_log(self) -> ScreenLog:
         total, unit = self.plan.epochs.total_updates, plural_of(self.data.spec.input_kind)
@@ -285,6 +312,7 @@ class RunSession:
             directory=self.directory,
             screen=self._screen_log(),
             first_update=first,
+            worker=self.group.rank if self.recipe.log_all_workers and self.group.size > 1 else None,
         )
 
     def _stopped(self, reached: int, loop: RunLoop) -> RunResult:
@@ -349,7 +377,7 @@ def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
     ]
     if not events:
         return {}
-    validation = {name: value for name, value in events[-1].items() if name not in _OF_EVENTS}
+    validation = {name: value for name, value in events[-1].items() if name not in OF_EVENTS}
     return {"validation": validation, "best": loop.validations.best.as_json()}
 
 

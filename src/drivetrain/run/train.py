@@ -33,12 +33,13 @@ from drivetrain.ranks.threads import threads_of_rank
 from drivetrain.recipe.fields import default_values, option_name, plain_values, written_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
-from drivetrain.run.reporting.loggers import check_loggers
+from drivetrain.run.reporting.loggers import check_loggers, rank_logs
 from drivetrain.run.request import Request
 from drivetrain.run.session import RunResult, RunSession
 from drivetrain.run.shortage.outcome import MemoryRanOutError
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.directory import make_directory
+from drivetrain.store.heartbeat import clear_heartbeats
 from drivetrain.store.lock import hold_lock
 
 __all__ = [
@@ -214,7 +215,8 @@ def _run_locked(
             reporter=reporter,
         )
         try:
-            return session.carry_out([*request.warnings, *assembly.warnings])
+            with showing_progress(reporter):
+                return session.carry_out([*request.warnings, *assembly.warnings])
         except OSError as error:
             raise RunFailedError(
                 f"{error.filename or request.directory.path} could not be written: "
@@ -231,11 +233,12 @@ def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
         with hold_lock(request.directory.path):
             # Before the barrier: the other ranks then write their logs into the directory.
             request.claim_directory()
+            clear_heartbeats(request.directory.path)
             group.barrier()
             yield
     else:
         group.barrier()
-        keep_log(request.directory.rank_log(group.rank))
+        keep_log(rank_logs(request.recipe, request.directory, group.rank)[0])
         yield
 
 

@@ -43,6 +43,7 @@ _OWN_NAMES = (
     "images*.csv",
     "README.md",
     "rank-*.log",
+    "heartbeats",
 )
 
 
@@ -64,6 +65,7 @@ class RunDirectory:
         self.predictions = path / "predictions"
         self.tensorboard = path / "tensorboard"
         self.curves = path / "curves.png"
+        self.heartbeats = path / "heartbeats"
         self.log = self.rank_log(0)
 
     def rank_log(self, rank: int) -> Path:

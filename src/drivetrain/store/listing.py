@@ -15,7 +15,7 @@ from drivetrain.recipe.plain import schedule_name
 from drivetrain.store.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.metrics_file import read_metrics
+from drivetrain.store.metrics_file import OF_EVENTS, read_metrics
 
 Listed = RunDirectory | CrossvalDirectory
 
@@ -100,6 +100,36 @@ def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
         "best_validation": statistics["best"][metric]["mean"],
         "by_class": _by_class(_means(statistics["last"]), metric),
     }
+
+
+def best_metrics(run: Listed) -> dict[str, float]:
+    """The best value of every validation metric, of a finished cross-validation its mean over the folds."""
+    try:
+        if isinstance(run, CrossvalDirectory):
+            record = read_json(run.record)
+            return _means(record["statistics"]["best"]) if record["status"] == "finished" else {}
+        validations = [entry for entry in read_metrics(run.metrics) if entry["event"] == "validation"]
+    except (DrivetrainError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    found: dict[str, list[float]] = {}
+    for entry in validations:
+        for name, value in entry.items():
+            if isinstance(value, float) and name not in OF_EVENTS:
+                found.setdefault(name, []).append(value)
+    return {name: max(values) if higher_is_better(name) else min(values) for name, values in found.items()}
+
+
+def recipe_values(run: Listed) -> dict[str, Any]:
+    """The options of a run's recipe; empty if it cannot be read."""
+    try:
+        return _recipe_of(run)
+    except (DrivetrainError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def is_fold(run: Listed) -> bool:
+    """Whether a run is a fold of a cross-validation: each is validated on samples of its own."""
+    return isinstance(run, RunDirectory) and CrossvalDirectory(run.path.absolute().parent).holds_job
 
 
 def _means(statistics: Mapping[str, Any]) -> dict[str, float]:

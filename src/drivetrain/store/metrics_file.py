@@ -12,22 +12,33 @@ from drivetrain.core.files import write_atomically
 SHORTAGE_EVENT = "out_of_memory"
 """The event of a run that took a smaller micro-batch because memory ran out."""
 
+OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
+"""Keys of an event that are not metrics."""
+
 # 1 MiB: longer than any single event, even that of a segmentation into many classes.
 _LONGEST_END_BYTES = 2**20
 
 
 class MetricsLog:
-    """Appends events to metrics.jsonl; a continued run first drops those after its checkpoint."""
+    """Appends events to metrics.jsonl; a continued run first drops those after its checkpoint.
 
-    def __init__(self, path: Path) -> None:
+    A `copy` begins with what the file holds, and gets the same events; no run ever reads it.
+    """
+
+    def __init__(self, path: Path, *, copy: Path | None = None) -> None:
         self.path = path
+        self._paths = [path]
+        if copy is not None:
+            write_atomically(copy, path.read_bytes() if path.is_file() else b"")
+            self._paths.append(copy)
 
     def append(self, event: str, **values: Any) -> dict[str, Any]:
         """Writes one event with the time; returns it."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         entry = {"event": event, "time": now, **{name: _tidy(value) for name, value in values.items()}}
-        with self.path.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        for path in self._paths:
+            with path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
         return entry
 
     def event(self, kind: str, update: int, values: Mapping[str, Any]) -> None:

@@ -13,7 +13,15 @@ from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.reporting import wandb_log
-from drivetrain.run.reporting.loggers import EventLog, ScreenLog, TimingLog
+from drivetrain.run.reporting.loggers import (
+    EventLog,
+    ScreenLog,
+    TimingLog,
+    board_folder,
+    open_event_log,
+    open_worker_log,
+    rank_logs,
+)
 from drivetrain.run.reporting.wandb_log import WandbLog, shareable_config
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
@@ -138,13 +146,50 @@ def _add_stray_point(folder: Path, *, update: int) -> None:
 
 def test_log_dir_takes_the_records_out_of_the_run_directory(tmp_path: Path, train_small: TrainSmall) -> None:
     train_small(tmp_path / "run", max_updates=2, tensorboard=True, log_dir=str(tmp_path / "logs"))
-    assert len(list((tmp_path / "logs" / "run").glob("events.*"))) == 1
+    logs = tmp_path / "logs" / "run"
+    assert len(list(logs.glob("events.*"))) == 1
     assert not (tmp_path / "run" / "tensorboard").exists()
+    for name in ("metrics.jsonl", "rank-0.log"):
+        assert (logs / name).read_text() == (tmp_path / "run" / name).read_text() != ""
 
 
-def test_log_dir_without_a_logger_is_refused(tmp_path: Path, train_small: TrainSmall) -> None:
-    with pytest.raises(BadInputError, match=r"--log-dir logs has no effect.*--tensorboard or --wandb"):
-        train_small(tmp_path / "run", log_dir="logs")
+def test_a_copy_of_the_metrics_continues_with_them(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    recipe = Recipe(log_dir=str(tmp_path / "logs"))
+    copy = tmp_path / "logs" / "run" / "metrics.jsonl"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("of an earlier run\n")
+    for update in (1, 2):
+        log = open_event_log(recipe, directory=directory, screen=_Noting(0, []), first_update=update - 1)
+        log.training(update, loss=0.5)
+        log.close()
+        events = read_metrics(copy)
+        assert [event["update"] for event in events] == list(range(1, update + 1))
+        assert [event["update"] for event in read_metrics(directory.metrics)] == list(range(1, update + 1))
+
+
+def test_every_rank_has_a_tensorboard_of_its_own(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    recipe = Recipe(tensorboard=True, log_all_workers=True, replicas=2)
+    options: dict[str, Any] = {"directory": directory, "screen": _Noting(0, []), "first_update": 0}
+    unseen = open_worker_log(recipe, worker=1, **options)
+    unseen.training(1, loss=0.5)
+    unseen.close()
+    assert not directory.path.exists()
+    directory.path.mkdir()
+    for log in (
+        open_event_log(recipe, worker=0, **options),
+        open_worker_log(recipe, worker=1, **options),
+    ):
+        log.training(1, loss=0.5)
+        log.close()
+    assert sorted(path.name for path in directory.tensorboard.iterdir()) == ["worker_0", "worker_1"]
+    assert [_board(directory.tensorboard / f"worker_{rank}") for rank in (0, 1)] == 2 * [{1: 0.5}]
+    elsewhere = Recipe(tensorboard=True, log_all_workers=True, replicas=2, log_dir=str(tmp_path / "logs"))
+    assert board_folder(elsewhere, directory, worker=3) == tmp_path / "logs" / "run" / "worker_3"
+    assert rank_logs(elsewhere, directory, 3) == [tmp_path / "logs" / "run" / "rank-3.log"]
+    assert rank_logs(recipe, directory, 3) == [directory.path / "rank-3.log"]
 
 
 def test_log_dir_must_be_a_folder(tmp_path: Path, train_small: TrainSmall) -> None:

@@ -55,15 +55,6 @@ def check_class_weights(given: Given) -> None:
         parse_class_weights(given.recipe.class_weights)
 
 
-def check_logging(given: Given) -> None:
-    """--log-dir needs a logger that writes there."""
-    recipe = given.recipe
-    if recipe.log_dir is not None and not (recipe.tensorboard or recipe.wandb):
-        raise BadInputError(
-            f"{given.option('log_dir')} has no effect without a logger; add --tensorboard or --wandb."
-        )
-
-
 def check_model_edits(given: Given) -> None:
     """Each --model-edit has the form package.module:function; it is imported when the model is built."""
     from drivetrain.catalogue.models import has_factory_form
@@ -236,5 +227,4 @@ _RULES: tuple[Callable[[Given], None], ...] = (
     check_ending,
     check_class_weights,
     check_folds,
-    check_logging,
 )

@@ -22,8 +22,11 @@ __all__ = [
     "ScreenLog",
     "TensorBoardLog",
     "TimingLog",
+    "board_folder",
     "check_loggers",
     "open_event_log",
+    "open_worker_log",
+    "rank_logs",
 ]
 
 _SHOWN_METRICS = ("loss", "accuracy", "dice")
@@ -70,19 +73,57 @@ class EventLog:
 
 
 def open_event_log(
-    recipe: Recipe, *, directory: RunDirectory, screen: EventReader, first_update: int
+    recipe: Recipe,
+    *,
+    directory: RunDirectory,
+    screen: EventReader,
+    first_update: int,
+    worker: int | None = None,
 ) -> EventLog:
-    """Opens the readers that a recipe asks for; a continued run appends to their earlier records."""
-    log = EventLog([MetricsLog(directory.metrics), screen])
+    """Opens the readers that a recipe asks for; a continued run appends to their earlier records.
+
+    `worker` is the rank if all ranks write logs of their own.
+    """
     folder = log_folder(recipe, directory)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    copy = None if folder is None else folder / directory.metrics.name
+    log = EventLog([MetricsLog(directory.metrics, copy=copy), screen])
     if recipe.tensorboard:
-        board = directory.tensorboard if folder is None else folder
-        log.add(TensorBoardLog(board, first_update=first_update))
+        log.add(TensorBoardLog(board_folder(recipe, directory, worker=worker), first_update=first_update))
     if recipe.wandb:
         from drivetrain.run.reporting.wandb_log import WandbLog
 
         log.add(WandbLog(recipe, directory=directory, folder=folder or directory.path))
     return log
+
+
+def open_worker_log(
+    recipe: Recipe, *, directory: RunDirectory, screen: EventReader, first_update: int, worker: int
+) -> EventLog:
+    """The log of a rank that is not the first, with --log-all-workers.
+
+    A host that does not see the run directory writes TensorBoard logs only to a --log-dir.
+    """
+    log = EventLog([screen])
+    if recipe.tensorboard and (recipe.log_dir is not None or directory.path.is_dir()):
+        log.add(TensorBoardLog(board_folder(recipe, directory, worker=worker), first_update=first_update))
+    return log
+
+
+def board_folder(recipe: Recipe, directory: RunDirectory, *, worker: int | None = None) -> Path:
+    """The folder of the TensorBoard logs; each rank has one of its own if all write."""
+    folder = log_folder(recipe, directory) or directory.tensorboard
+    return folder if worker is None else folder / f"worker_{worker}"
+
+
+def rank_logs(recipe: Recipe, directory: RunDirectory, rank: int) -> list[Path]:
+    """Where a rank writes its output: the run directory keeps that of rank 0 even with --log-dir."""
+    own, folder = directory.rank_log(rank), log_folder(recipe, directory)
+    if folder is None:
+        return [own]
+    folder.mkdir(parents=True, exist_ok=True)
+    return [own, folder / own.name] if rank == 0 else [folder / own.name]
 
 
 def check_loggers(recipe: Recipe) -> None:
