@@ -1,9 +1,12 @@
 """Resolves YAML files and command-line options into one checked recipe, and writes a recipe as YAML."""
 
+import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ __all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_ya
 
 _EMBEDDED = "synthetic_em"
 _COMMENT_WIDTH = 100
+_KEPT_RECIPES = 256
 
 
 def default_layers(asked: Sequence[Layer]) -> list[Layer]:
@@ -85,8 +89,21 @@ def _with_reasons(lines: Iterable[str], reasons: Mapping[str, str]) -> Iterator[
 
 
 def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
-    """The values of a recipe that `recipe_to_yaml` wrote, by field name."""
-    document = read_yaml_file(Path(path), source=str(path))
+    """The values of a recipe that `recipe_to_yaml` wrote, by field name.
+
+    Pages and lists of many runs read the same files again and again, so a file is parsed once.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return _parsed_recipe(str(path), ())
+    return deepcopy(_parsed_recipe(str(path), (found.st_ino, found.st_mtime_ns, found.st_size)))
+
+
+@lru_cache(maxsize=_KEPT_RECIPES)
+def _parsed_recipe(path: str, version: tuple[int, ...]) -> dict[str, Any]:  # noqa: ARG001
+    """The values in a file; a file with another `version` is another file."""
+    document = read_yaml_file(Path(path), source=path)
     if not isinstance(document.root, MappingNode):
         raise BadInputError(f"{path} does not contain a recipe.")
     settings = [

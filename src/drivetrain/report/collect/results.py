@@ -58,7 +58,8 @@ def main_metric_of(run: StoredRun) -> str | None:
 
 def last_update(run: StoredRun) -> int:
     """The last update that the files know of."""
-    return max([len(run.history.get("loss", [])), *(int(event.get("update", 0)) for event in run.events)])
+    last = next((event for event in reversed(run.events) if "update" in event), {"update": 0})
+    return max(len(run.history.get("loss", [])), int(last["update"]))
 
 
 def facts_of(run: StoredRun) -> list[tuple[str, str]]:

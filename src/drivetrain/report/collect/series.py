@@ -1,7 +1,8 @@
 """Lines of charts: plain numbers without NaN, and long ones shortened such that no extreme is lost."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,19 +33,14 @@ def series_of(
 
 
 def series_of_events(
-    name: str, events: Iterable[dict[str, object]], key: str, *, max_points: int | None
+    name: str, events: Iterable[Mapping[str, Any]], key: str, *, max_points: int | None
 ) -> Series | None:
     """The line through the values that events have under a key; None if none has it."""
-    points = [
-        (int(str(event["update"])), _number(event[key]))
-        for event in events
-        if key in event and "update" in event
-    ]
-    if not points:
+    own = [event for event in events if key in event and "update" in event]
+    if not own:
         return None
-    return series_of(
-        name, [value for _, value in points], updates=[update for update, _ in points], max_points=max_points
-    )
+    values = np.array([event[key] for event in own], dtype=np.float64)
+    return series_of(name, values, updates=[event["update"] for event in own], max_points=max_points)
 
 
 def _extremes(values: NDArray[np.float64], *, most: int) -> tuple[NDArray[np.int64], int]:
@@ -67,11 +63,6 @@ def _extremes(values: NDArray[np.float64], *, most: int) -> tuple[NDArray[np.int
         is_gap = np.pad(~is_finite, padding).reshape(rows, width)
         found.append((starts + is_gap.argmax(1))[is_gap.any(1)])
     return np.unique(np.concatenate(found)).astype(np.int64), width
-
-
-def _number(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else float("nan")  # type: ignore[arg-type]
 
 
 def short(value: Cell) -> Cell:
