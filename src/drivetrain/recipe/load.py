@@ -1,6 +1,5 @@
 """Resolves YAML files and command-line options into one checked recipe, and writes a recipe as YAML."""
 
-import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, RULES, RUN_DIRECTO
 from drivetrain.recipe.named import file_layers, packaged_layers
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.yaml_text import PlainDumper, read_yaml_file
+from drivetrain.recipe.yaml_text import PlainDumper, YamlDocument, read_yaml_text
 
 __all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_yaml", "resolve_recipe"]
 
@@ -91,19 +90,14 @@ def _with_reasons(lines: Iterable[str], reasons: Mapping[str, str]) -> Iterator[
 def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
     """The values of a recipe that `recipe_to_yaml` wrote, by field name.
 
-    Pages and lists of many runs read the same files again and again, so a file is parsed once.
+    Pages and lists of many runs read the same files again and again, so a text is parsed once.
     """
-    try:
-        found = os.stat(path)
-    except OSError:
-        return _parsed_recipe(str(path), ())
-    return deepcopy(_parsed_recipe(str(path), (found.st_ino, found.st_mtime_ns, found.st_size)))
+    return deepcopy(_parsed_recipe(read_yaml_text(Path(path), source=str(path)), path=str(path)))
 
 
 @lru_cache(maxsize=_KEPT_RECIPES)
-def _parsed_recipe(path: str, version: tuple[int, ...]) -> dict[str, Any]:  # noqa: ARG001
-    """The values in a file; a file with another `version` is another file."""
-    document = read_yaml_file(Path(path), source=path)
+def _parsed_recipe(text: str, *, path: str) -> dict[str, Any]:
+    document = YamlDocument(text, source=path)
     if not isinstance(document.root, MappingNode):
         raise BadInputError(f"{path} does not contain a recipe.")
     settings = [

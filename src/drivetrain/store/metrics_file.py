@@ -84,8 +84,7 @@ def _value(line: str) -> Any:
 
 
 def _is_event(entry: Any) -> bool:
-    is_event = isinstance(entry, dict) and isinstance(entry.get("event"), str)
-    return is_event and isinstance(entry.get("update", 0), int)
+    return type(entry) is dict and type(entry.get("event")) is str and type(entry.get("update", 0)) is int
 
 
 def _lasts(entry: dict[str, Any], update: int) -> bool:

@@ -1,5 +1,7 @@
 """Long lines are shortened without losing an extreme, and say so."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def test_values_that_are_not_finite_stay_visible_as_gaps() -> None:
 
 
 def test_events_without_the_value_are_left_out() -> None:
-    events = [{"update": 1, "iou": 0.5}, {"update": 2}, {"update": 3, "iou": None}]
+    events: list[dict[str, Any]] = [{"update": 1, "iou": 0.5}, {"update": 2}, {"update": 3, "iou": None}]
     line = series_of_events("validation", events, "iou", max_points=None)
     assert line == {"name": "validation", "x": [1, 3], "y": [0.5, None]}
     assert series_of_events("validation", events, "dice", max_points=None) is None

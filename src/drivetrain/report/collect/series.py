@@ -29,7 +29,7 @@ def series_of(
     if max_points is not None and len(y) > max(max_points, _FEWEST_POINTS):
         kept, width = _extremes(y, most=max(max_points, _FEWEST_POINTS))
         name, x, y = f"{name} (lowest and highest of every {width})", x[kept], y[kept]
-    return Series(name=name, x=x.tolist(), y=[_plain(value) for value in y.tolist()])
+    return Series(name=name, x=x.tolist(), y=_plain(y))
 
 
 def series_of_events(
@@ -72,5 +72,8 @@ def short(value: Cell) -> Cell:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _plain(value: float) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+def _plain(values: NDArray[np.float64]) -> list[float | None]:
+    """Values with few digits; None for those that are not finite."""
+    if np.isfinite(values).all():
+        return [float(f"{value:.{_DIGITS}g}") for value in values.tolist()]
+    return [float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]
