@@ -50,6 +50,14 @@ def test_a_finished_classifier(tmp_path: Path) -> None:
     assert not {"masks", "timeline", "folds"} & run.keys()
 
 
+def test_warnings_of_the_log_are_said_once(tmp_path: Path) -> None:
+    path = classifier(tmp_path / "run")
+    said = ["The last 3 of 83 training samples are skipped.", "the scale fell", "the scale fell"]
+    (path / "rank-0.log").write_text("".join(f"warning: {line}\n" for line in said) + "update 1/20\n")
+    assert run_contents(path)["warnings"][:2] == said[:2]
+    assert run_contents(path)["warnings"].count("the scale fell") == 1
+
+
 def test_values_of_the_recipe_have_origins(tmp_path: Path) -> None:
     run = run_contents(classifier(tmp_path / "run"))
     values = {value["option"]: value for value in run["recipe"]}
