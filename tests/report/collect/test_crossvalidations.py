@@ -91,6 +91,12 @@ def test_what_all_folds_say_is_said_once(tmp_path: Path) -> None:
     assert "Folds 0, 2: Class never predicted: dog; more samples of it help." in run["warnings"]
 
 
+def test_a_fold_alone_is_a_run_with_the_name_of_its_job(tmp_path: Path) -> None:
+    run = run_contents(_job(tmp_path / "job", accuracies=(0.6, 0.7, 0.8)) / "fold-1")
+    assert (run["name"], run["kind"]) == ("job/fold-1", "training")
+    assert run["command"].endswith("--folds 3 --fold 1 --max-updates 20 --seed 7")
+
+
 def test_damaged_records_are_named(tmp_path: Path) -> None:
     path = _job(tmp_path / "job", accuracies=(0.6, 0.7, 0.8))
     (path / "crossval.json").write_text("{")
