@@ -51,10 +51,15 @@ def folds_of(path: Path) -> list[Listed]:
     return [*_begun_folds(job), job] if job.holds_job else []
 
 
-def describe_run(run: Listed) -> dict[str, Any]:
-    """One row of the table of runs; for an unreadable run, the status says why."""
+def describe_run(run: Listed, *, entries: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """One row of the table of runs; for an unreadable run, the status says why.
+
+    `entries` are the events of the run if they are read already.
+    """
     try:
-        return _describe_job(run) if isinstance(run, CrossvalDirectory) else _describe(run)
+        if isinstance(run, CrossvalDirectory):
+            return _describe_job(run)
+        return _describe(run, read_metrics(run.metrics) if entries is None else entries)
     except (DrivetrainError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         unknown = dict.fromkeys(_COLUMNS)
         return {**unknown, "run": str(run.path), "status": f"unreadable: {error}", "update": 0}
@@ -84,9 +89,9 @@ def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
     """The row of a cross-validation: means over the folds once all are finished."""
     record, recipe = read_json(job.record), _recipe_of(job)
     row = {"run": str(job.path), "model": recipe.get("model"), "dataset": recipe.get("dataset")}
-    is_running = _is_locked(job)
+    is_running = is_locked(job)
     if is_running or record["status"] != "finished":
-        done = sum(_status(fold, read_metrics(fold.metrics)) == "finished" for fold in _begun_folds(job))
+        done = sum(status_of(fold, read_metrics(fold.metrics)) == "finished" for fold in _begun_folds(job))
         status = f"{'running' if is_running else 'stopped'}, {done} of {record['folds']} folds finished"
         return {**dict.fromkeys(_COLUMNS), **row, "status": status}
     statistics = record["statistics"]
@@ -137,8 +142,7 @@ def _means(statistics: Mapping[str, Any]) -> dict[str, float]:
     return {name: spread["mean"] for name, spread in statistics.items() if isinstance(spread, dict)}
 
 
-def _describe(run: RunDirectory) -> dict[str, Any]:
-    entries = read_metrics(run.metrics)
+def _describe(run: RunDirectory, entries: list[dict[str, Any]]) -> dict[str, Any]:
     recipe = read_recipe_yaml(run.recipe)
     validations = [entry for entry in entries if entry["event"] == "validation"]
     trainings = [entry for entry in entries if entry["event"] == "train"]
@@ -146,7 +150,7 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
     values = [entry[metric] for entry in validations if metric and entry.get(metric) is not None]
     return {
         "run": str(run.path),
-        "status": _status(run, entries),
+        "status": status_of(run, entries),
         "model": recipe["model"],
         "dataset": recipe["dataset"],
         "update": _last_update(run, entries),
@@ -227,13 +231,15 @@ def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
     return max([*logged, *saved], default=0)
 
 
-def _status(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
+def status_of(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
+    """Whether a run is "running", "finished" or "stopped"."""
     if any(entry["event"] == "summary" for entry in entries):
         return "finished"
-    return "running" if _is_locked(run) else "stopped"
+    return "running" if is_locked(run) else "stopped"
 
 
-def _is_locked(run: Listed) -> bool:
+def is_locked(run: Listed) -> bool:
+    """Whether a process of this host works on a run."""
     lock = run.path / ".lock"
     if not lock.is_file():
         return False

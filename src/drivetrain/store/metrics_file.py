@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,31 +56,46 @@ class MetricsLog:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All intact events of a file; damaged lines, such as a last one cut short by a kill, are left out."""
-    return [entry for entry in _entries(path) if entry is not None]
+    return [entry for entry in read_events(path) if entry is not None]
 
 
 def damaged_events(path: Path) -> str | None:
     """A warning about damaged lines, except a last line that a kill cut short; None if there are none."""
-    count = sum(entry is None for entry in _entries(path)[:-1])
+    return damaged_events_of(path, read_events(path))
+
+
+def damaged_events_of(path: Path, entries: Sequence[dict[str, Any] | None]) -> str | None:
+    """The warning about damaged lines of a file that was read."""
+    count = sum(entry is None for entry in entries[:-1])
     if not count:
         return None
     return f"{path} has damaged lines, which are missing from curves and reports ({count} left out)."
 
 
-def _entries(path: Path) -> list[dict[str, Any] | None]:
+def read_events(path: Path) -> list[dict[str, Any] | None]:
     """The event of every line; None for a damaged line."""
     if not path.is_file():
         return []
-    return [_event(line) for line in path.read_text(errors="replace").splitlines()]
-
-
-def _event(line: str) -> dict[str, Any] | None:
+    lines = path.read_text(errors="replace").splitlines()
     try:
-        entry = json.loads(line)
-    except json.JSONDecodeError:
+        # Twice as fast as line by line, but of no use once a line is damaged.
+        entries = json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError):
+        entries = []
+    if len(entries) != len(lines):
+        entries = [_value(line) for line in lines]
+    return [entry if _is_event(entry) else None for entry in entries]
+
+
+def _value(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
         return None
-    is_event = isinstance(entry, dict) and isinstance(entry.get("event"), str)
-    return entry if is_event and isinstance(entry.get("update", 0), int) else None
+
+
+def _is_event(entry: Any) -> bool:
+    return type(entry) is dict and type(entry.get("event")) is str and type(entry.get("update", 0)) is int
 
 
 def _lasts(entry: dict[str, Any], update: int) -> bool:
