@@ -70,6 +70,7 @@ def test_the_commands_of_the_front() -> None:
         "verify",
         "bench",
         "runs",
+        "report",
         "recipes",
         "models",
         "data",

@@ -22,7 +22,6 @@ from tests.report.page.made_pictures import cells, digit_like
 
 VALIDATIONS = 12
 DIGITS = [str(digit) for digit in range(10)]
-_MIB = 2**20
 
 
 def page_of(*runs: RunContents, title: str = "digits") -> PageContents:
@@ -97,11 +96,11 @@ def segmentation(*, name: str = "cells", seed: int = 0) -> RunContents:
     run["masks"] = [_masks(number) for number in range(4)]
     run["timeline"] = [_picture("predicted", stretch=1.0), _picture("measured", stretch=1.3)]
     run["memory"] = Table(
-        title="Memory of each device",
+        title="Memory in MB",
         columns=["device", "parameters", "gradients", "optimiser states", "activations", "working", "peak"],
         rows=[
-            ["device 0", 1 * _MIB, 1 * _MIB, 2 * _MIB, 5 * _MIB, 1 * _MIB, 10 * _MIB],
-            ["device 1", 1 * _MIB, 1 * _MIB, 1 * _MIB, 3 * _MIB, 1 * _MIB, 7 * _MIB],
+            ["device 0", 1.5, 1.5, 2.5, 5.5, 1.5, 10.5],
+            ["device 1", 1.5, 1.5, 1.5, 3.5, 1.5, 7.5],
         ],
     )
     return run
@@ -260,9 +259,11 @@ def _picture(source: str, *, stretch: float) -> UpdatePicture:
         1: [("wait", 0), ("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1), ("forward", 2)],
     }
     rows = []
-    for replica in range(2):
+    is_predicted = source == "predicted"
+    device = "device {1}" if is_predicted else "replica {0}, device {1}"
+    for replica in range(1 if is_predicted else 2):
         for stage, order in orders.items():
-            row = TimelineRow(device=f"replica {replica}, device {stage}", actions=[])
+            row = TimelineRow(device=device.format(replica, stage), actions=[])
             now = 0.0
             for kind, part in [*order, ("gradient sum", 0), ("optimiser update", 0)]:
                 duration = {"forward": 4200.0, "backward": 8100.0, "wait": 4600.0}.get(kind, 900.0) * stretch
@@ -270,7 +271,6 @@ def _picture(source: str, *, stretch: float) -> UpdatePicture:
                 row["actions"].append((kind, label, round(now, 1), round(duration, 1)))
                 now += duration + 150
             rows.append(row)
-    is_predicted = source == "predicted"
     return UpdatePicture(
         title="One update under 1F1B",
         source="predicted" if is_predicted else "measured",

@@ -3,23 +3,30 @@
 // One entry per chart, in the order of first appearance; its lines are those of all picked runs.
 function chartsOf(runs) {
   const charts = new Map();
+  const kinds = [...new Set(runs.flatMap((run) => run.curves.flatMap((curve) => curve.series.map((series) => series.name))))];
   for (const run of runs) {
     for (const curve of run.curves) {
       if (!charts.has(curve.id)) charts.set(curve.id, { id: curve.id, title: curve.title, unit: curve.unit, names: [], lines: [] });
-      addLines(charts.get(curve.id), curve, run);
+      addLines(charts.get(curve.id), curve, { run, kinds });
     }
   }
-  return [...charts.values()].filter((chart) => chart.lines.length);
+  const full = [...charts.values()].filter((chart) => chart.lines.length);
+  const long = full.filter((chart) => chart.lines.some((line) => line.x.length > 1));
+  return isOver(runs) && long.length ? long : full;
 }
 
-function addLines(chart, curve, run) {
+// A single value of a finished run stands among its results; a chart of it would say no more.
+const isOver = (runs) => !areSeveral() && runs.every((run) => run.state !== "running");
+
+// Several runs have their colours, and dashes for kinds of lines; the lines of a single run have a colour for each kind.
+function addLines(chart, curve, { run, kinds }) {
   const ofRun = areSeveral();
   for (const series of curve.series) {
     if (!series.x.length) continue;
     if (!chart.names.includes(series.name)) chart.names.push(series.name);
     const order = chart.names.indexOf(series.name);
     const runPlace = allRuns().indexOf(run);
-    const place = ofRun ? runPlace : order;
+    const place = ofRun ? runPlace : kinds.indexOf(series.name);
     chart.lines.push({
       label: ofRun ? (curve.series.length > 1 ? `${run.name} \u00b7 ${series.name}` : run.name) : series.name,
       name: series.name,

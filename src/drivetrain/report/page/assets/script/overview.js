@@ -8,13 +8,19 @@ function drawOverview(run) {
     el("p", { class: "badges" },
       el("span", { class: `badge state-${STATES[run.state] ?? "unknown"}` }, run.state),
       el("span", { class: "badge" }, run.task), run.kind === "training" ? null : el("span", { class: "badge" }, run.kind)),
-    run.headline.length ? el("dl", { class: "tiles" }, run.headline.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))) : null,
+    run.headline.length ? el("dl", { class: "tiles" }, run.headline.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...remarked(value))))) : null,
     run.warnings.length ? warningList(run.warnings) : null,
     run.facts.length ? pairs(run.facts) : null);
 }
 
+// "0.9833 (update 88)": the remark in brackets is small.
+function remarked(value) {
+  const found = /^(.+?)\s+(\(.+\))$/.exec(value);
+  return found ? [found[1], el("small", {}, ` ${found[2]}`)] : [value];
+}
+
 function runChoice(run) {
-  const choice = el("select", { "data-key": "run", onchange: () => { state.chosen = choice.value; drawAll(); } },
+  const choice = el("select", { "data-key": "run", "aria-label": "Run", onchange: () => { state.chosen = choice.value; drawAll(); } },
     allRuns().map((one) => el("option", { value: one.id }, one.name)));
   choice.value = run.id;
   return el("label", { class: "run-choice" }, "Run ", choice);

@@ -1,8 +1,9 @@
 // Tables and lists of facts.
 
 const MOST_ROWS = 200;
+const LONG = 44;
 
-const isNumeric = (rows, place) => rows.some((row) => typeof row[place] === "number");
+const isNumeric = (rows, place) => rows.some((row) => typeof row[place] === "number") && rows.every((row) => row[place] === null || typeof row[place] === "number");
 
 // Numbers stand to the right; a wide table scrolls inside its frame.
 function tableOf(table, key) {
@@ -15,13 +16,13 @@ function tableOf(table, key) {
       ? el("th", { scope: "row" }, swatchOfName(cell), texts[place][line])
       : el("td", { class: kind(place) }, texts[place][line]))));
   return el("div", { class: "scroll", "data-scroll": key, tabindex: "0", role: "region", "aria-label": table.title },
-    el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
+    el("table", {}, table.columns.some(Boolean) ? el("thead", {}, el("tr", {}, head)) : null, el("tbody", {}, rows)));
 }
 
 const titledTable = (table, key) => el("div", { class: "block" }, el("h3", {}, table.title), tableOf(table, key));
 
 function pairs(rows, attributes = {}) {
-  return el("dl", { class: "facts", ...attributes }, rows.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  return el("dl", { class: "facts", ...attributes }, rows.map(([name, value]) => el("div", { class: value.length > LONG ? "long" : null }, el("dt", {}, name), el("dd", {}, timeText(value)))));
 }
 
 // Evenly chosen places of a long list, the last one included.

@@ -2,6 +2,7 @@
 
 const ROW_HEIGHT = 26;
 const AXIS_HEIGHT = 24;
+const PAIRED_LETTERS = 12;
 const MOST_ZOOM = 20;
 const LABEL_PIXELS = 7;
 // The names of kinds that have a colour of their own, as in the picture that a profiled run draws.
@@ -12,7 +13,14 @@ const kindClass = (kind) => (KINDS.includes(kind) ? `k-${kind.replaceAll(" ", "-
 function drawTimeline(pictures, run) {
   const key = `timeline:${run.id}`;
   const body = el("div", {});
-  const draw = () => withFocus(body, () => body.replaceChildren(...timelineParts(pictures, key)));
+  // Equally wide names, so that all drawings have the same scale.
+  const longest = Math.max(...pictures.flatMap((one) => one.rows.map((row) => row.device.length)), 1);
+  const draw = () => {
+    const isPaired = pictures.length > 1 && kept(`${key}:paired`, false);
+    body.style.setProperty("--names", `${longest + (isPaired ? PAIRED_LETTERS : 0)}ch`);
+    redraw();
+  };
+  const redraw = () => withFocus(body, () => body.replaceChildren(...timelineParts(pictures, key)));
   const setZoom = (value) => { keep(`${key}:zoom`, value); draw(); };
   const setPaired = (on) => { keep(`${key}:paired`, on); draw(); };
   const toolbar = el("div", { class: "toolbar" },
@@ -43,17 +51,21 @@ function timelineLegend(pictures) {
 
 const endOf = (row) => row.actions.reduce((end, [, , start, duration]) => Math.max(end, start + duration), 0);
 
+// A prediction is made for the devices of one replica, a measurement for those of all.
+const ownName = (device) => device.split(", ").pop();
+
 function timelineParts(pictures, key) {
   const zoom = kept(`${key}:zoom`, 1);
   const end = Math.max(1, ...pictures.flatMap((one) => one.rows.map(endOf)));
   const named = (one, row, withSource) => ({ ...row, label: withSource ? `${row.device} \u00b7 ${one.source}` : row.device, source: one.source });
   if (pictures.length > 1 && kept(`${key}:paired`, false)) {
-    const devices = [...new Set(pictures.flatMap((one) => one.rows.map((row) => row.device)))];
-    const rows = devices.flatMap((device) => pictures.flatMap((one) => one.rows.filter((row) => row.device === device).map((row) => named(one, row, true))));
+    const all = pictures.flatMap((one) => one.rows.map((row) => named(one, row, true)));
+    const devices = [...new Set(all.map((row) => ownName(row.device)))];
+    const rows = devices.flatMap((device) => all.filter((row) => ownName(row.device) === device));
     return [timelineChart(rows, { end, zoom, key: `${key}:paired`, words: "Predicted and measured schedule, row below row" })];
   }
   return pictures.map((one, place) => el("div", { class: "block" },
-    el("h3", {}, one.title, " ", el("span", { class: "badge" }, one.source)),
+    el("h3", {}, one.title, " ", one.title.includes(one.source) ? null : el("span", { class: "badge" }, one.source)),
     one.facts.length ? pairs(one.facts) : null,
     timelineChart(one.rows.map((row) => named(one, row, false)), { end, zoom, key: `${key}:${place}`, words: `${one.title}, ${one.source}` })));
 }
@@ -76,7 +88,7 @@ function lanes(rows, { end, width, words }) {
   const boxes = actions.map(({ row, place, action: [kind, label, start, duration] }, index) => {
     const [x, w] = [start * scale, Math.max(0.5, duration * scale)];
     const y = AXIS_HEIGHT + place * ROW_HEIGHT + 3;
-    const isRoomy = label.length * LABEL_PIXELS + 4 < w;
+    const isRoomy = kind !== "wait" && label.length * LABEL_PIXELS + 4 < w;
     return [
       svg("rect", { x, y, width: w, height: ROW_HEIGHT - 6, rx: Math.min(2, w / 4), class: `${kindClass(kind)} ${row.source}`, "data-action": index }),
       isRoomy ? svg("text", { x: x + w / 2, y: y + ROW_HEIGHT / 2 + 1, "text-anchor": "middle", class: "on" }, label) : null,

@@ -44,16 +44,6 @@ function microsecondsText(value) {
   return `${numberText(Number(value.toPrecision(3)))} \u00b5s`;
 }
 
-function bytesText(value) {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let place = 0;
-  let size = value;
-  while (Math.abs(size) >= 1000 && place < units.length - 1) {
-    size /= 1000;
-    place += 1;
-  }
-  return `${Number(size.toPrecision(3))} ${units[place]}`;
-}
-
+const timeText = (value) => value.replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(\.\d+)?Z$/, "$1 $2 UTC");
 const percentText = (share) => `${share >= 0.0995 || share === 0 ? Math.round(share * 100) : (share * 100).toFixed(1)}%`;
 const countText = (count, one, many = `${one}s`) => `${numberText(count)} ${count === 1 ? one : many}`;
