@@ -40,12 +40,12 @@ from drivetrain.state.program_state import (
     with_whole_model,
 )
 from drivetrain.state.saver import restore_program, stored_state
-from drivetrain.state.updates_file import DamagedHistoryError, read_history
 from drivetrain.store.best import Best, best_metric
 from drivetrain.store.checkpoint import Checkpoint, newest_checkpoint
 from drivetrain.store.checkpoint_paths import sweep_partial
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import MetricsLog, read_metrics
+from drivetrain.store.update_history import DamagedHistoryError, read_history
 
 # Keys of an event that are not metrics.
 _OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")

@@ -30,6 +30,9 @@ _OWN_NAMES = (
     "updates.npz",
     "checkpoints",
     "predictions",
+    "examples",
+    "origins.json",
+    "environment.json",
     "export",
     "tensorboard",
     "wandb",
@@ -64,6 +67,9 @@ class RunDirectory:
         self.updates = path / "updates.npz"
         self.checkpoints = path / "checkpoints"
         self.predictions = path / "predictions"
+        self.examples = path / "examples"
+        self.origins = path / "origins.json"
+        self.environment = path / "environment.json"
         self.tensorboard = path / "tensorboard"
         self.curves = path / "curves.png"
         self.log = self.rank_log(0)
