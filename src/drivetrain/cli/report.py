@@ -17,8 +17,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help=f"file to write (default: {REPORT_NAME} in the directory of a single run, {REPORT_NAME} here for "
-        "several)",
+        help=f"file to write (default: {REPORT_NAME} in the run's directory; for several runs in the working "
+        "directory)",
     )
 
 

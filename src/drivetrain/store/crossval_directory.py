@@ -11,6 +11,7 @@ from drivetrain.core.files import read_json, write_json
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import (
     CROSSVAL_RECORD,
+    REPORT_NAME,
     RunDirectory,
     check_writable,
     default_run_path,
