@@ -48,6 +48,7 @@ _OWN_NAMES = (
     "README.md",
     REPORT_NAME,
     "rank-*.log",
+    "heartbeats",
 )
 
 
@@ -72,6 +73,7 @@ class RunDirectory:
         self.environment = path / "environment.json"
         self.tensorboard = path / "tensorboard"
         self.curves = path / "curves.png"
+        self.heartbeats = path / "heartbeats"
         self.log = self.rank_log(0)
 
     def rank_log(self, rank: int) -> Path:
