@@ -8,15 +8,15 @@ function drawOverview(run) {
     el("p", { class: "badges" },
       el("span", { class: `badge state-${STATES[run.state] ?? "unknown"}` }, run.state),
       el("span", { class: "badge" }, run.task), run.kind === "training" ? null : el("span", { class: "badge" }, run.kind)),
-    run.headline.length ? el("dl", { class: "tiles" }, run.headline.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...remarked(value))))) : null,
+    run.headline.length ? el("dl", { class: "tiles" }, run.headline.map(([name, value]) => tile(name, value))) : null,
     run.warnings.length ? warningList(run.warnings) : null,
     run.facts.length ? pairs(run.facts) : null);
 }
 
-// "0.9833 (update 88)": the remark in brackets is small.
-function remarked(value) {
-  const found = /^(.+?)\s+(\(.+\))$/.exec(value);
-  return found ? [found[1], el("small", {}, ` ${found[2]}`)] : [value];
+// "0.9833 (update 88)": the remark in brackets goes to the name.
+function tile(name, value) {
+  const [, short, remark] = /^(.+?)\s+(\(.+\))$/.exec(value) ?? [null, value, ""];
+  return el("div", {}, el("dt", {}, name, remark ? ` ${remark}` : ""), el("dd", {}, short));
 }
 
 function runChoice(run) {
