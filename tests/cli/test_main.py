@@ -71,6 +71,7 @@ def test_the_commands_of_the_front() -> None:
         "bench",
         "monitor",
         "runs",
+        "report",
         "recipes",
         "models",
         "data",

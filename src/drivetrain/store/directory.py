@@ -14,6 +14,7 @@ from drivetrain.store.identity import identity_hash
 DEFAULT_PARENT = Path("runs")
 PYTHON_DATA = "python:data"
 CROSSVAL_RECORD = "crossval.json"
+REPORT_NAME = "report.html"
 # Files that a run writes into its directory; nothing else in it is ever removed.
 _OWN_NAMES = (
     ".lock",
@@ -45,6 +46,7 @@ _OWN_NAMES = (
     "evaluation-*.json",
     "images*.csv",
     "README.md",
+    REPORT_NAME,
     "rank-*.log",
     "heartbeats",
 )
