@@ -60,13 +60,14 @@ def _entries(path: Path) -> list[dict[str, Any] | None]:
     """The event of every line; None for a damaged line."""
     if not path.is_file():
         return []
-    return [_event(line) for line in path.read_text(errors="replace").splitlines()]
+    return [event_of(line) for line in path.read_text(errors="replace").splitlines()]
 
 
-def _event(line: str) -> dict[str, Any] | None:
+def event_of(line: str) -> dict[str, Any] | None:
+    """The event of a line; None for a damaged line."""
     try:
         entry = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
     is_event = isinstance(entry, dict) and isinstance(entry.get("event"), str)
     return entry if is_event and isinstance(entry.get("update", 0), int) else None
