@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from drivetrain.console.reporter import Reporter
-from drivetrain.core.progress import counted, showing_progress
+from drivetrain.core.progress import counted, showing_progress, shown
 from drivetrain.data.bad_samples import find_bad
 from drivetrain.data.commands.check_files import check_dataset
 from drivetrain.data.commands.write_pack import PackRequest, write_pack
@@ -32,6 +32,15 @@ def test_a_name_a_count_and_an_end() -> None:
 def test_nobody_watches() -> None:
     assert list(counted("abc", total=3, what="looking at letters")) == ["a", "b", "c"]
     assert watched(lambda: list(counted("", total=0, what="looking at letters"))) == []
+
+
+def test_work_of_unknown_length_has_a_name_and_an_end() -> None:
+    def think() -> None:
+        with shown("thinking"):
+            pass
+
+    think()
+    assert watched(think) == ["thinking of None", "end"]
 
 
 def test_work_that_ends_early_or_fails_is_no_longer_shown() -> None:

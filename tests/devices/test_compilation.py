@@ -17,6 +17,7 @@ from drivetrain.devices.code_folder import CACHE_VARIABLE, code_key, cpp_compile
 from drivetrain.devices.compilation import Compilable, CompiledParts, keep_compiled_code
 from drivetrain.inference.model.optimised import build_inference
 from drivetrain.passes.forward import Precision
+from tests.core.watcher import watched
 from tests.devices.stand_in_compiler import CompilerError, compile_by
 
 # What tests of a session compile, all of them find.
@@ -55,6 +56,17 @@ def test_nothing_is_compiled_before_it_is_switched_on(monkeypatch: pytest.Monkey
     assert (part(3), part.is_on, compiled) == (-6, True, [double])
     part.switch(False)
     assert (part(3), part.is_on) == (6, False)
+
+
+def test_the_first_call_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_by(monkeypatch, lambda function, number: function(number))
+    part = Compilable(double, what="the model")
+    assert watched(lambda: part(3)) == []
+    part.switch(True)
+    assert watched(lambda: part(3)) == ["compiling the model of None", "end"]
+    assert watched(lambda: part(3)) == []
+    part.switch(True)
+    assert watched(lambda: part(3)) == ["compiling the model of None", "end"]
 
 
 def test_a_compiler_that_cannot_be_started_leaves_the_part_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

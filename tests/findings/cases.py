@@ -78,7 +78,12 @@ def labelled(
             loss=1.0,
             top5_accuracy=None,
             confusion=confusion,
-            guesses=Guesses(labels=true, classes=predicted, confidences=sure.astype(np.float32)),
+            guesses=Guesses(
+                labels=true,
+                classes=predicted,
+                confidences=sure.astype(np.float32),
+                losses=np.zeros(len(true), dtype=np.float32),
+            ),
         ),
         source=_images(true.astype(np.int64), has_files=has_files),
         class_names=names,

@@ -17,7 +17,7 @@ from drivetrain.recipe.load import resolve_recipe
 from drivetrain.run.request import prepare_request
 from drivetrain.run.summary import finish
 from drivetrain.run.train import train_request
-from drivetrain.state.updates_file import load_history
+from drivetrain.store.update_history import load_history
 
 GLOBAL_BATCH = 16
 SMALL: dict[str, Any] = {

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import drivetrain
-from drivetrain.state.updates_file import load_history
+from drivetrain.store.update_history import load_history
 from tests.data.mask_files import save
 from tests.run.stopping import result_of
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from drivetrain.state.updates_file import load_history
+from drivetrain.store.update_history import load_history
 
 __all__ = ["LITTLE", "SMALL", "first_losses_differ", "weights"]
 

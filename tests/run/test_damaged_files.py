@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from drivetrain.cli.main import main
-from drivetrain.state.updates_file import load_history
+from drivetrain.store.update_history import load_history
 from tests.run.rank_runs import weights
 from tests.run.small_runs import LITTLE
 

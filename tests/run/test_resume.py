@@ -13,8 +13,8 @@ import pytest
 from drivetrain.data import order
 from drivetrain.inference.model.evaluator import Evaluator
 from drivetrain.run.stopping import listen_for_stop
-from drivetrain.state.updates_file import load_history
 from drivetrain.store.metrics_file import read_metrics
+from drivetrain.store.update_history import load_history
 from tests.deadlines import HANG_S
 from tests.run.small_training import SMALL, TrainSmall, final_files, signal_after
 

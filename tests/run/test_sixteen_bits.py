@@ -16,8 +16,8 @@ from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.inference.export.export import export_run
 from drivetrain.passes.loss_scale import DynamicLossScale
 from drivetrain.ranks.pool import RankPool
-from drivetrain.state.updates_file import load_history
 from drivetrain.store.metrics_file import read_metrics
+from drivetrain.store.update_history import load_history
 from tests.run.rank_runs import train_rank
 from tests.run.small_training import SMALL, TrainSmall, final_files, signal_after
 

@@ -16,7 +16,7 @@ from drivetrain.bench.result_table import check_output, result_lines, write_resu
 from drivetrain.bench.subject import WantedData, prepare_subject
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
-from drivetrain.cli.switch import add_switch
+from drivetrain.cli.parsing.switch import add_switch
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress

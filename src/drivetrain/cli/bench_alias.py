@@ -5,7 +5,7 @@ import argparse
 from drivetrain.bench.repetition import Repetition
 from drivetrain.cli.bench import bench_training, written_command
 from drivetrain.cli.options import replace_overrides, typed_overrides
-from drivetrain.cli.switch import add_switch
+from drivetrain.cli.parsing.switch import add_switch
 from drivetrain.core.errors import BadInputError
 from drivetrain.recipe.aliases import require_target
 from drivetrain.recipe.merging import Setting, layer_of

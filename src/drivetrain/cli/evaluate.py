@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from drivetrain.cli.switch import add_compile, add_switch
+from drivetrain.cli.parsing.switch import add_compile, add_switch
 from drivetrain.store.directory import open_run
 
 

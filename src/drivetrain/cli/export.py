@@ -2,7 +2,7 @@
 
 import argparse
 
-from drivetrain.cli.switch import add_switch
+from drivetrain.cli.parsing.switch import add_switch
 from drivetrain.core.errors import BadInputError
 from drivetrain.store.directory import open_run
 

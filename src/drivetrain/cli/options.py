@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from drivetrain.auto.configure import Asked, Rules, configure, typed_by_field
-from drivetrain.cli.sentences import missing_value, refused_choice, refused_value
+from drivetrain.cli.parsing.sentences import missing_value, refused_choice, refused_value
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.wording import did_you_mean

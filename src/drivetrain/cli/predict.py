@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drivetrain.cli.switch import add_compile, add_switch
+from drivetrain.cli.parsing.switch import add_compile, add_switch
 from drivetrain.core.errors import RunFailedError
 from drivetrain.store.directory import open_run
 

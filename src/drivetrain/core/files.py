@@ -9,23 +9,27 @@ from typing import Any, BinaryIO
 
 
 @contextmanager
-def open_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Opens a temporary file beside the target; at the end of the block it is synced and renamed."""
+def open_atomically(path: Path, *, synced: bool = True) -> Iterator[BinaryIO]:
+    """Opens a temporary file beside the target; at the end of the block it is synced and renamed.
+
+    Without the sync it may be lost in a power failure, but nobody waits for the disk.
+    """
     beside = path.with_name(f".{path.name}.partial")
     try:
         with beside.open("wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                os.fsync(file.fileno())
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, synced: bool = True) -> None:
     """Writes to a temporary file beside the target, syncs it to disk and renames it into place."""
-    with open_atomically(path) as file:
+    with open_atomically(path, synced=synced) as file:
         file.write(content)
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
-__all__ = ["ProgressWatcher", "counted", "showing_progress"]
+__all__ = ["ProgressWatcher", "counted", "showing_progress", "shown"]
 
 Item = TypeVar("Item")
 
@@ -44,3 +44,14 @@ def counted(items: Iterable[Item], *, total: int, what: str) -> Generator[Item]:
         for count, item in enumerate(items, start=1):
             yield item
             watcher.progress_if_due(count)
+
+
+@contextmanager
+def shown(what: str) -> Iterator[None]:
+    """Tells the watcher that the block does `what`, of which nobody knows how far it is."""
+    watcher = _watcher.get()
+    if watcher is None:
+        yield
+        return
+    with watcher.showing(what):
+        yield

@@ -17,6 +17,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import torch
 
+from drivetrain.core.progress import shown
 from drivetrain.devices.code_folder import use_code_folder
 
 __all__ = [
@@ -193,9 +194,13 @@ class Compilable(Generic[Arguments, Result]):
         if self._compiled is None:
             return self._function(*args, **kwargs)
         try:
-            if not self._has_run:
+            call = partial(self._run, self._compiled, *args, **kwargs)
+            if self._has_run:
+                return repaired_once(call)
+            # The compiler works for up to minutes, and torch does not say how far it is.
+            with shown(f"compiling {self._what}"):
                 keep_compiled_code()
-            result = repaired_once(partial(self._run, self._compiled, *args, **kwargs))
+                result = repaired_once(call)
             self._has_run = True
             return result
         except Exception as error:

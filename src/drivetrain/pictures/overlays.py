@@ -20,6 +20,9 @@ __all__ = [
     "overlay_sheet",
     "paint_classes",
     "paint_errors",
+    "panel_size",
+    "scaled_classes",
+    "scaled_pixels",
     "tinted",
 ]
 
@@ -171,13 +174,13 @@ def _row(
     class_names: Sequence[str],
     sides: tuple[int, int],
 ) -> list[Panel]:
-    size = _panel_size(prediction.shape[0], prediction.shape[1], sides)
-    shown, seen = _scaled_pixels(displayable(image), size), _scaled_classes(prediction, size)
+    size = panel_size(prediction.shape[0], prediction.shape[1], sides)
+    shown, seen = scaled_pixels(displayable(image), size), scaled_classes(prediction, size)
     plain = Panel(pixels=shown, caption=name)
     painted = paint_classes(shown, seen, class_names=class_names)
     if truth is None:
         return [plain, Panel(pixels=painted, caption="prediction")]
-    there = _scaled_classes(truth, size)
+    there = scaled_classes(truth, size)
     dice = foreground_dice(truth, prediction, class_names=class_names)
     is_counted = truth < len(class_names)
     errors = float((truth != prediction)[is_counted].mean()) if is_counted.any() else 0.0
@@ -216,12 +219,13 @@ def _legend(class_names: Sequence[str], *, has_truth: bool) -> list[LegendEntry]
     ]
 
 
-def _panel_size(height: int, width: int, sides: tuple[int, int]) -> tuple[int, int]:
+def panel_size(height: int, width: int, sides: tuple[int, int]) -> tuple[int, int]:
+    """The size of an image whose long side is scaled into the range `sides` (shortest, longest)."""
     factor = min(max(max(height, width), sides[0]), sides[1]) / max(height, width)
     return max(1, round(height * factor)), max(1, round(width * factor))
 
 
-def _scaled_pixels(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+def scaled_pixels(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Scales an image: averages when shrinking, keeps sharp pixels when it grows twofold or more."""
     growth = max(size) / max(image.shape[:2])
     kinds = Image.Resampling
@@ -229,6 +233,7 @@ def _scaled_pixels(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[n
     return np.asarray(Image.fromarray(image).resize(size[::-1], kind))
 
 
-def _scaled_classes(classes: NDArray[Any], size: tuple[int, int]) -> NDArray[np.uint8]:
+def scaled_classes(classes: NDArray[Any], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Scales a mask with a class per pixel."""
     nearest = Image.fromarray(classes.astype(np.uint8)).resize(size[::-1], Image.Resampling.NEAREST)
     return np.asarray(nearest)

@@ -15,11 +15,13 @@ from drivetrain.recipe.layout import BatchArithmetic, stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.recipe.notes import Fact
 from drivetrain.run.compiling.kept_choice import chosen_before
+from drivetrain.run.environment import environment_of
 from drivetrain.run.request import Request, fit_to_keep
 from drivetrain.store.best import best_metric
 from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after
 from drivetrain.store.data_files import write_files, write_own_data
 from drivetrain.store.metrics_file import SHORTAGE_EVENT, damaged_events, read_metrics
+from drivetrain.store.origins import write_origins
 from drivetrain.store.stored_plan import REASONS_KEY, kept_reasons, plan_problem, stored_plan
 
 __all__ = ["introduce", "shape_of_run", "warn_of_changes", "write_request"]
@@ -49,7 +51,7 @@ def warn_of_changes(request: Request, checkpoint: Checkpoint | None, *, reporter
 
 
 def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) -> None:
-    """Writes identity, plan, data and recipe of a run.
+    """Writes identity, plan, data, environment and recipe of a run.
 
     The recipe comes last: a directory counts as a run once it has one, so a kill before that leaves no
     half-described run.
@@ -73,6 +75,8 @@ def write_request(request: Request, assembly: Assembly, *, warnings: list[str]) 
     write_json(directory.data, request.data.spec.to_json())
     write_files(directory, request.files)
     write_own_data(directory, request.own_data)
+    write_json(directory.environment, environment_of(assembly.program, request.recipe))
+    write_origins(directory.origins, request.resolved.origins)
     # Options of this call alone are not stored: with --overwrite, a continued run would erase itself.
     lasting = request.recipe.model_copy(update=defaults_with(Fact.ONE_CALL))
     if request.resolved.fingerprint is not None:

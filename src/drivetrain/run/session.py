@@ -1,6 +1,7 @@
 """The work of one rank in a run: restore, train or validate, finish, and the result."""
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from drivetrain.run.loop.clocks import RunClock, UpdateTimes
 from drivetrain.run.loop.context import RunContext
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.loop.validation import Validations
+from drivetrain.run.reporting.heartbeats import sending_heartbeats
 from drivetrain.run.reporting.loggers import EventLog, EventReader, ScreenLog, TimingLog, open_event_log
 from drivetrain.run.request import Request
 from drivetrain.run.shortage.recovery import Recovery
@@ -40,12 +42,12 @@ from drivetrain.state.program_state import (
     with_whole_model,
 )
 from drivetrain.state.saver import restore_program, stored_state
-from drivetrain.state.updates_file import DamagedHistoryError, read_history
 from drivetrain.store.best import Best, best_metric
 from drivetrain.store.checkpoint import Checkpoint, newest_checkpoint
 from drivetrain.store.checkpoint_paths import sweep_partial
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import MetricsLog, read_metrics
+from drivetrain.store.update_history import DamagedHistoryError, read_history
 
 # Keys of an event that are not metrics.
 _OF_EVENTS = ("event", "time", "update", "elapsed_seconds", "epoch", "samples")
@@ -159,24 +161,31 @@ class RunSession:
         if self.reporter.is_verbose:
             log.add(TimingLog(self.reporter, lambda: time_spent(loop)))
         try:
-            reached = self._recovery.guard(loop, partial(self._run, loop, first))
-            self._gather_model()
-            if loop.is_broken_off:
-                return self._stopped(reached, loop)
-            summary = finish_run(
-                loop,
-                update=reached,
-                data=self.data,
-                preprocess=self.assembly.preprocess,
-                program=self._measured_program,
-            )
+            with self._heartbeats(loop):
+                reached = self._recovery.guard(loop, partial(self._run, loop, first))
+                self._gather_model()
+                if loop.is_broken_off:
+                    return self._stopped(reached, loop)
+                loop.context.pulse.state = "finishing"
+                summary = finish_run(
+                    loop,
+                    update=reached,
+                    data=self.data,
+                    preprocess=self.assembly.preprocess,
+                    program=self._measured_program,
+                )
+                loop.context.pulse.state = "finished"
         finally:
             log.close()
         self._hand_over_average()
         return self._result("finished", reached, summary)
 
+    def _heartbeats(self, loop: RunLoop) -> AbstractContextManager[None]:
+        return sending_heartbeats(self.directory.path, loop.context.program, loop.context.pulse)
+
     def _run(self, loop: RunLoop, first: int) -> int:
-        self._choose_compile(loop, first)
+        with loop.context.pulse.turned_to("compiling" if self.recipe.compile == "auto" else "starting"):
+            self._choose_compile(loop, first)
         give_back_freed_memory()
         return loop.run(first)
 
@@ -253,8 +262,10 @@ class RunSession:
             return self._result("validated", task.first, metrics)
         loop = self._loop(task, log=EventLog(self._own_readers()))
         give_back_freed_memory()
-        reached = self._recovery.guard(loop, partial(loop.run, task.first))
-        self._gather_model()
+        with self._heartbeats(loop):
+            reached = self._recovery.guard(loop, partial(loop.run, task.first))
+            self._gather_model()
+            loop.context.pulse.state = "stopped" if loop.is_broken_off else "finished"
         self._hand_over_average()
         if loop.is_broken_off:
             return self._result("stopped", reached, {}, exit_status=self.stop.exit_status)

@@ -39,6 +39,7 @@ from drivetrain.run.session import RunResult, RunSession
 from drivetrain.run.shortage.outcome import MemoryRanOutError
 from drivetrain.run.stopping import StopRequest, listen_for_stop
 from drivetrain.store.directory import make_directory
+from drivetrain.store.heartbeat import clear_heartbeats
 from drivetrain.store.lock import hold_lock
 
 __all__ = [
@@ -214,7 +215,8 @@ def _run_locked(
             reporter=reporter,
         )
         try:
-            return session.carry_out([*request.warnings, *assembly.warnings])
+            with showing_progress(reporter):
+                return session.carry_out([*request.warnings, *assembly.warnings])
         except OSError as error:
             raise RunFailedError(
                 f"{error.filename or request.directory.path} could not be written: "
@@ -231,6 +233,7 @@ def _claimed(request: Request, group: ReplicaGroup) -> Iterator[None]:
         with hold_lock(request.directory.path):
             # Before the barrier: the other ranks then write their logs into the directory.
             request.claim_directory()
+            clear_heartbeats(request.directory.path)
             group.barrier()
             yield
     else:

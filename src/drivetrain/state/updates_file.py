@@ -1,66 +1,13 @@
-"""Reads and writes updates.npz: loss, score, learning rate and other values of every update."""
+"""Writes updates.npz: loss, score, learning rate and other values of every update."""
 
-import hashlib
-import io
-import zipfile
-import zlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from drivetrain.core.files import write_atomically
 from drivetrain.program.records import UpdateRecords
+from drivetrain.store.update_history import write_history
 
-__all__ = ["DamagedHistoryError", "load_history", "read_history", "save_history"]
-
-# The checksum is a column of its own, computed over all others; files of older versions have none.
-_CHECKSUM = "sha256"
-# What numpy and zipfile raise for files that were cut short or overwritten.
-_DAMAGE = (OSError, ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-
-
-class DamagedHistoryError(Exception):
-    """updates.npz is damaged or missing; the message says which."""
+__all__ = ["save_history"]
 
 
 def save_history(path: Path, records: UpdateRecords, *, updates: int) -> None:
     """Writes the values of all updates so far."""
-    content = io.BytesIO()
-    columns: dict[str, Any] = {name: records.read(name, 0, updates) for name in records.columns}
-    columns |= {_CHECKSUM: _checksum(columns)}
-    np.savez(content, **columns)
-    write_atomically(path, content.getvalue())
-
-
-def load_history(path: Path) -> dict[str, NDArray[np.float64]]:
-    """The values written so far; empty if the file is damaged or missing."""
-    try:
-        return read_history(path)
-    except DamagedHistoryError:
-        return {}
-
-
-def read_history(path: Path) -> dict[str, NDArray[np.float64]]:
-    """The values written so far, checked against the checksum."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            columns = {name: stored[name] for name in stored.files}
-    except FileNotFoundError as error:
-        raise DamagedHistoryError(f"{path} is missing") from error
-    except _DAMAGE as error:
-        raise DamagedHistoryError(f"{path} is damaged") from error
-    checksum = columns.pop(_CHECKSUM, None)
-    if checksum is not None and checksum.tobytes() != _checksum(columns).tobytes():
-        raise DamagedHistoryError(f"{path} is damaged")
-    return columns
-
-
-def _checksum(columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.uint8]:
-    digest = hashlib.sha256()
-    for name in sorted(columns):
-        digest.update(f"{name} {columns[name].dtype.str} {columns[name].shape} ".encode())
-        digest.update(np.ascontiguousarray(columns[name]).tobytes())
-    return np.frombuffer(digest.digest(), dtype=np.uint8)
+    write_history(path, {name: records.read(name, 0, updates) for name in records.columns})

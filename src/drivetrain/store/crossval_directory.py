@@ -11,6 +11,7 @@ from drivetrain.core.files import read_json, write_json
 from drivetrain.recipe.schema import Recipe
 from drivetrain.store.directory import (
     CROSSVAL_RECORD,
+    REPORT_NAME,
     RunDirectory,
     check_writable,
     default_run_path,
@@ -22,7 +23,15 @@ __all__ = ["CrossvalDirectory", "FreshStart", "choose_job", "make_directory", "r
 _LOCK = ".lock"
 _REPLACED = ".replaced"
 # Files of a cross-validation besides its lock; nothing else in the directory is ever moved or removed.
-_OWN_NAMES = (CROSSVAL_RECORD, "crossval-recipe.yaml", "crossval.csv", "curves.png", "README.md", "fold-*")
+_OWN_NAMES = (
+    CROSSVAL_RECORD,
+    "crossval-recipe.yaml",
+    "crossval.csv",
+    "curves.png",
+    "README.md",
+    REPORT_NAME,
+    "fold-*",
+)
 
 
 class CrossvalDirectory:

@@ -14,6 +14,7 @@ from drivetrain.store.identity import identity_hash
 DEFAULT_PARENT = Path("runs")
 PYTHON_DATA = "python:data"
 CROSSVAL_RECORD = "crossval.json"
+REPORT_NAME = "report.html"
 # Files that a run writes into its directory; nothing else in it is ever removed.
 _OWN_NAMES = (
     ".lock",
@@ -29,6 +30,9 @@ _OWN_NAMES = (
     "updates.npz",
     "checkpoints",
     "predictions",
+    "examples",
+    "origins.json",
+    "environment.json",
     "export",
     "tensorboard",
     "wandb",
@@ -42,7 +46,9 @@ _OWN_NAMES = (
     "evaluation-*.json",
     "images*.csv",
     "README.md",
+    REPORT_NAME,
     "rank-*.log",
+    "heartbeats",
 )
 
 
@@ -62,8 +68,12 @@ class RunDirectory:
         self.updates = path / "updates.npz"
         self.checkpoints = path / "checkpoints"
         self.predictions = path / "predictions"
+        self.examples = path / "examples"
+        self.origins = path / "origins.json"
+        self.environment = path / "environment.json"
         self.tensorboard = path / "tensorboard"
         self.curves = path / "curves.png"
+        self.heartbeats = path / "heartbeats"
         self.log = self.rank_log(0)
 
     def rank_log(self, rank: int) -> Path:

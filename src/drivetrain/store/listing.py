@@ -84,9 +84,9 @@ def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
     """The row of a cross-validation: means over the folds once all are finished."""
     record, recipe = read_json(job.record), _recipe_of(job)
     row = {"run": str(job.path), "model": recipe.get("model"), "dataset": recipe.get("dataset")}
-    is_running = _is_locked(job)
+    is_running = is_locked(job)
     if is_running or record["status"] != "finished":
-        done = sum(_status(fold, read_metrics(fold.metrics)) == "finished" for fold in _begun_folds(job))
+        done = sum(status_of(fold, read_metrics(fold.metrics)) == "finished" for fold in _begun_folds(job))
         status = f"{'running' if is_running else 'stopped'}, {done} of {record['folds']} folds finished"
         return {**dict.fromkeys(_COLUMNS), **row, "status": status}
     statistics = record["statistics"]
@@ -116,7 +116,7 @@ def _describe(run: RunDirectory) -> dict[str, Any]:
     values = [entry[metric] for entry in validations if metric and entry.get(metric) is not None]
     return {
         "run": str(run.path),
-        "status": _status(run, entries),
+        "status": status_of(run, entries),
         "model": recipe["model"],
         "dataset": recipe["dataset"],
         "update": _last_update(run, entries),
@@ -197,13 +197,15 @@ def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
     return max([*logged, *saved], default=0)
 
 
-def _status(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
+def status_of(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
+    """Whether a run is "running", "finished" or "stopped"."""
     if any(entry["event"] == "summary" for entry in entries):
         return "finished"
-    return "running" if _is_locked(run) else "stopped"
+    return "running" if is_locked(run) else "stopped"
 
 
-def _is_locked(run: Listed) -> bool:
+def is_locked(run: Listed) -> bool:
+    """Whether a process of this host works on a run."""
     lock = run.path / ".lock"
     if not lock.is_file():
         return False

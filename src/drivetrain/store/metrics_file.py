@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,18 +45,23 @@ class MetricsLog:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All intact events of a file; damaged lines, such as a last one cut short by a kill, are left out."""
-    return [entry for entry in _entries(path) if entry is not None]
+    return [entry for entry in read_events(path) if entry is not None]
 
 
 def damaged_events(path: Path) -> str | None:
     """A warning about damaged lines, except a last line that a kill cut short; None if there are none."""
-    count = sum(entry is None for entry in _entries(path)[:-1])
+    return damaged_events_of(path, read_events(path))
+
+
+def damaged_events_of(path: Path, entries: Sequence[dict[str, Any] | None]) -> str | None:
+    """The warning about damaged lines of a file that was read."""
+    count = sum(entry is None for entry in entries[:-1])
     if not count:
         return None
     return f"{path} has damaged lines, which are missing from curves and reports ({count} left out)."
 
 
-def _entries(path: Path) -> list[dict[str, Any] | None]:
+def read_events(path: Path) -> list[dict[str, Any] | None]:
     """The event of every line; None for a damaged line."""
     if not path.is_file():
         return []

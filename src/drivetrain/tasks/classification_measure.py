@@ -13,17 +13,18 @@ from drivetrain.tasks.classification import ClassificationTask
 
 _TOP = 5
 _Sums = tuple[Tensor, Tensor, Tensor]
-_Singles = tuple[Tensor, Tensor, Tensor]
+_Singles = tuple[Tensor, Tensor, Tensor, Tensor]
 _State = tuple[_Sums, list[_Singles]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """The true class, the predicted class and its probability for each sample, in order."""
+    """The true class, the predicted class, its probability and the loss of each sample, in order."""
 
     labels: NDArray[np.int32]
     classes: NDArray[np.int32]
     confidences: NDArray[np.float32]
+    losses: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,9 @@ class ClassificationMeasure:
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Adds a batch."""
-        loss = self._task.losses(logits, labels).to(self._wide_dtype).sum()
-        self._singles.append(_single_samples(self._task.probabilities(logits), labels))
+        losses = self._task.losses(logits, labels)
+        self._singles.append(_single_samples(self._task.probabilities(logits), labels, losses))
+        loss = losses.to(self._wide_dtype).sum()
         self._add((loss, _count_in_top(logits, labels), _confusion(logits, labels, self._num_classes)))
 
     def state(self) -> _State | None:
@@ -113,20 +115,25 @@ class ClassificationMeasure:
         )
 
     def _guesses(self) -> Guesses:
-        labels, classes, confidences = (part.numpy() for part in self._all_singles())
-        return Guesses(labels=labels, classes=classes, confidences=confidences)
+        labels, classes, confidences, losses = (part.numpy() for part in self._all_singles())
+        return Guesses(labels=labels, classes=classes, confidences=confidences, losses=losses)
 
     def _all_singles(self) -> _Singles:
         """The values of single samples over all batches, on the CPU."""
-        labels, classes, confidences = (
-            torch.cat([batch[part] for batch in self._singles]).cpu() for part in range(3)
+        labels, classes, confidences, losses = (
+            torch.cat([batch[part] for batch in self._singles]).cpu() for part in range(4)
         )
-        return labels, classes, confidences
+        return labels, classes, confidences, losses
 
 
-def _single_samples(probabilities: Tensor, labels: Tensor) -> _Singles:
+def _single_samples(probabilities: Tensor, labels: Tensor, losses: Tensor) -> _Singles:
     confidences, classes = probabilities.max(1)
-    return labels.to(torch.int32), classes.to(torch.int32), confidences.to(torch.float32)
+    return (
+        labels.to(torch.int32),
+        classes.to(torch.int32),
+        confidences.to(torch.float32),
+        losses.to(torch.float32),
+    )
 
 
 def _count_in_top(logits: Tensor, labels: Tensor) -> Tensor:

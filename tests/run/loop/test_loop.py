@@ -36,7 +36,7 @@ def test_a_compiled_first_update_is_called_so(tmp_path: Path, monkeypatch: pytes
     shown = ShownWork()
     options = {"compile": "on", "max_updates": 2, "output_dir": str(tmp_path / "run")}
     train_resolved(resolve_recipe(overrides={**SMALL, **options}), reporter=shown)
-    assert "compiling" in shown.names
+    assert "compiling the model" in shown.names
 
 
 def test_a_validation_alone_is_shown(tmp_path: Path) -> None:

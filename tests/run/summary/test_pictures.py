@@ -24,6 +24,7 @@ def _guesses(labels: list[int], classes: list[int], confidences: list[float]) ->
         labels=np.array(labels, dtype=np.int32),
         classes=np.array(classes, dtype=np.int32),
         confidences=np.array(confidences, dtype=np.float32),
+        losses=np.zeros(len(labels), dtype=np.float32),
     )
 
 

@@ -19,7 +19,8 @@ from drivetrain.run.loop import clocks as pace
 from drivetrain.run.loop.clocks import pace_updates
 from drivetrain.run.loop.loop import RunLoop
 from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
-from drivetrain.run.summary.time_spent import PART_WORDS, data_bound_of, suggest
+from drivetrain.run.summary.part_words import PART_WORDS
+from drivetrain.run.summary.time_spent import data_bound_of, suggest
 from tests.slow_motion import SlowMotion
 
 RECIPE = resolve_recipe(overrides={"dataset": "digits"}).recipe

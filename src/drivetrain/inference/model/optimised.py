@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from drivetrain.core.progress import shown
 from drivetrain.devices.compilation import keep_compiled_code, repaired_once
 from drivetrain.inference.model.fused_layers import fuse_layers
 from drivetrain.models.memory_format import in_memory_format, memory_format_of
@@ -67,7 +68,7 @@ def _with_constant_weights(forward: Forward) -> Callable[[Tensor], Tensor]:
             if images.shape in compiled_shapes:
                 return forward(images)
             keep_compiled_code()
-            with _freezing():
+            with shown("compiling the model"), _freezing():
                 logits = repaired_once(partial(forward, images))
             compiled_shapes.add(images.shape)
             return logits

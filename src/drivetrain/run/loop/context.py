@@ -1,6 +1,6 @@
 """What all parts of the training loop share: program, directory, logs, clock and stop request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drivetrain.console.reporter import Reporter
 from drivetrain.pipeline.memory.outline import RunOutline
@@ -8,6 +8,7 @@ from drivetrain.plan.epochs import EpochPlan
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.loop.clocks import RunClock
+from drivetrain.run.reporting.heartbeats import Pulse
 from drivetrain.run.reporting.loggers import EventLog
 from drivetrain.run.stopping import StopRequest, TimeLimit
 from drivetrain.store.directory import RunDirectory
@@ -29,6 +30,7 @@ class RunContext:
     clock: RunClock
     limit: TimeLimit | None = None
     outline: RunOutline | None = None
+    pulse: Pulse = field(default_factory=Pulse)
 
     @property
     def is_alone(self) -> bool:

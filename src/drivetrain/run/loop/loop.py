@@ -23,6 +23,7 @@ from drivetrain.run.loop.validation import Validations
 from drivetrain.run.loop.watch import watch_run
 from drivetrain.run.reporting.loss_scale_report import check_scale
 from drivetrain.run.reporting.replica_efficiency import ReplicaTimes
+from drivetrain.store.heartbeat import RankState
 
 __all__ = ["RunLoop", "require_sound"]
 
@@ -117,6 +118,7 @@ class RunLoop:
         self.has_begun = True
         self._reached = self.finished = self.validations.pace.first = first
         self.times.begin_run(first)
+        context.pulse.begin(first, total=total)
         context.program.rank_sums.wants_stop = lambda: context.stop.made
         self.profile = watch_run(
             context.program,
@@ -164,10 +166,12 @@ class RunLoop:
     def _run_first_update(self, update: int) -> int:
         """Runs and times the first update separately: it includes kernel selection and compilation."""
         program, reporter = self.context.program, self.context.reporter
-        with reporter.showing("compiling" if program.compiled.is_on else "first update"):
+        doing: RankState = "compiling" if program.compiled.is_on else "training"
+        with self.context.pulse.turned_to(doing), reporter.showing("first update"):
             reached = program.execute(update, update + 1, goes_on=self._is_in_time)
             program.device.synchronise()
         self.times.end_first_update(compiles=self.compiles)
+        self.context.pulse.begin_pace(reached)
         for problem in program.compiled.problems:
             reporter.warn(problem)
         return reached
@@ -181,6 +185,7 @@ class RunLoop:
 
     def _is_in_time(self, finished: int) -> bool:
         self.finished = finished
+        self.context.pulse.update = finished
         self.context.program.mover.is_moving = False
         self.collective_timeout.end_update()
         self._look_at_time(finished)

@@ -23,7 +23,7 @@ class TrainingLog:
     times: UpdateTimes
     log_updates: int
     _mark: tuple[int, float] = (0, 0.0)
-    _last_logged: str = "loss: -"
+    _last_logged: str = ""
 
     def previous(self, update: int) -> int:
         """The update of the last log before `update`."""
@@ -39,10 +39,12 @@ class TrainingLog:
         speed = self.times.speed(update, execution_s, since=None if is_first_log else self._mark)
         extra = {"compile_seconds": compile_s} if is_first_log else {}
         self._mark = (update, execution_s)
+        self._feel(values, images_per_second=speed)
         self._last_logged = self._described(values, images_per_second=speed)
         values |= {"learning_rate": rate, "images_per_second": speed, **extra}
         values |= scale_values(records, first, update)
         self.context.log.training(update, **self.context.position(update), **values)
+        self.context.pulse.news.set()
 
     def newest(self, finished: int) -> str:
         """Text of the progress line: on a CPU the newest numbers; on an accelerator those of the last log.
@@ -51,8 +53,15 @@ class TrainingLog:
         """
         if not self.context.program.device.is_cpu:
             return self._last_logged
-        means = self._means(finished - 1, finished)
-        return self._described(means, images_per_second=self.times.speed_now(finished))
+        means, speed = self._means(finished - 1, finished), self.times.speed_now(finished)
+        self._feel(means, images_per_second=speed)
+        return self._described(means, images_per_second=speed)
+
+    def _feel(self, means: dict[str, float], *, images_per_second: float) -> None:
+        """Hands the numbers to the heartbeats of this rank."""
+        pulse, metric = self.context.pulse, self.context.program.task.metric
+        pulse.loss, pulse.metric_name, pulse.metric = means["loss"], metric, means[metric]
+        pulse.images_per_second = images_per_second
 
     def _means(self, first: int, last: int) -> dict[str, float]:
         """Mean loss and score of updates first..last-1."""
@@ -61,8 +70,10 @@ class TrainingLog:
         return {name: float(np.nanmean(records.read(name, first, last))) for name in names}
 
     def _described(self, means: dict[str, float], *, images_per_second: float) -> str:
+        """Speed and score first: a narrow terminal has no room for what follows."""
         metric = self.context.program.task.metric
-        words = brief_metric(metric)
-        score = f"training{'_' if words == metric else ' '}{words}: {means[metric]:.4f}"
+        # Without the words in brackets, which say over what a mean is taken.
+        words = brief_metric(metric).partition(" (")[0]
         unit = plural_of(input_kind_of_model(self.context.program.model))
-        return f"loss: {means['loss']:.4f}  {score}  {unit}/s: {speed_text(images_per_second)}"
+        speed = f"{unit}/s: {speed_text(images_per_second)}"
+        return f"{speed}  {words}: {means[metric]:.4f}  loss: {means['loss']:.4f}"

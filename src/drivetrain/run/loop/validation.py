@@ -86,6 +86,7 @@ class Validations:
         context = self.context
         with (
             noted(Doing.VALIDATION, update=update),
+            context.pulse.turned_to("validating"),
             context.clock.measure("validation"),
             context.reporter.showing("validating", total=samples),
             context.program.weights_to_measure(),

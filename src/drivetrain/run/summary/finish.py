@@ -19,9 +19,10 @@ from drivetrain.run.reporting.loss_scale_report import scale_values, skipped_in_
 from drivetrain.run.reporting.replica_efficiency import Scaling, scaling_of
 from drivetrain.run.summary.findings_of_run import findings_of
 from drivetrain.run.summary.mask_pictures import draw_mask_predictions
+from drivetrain.run.summary.part_words import PART_WORDS
 from drivetrain.run.summary.pictures import draw_curves, draw_predictions
 from drivetrain.run.summary.report_page import write_readme
-from drivetrain.run.summary.time_spent import PART_WORDS, data_bound_of, suggest, time_spent, unit_of
+from drivetrain.run.summary.time_spent import data_bound_of, suggest, time_spent, unit_of
 from drivetrain.state.updates_file import save_history
 
 # Parts that would be printed as 0% are left out.

@@ -1,6 +1,6 @@
 """Draws predicted masks over validation images of a segmentation run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from drivetrain.passes.forward import in_precision
 from drivetrain.pictures.overlays import overlay_sheet
 from drivetrain.program.training_program import TrainingProgram
 from drivetrain.recipe.schema import Recipe
+from drivetrain.run.summary.mask_examples import PredictedMask, write_overlays
 from drivetrain.store.directory import RunDirectory
 from drivetrain.tasks.segmentation_evaluation import SegmentationEvaluation, foreground_dice
 from drivetrain.tasks.task import Evaluation
@@ -26,8 +27,10 @@ __all__ = ["draw_mask_predictions"]
 
 # Images that are predicted to find the worst ones if no validation has scored them: few, as each takes time.
 _CANDIDATES = 24
-_WORST, _TYPICAL = 3, 3
+_WORST, _TYPICAL, _BEST = 3, 3, 2
 _PANEL_SIDE = 320
+_SCORE = "foreground_hard_dice"
+_SHOWN_SCORES = (_SCORE, "hard_dice", "iou", "pixel_accuracy", "loss")
 
 Classes = NDArray[np.uint8]
 
@@ -43,7 +46,8 @@ def draw_mask_predictions(
 ) -> None:
     """Draws predictions/validation.png: the worst validation images, then some typical (median) ones.
 
-    They are chosen by foreground Dice, from all images if `evaluation` scored them, else from a few.
+    These and the best ones are written to examples/. They are chosen by foreground Dice, from all images if
+    `evaluation` scored them, else from a few.
     """
     if data.validation is None:
         return
@@ -54,18 +58,44 @@ def draw_mask_predictions(
     worst, others = by_score[:_WORST], by_score[_WORST:]
     first = max(0, (len(others) - _TYPICAL) // 2)
     shown = [*worst, *others[first : first + _TYPICAL]]
-    pairs = [masked.whole(index) for index in shown]
+    best = [index for index in reversed(by_score) if index not in shown][:_BEST]
+    predicted = [_predicted(masked, index, predict) for index in (*shown, *best)]
+    on_sheet = predicted[: len(shown)]
     sheet = overlay_sheet(
-        [image for image, _ in pairs],
-        [mask[..., 0] for _, mask in pairs],
-        [predict(image) for image, _ in pairs],
-        names=[Path(masked.name(index)).name for index in shown],
+        [each.image for each in on_sheet],
+        [each.truth for each in on_sheet],
+        [each.classes for each in on_sheet],
+        names=[Path(each.name).name for each in on_sheet],
         class_names=spec.class_names,
         title=_title(len(shown), looked_at=len(scores), there=len(masked)),
         sides=(_PANEL_SIDE, _PANEL_SIDE),
     )
     directory.predictions.mkdir(exist_ok=True)
     write_atomically(directory.predictions / "validation.png", sheet)
+    rows = _rows(evaluation, count=len(masked))
+    measured = [rows.get(index) or {_SCORE: scores[index]} for index in (*shown, *best)]
+    examples = sorted(zip(predicted, measured, strict=True), key=lambda each: _score_of(each[1]))
+    write_overlays(directory, examples, class_names=spec.class_names)
+
+
+def _predicted(masked: MaskedImages, index: int, predict: Callable[[NDArray[Any]], Classes]) -> PredictedMask:
+    image, mask = masked.whole(index)
+    return PredictedMask(name=masked.name(index), image=image, truth=mask[..., 0], classes=predict(image))
+
+
+def _rows(evaluation: Evaluation | None, *, count: int) -> dict[int, dict[str, float]]:
+    """The scores of every image without those of single classes; empty if not all were validated."""
+    if not isinstance(evaluation, SegmentationEvaluation) or evaluation.samples != count:
+        return {}
+    return {
+        index: {name: value for name, value in row.items() if name in _SHOWN_SCORES and value is not None}
+        for index, row in enumerate(evaluation.per_image())
+    }
+
+
+def _score_of(row: Mapping[str, float]) -> float:
+    """What examples are ordered by; an image without foreground, where none was predicted, is right."""
+    return row.get(_SCORE, 1.0)
 
 
 def _predictor(recipe: Recipe, program: TrainingProgram, spec: DataSpec) -> Callable[[NDArray[Any]], Classes]:

@@ -15,10 +15,11 @@ from drivetrain.data.source import DataSplits
 from drivetrain.passes.forward import in_precision
 from drivetrain.pictures.pyplot import load_pyplot
 from drivetrain.program.training_program import TrainingProgram
-from drivetrain.state.updates_file import load_history
+from drivetrain.run.summary.class_examples import write_class_examples
 from drivetrain.store.best import Best
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.metrics_file import read_metrics
+from drivetrain.store.update_history import load_history
 from drivetrain.tasks.classification_measure import ClassificationEvaluation, Guesses
 from drivetrain.tasks.task import Evaluation
 
@@ -107,9 +108,10 @@ def draw_predictions(
     preprocess: Preparation,
     evaluation: Evaluation | None,
 ) -> None:
-    """Draws predictions/validation.png: validation images with their predicted classes, mistakes first.
+    """Draws predictions/validation.png, validation images with predicted classes, and writes examples/.
 
-    They are chosen from all images if `evaluation` kept their predictions, else from `_CANDIDATES` of them.
+    Mistakes come first. They are chosen from all images if `evaluation` kept their predictions, else from
+    `_CANDIDATES` of them.
     """
     if data.validation is None:
         return
@@ -131,6 +133,7 @@ def draw_predictions(
         names=data.spec.class_names,
         title=_title_of_mistakes(guesses, there=there, shown=len(chosen)),
     )
+    write_class_examples(directory, data=data, candidates=candidates, guesses=guesses)
 
 
 def choose_shown(guesses: Guesses, *, count: int) -> NDArray[np.int64]:
@@ -168,6 +171,7 @@ def _guesses(
         labels=labels.astype(np.int32),
         classes=probabilities.argmax(1).astype(np.int32),
         confidences=probabilities.max(1),
+        losses=-np.log(np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0].clip(1e-12)),
     )
 
 

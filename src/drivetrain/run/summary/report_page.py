@@ -12,6 +12,8 @@ from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 _FILES = {
     "curves.png": "loss and score (accuracy or Dice) over the updates",
     "predictions/validation.png": "validation images with the model's predictions, mistakes first",
+    "examples/": "validation images for `drivetrain report`: those behind the confusion matrix and the "
+    "worst, or images with their true and predicted masks",
     "images.csv": "metrics of every validation image",
     "confusion.csv": "validation samples by true and predicted class",
     "confusion.png": "the same as an image",
@@ -20,6 +22,8 @@ _FILES = {
     "metrics.jsonl": "training logs, validations and the final summary, one JSON object per line",
     "updates.npz": "loss, score and learning rate of every update",
     "recipe.yaml": "all options of the run, defaults included",
+    "origins.json": "where the values of these options come from; options that are not listed are defaults",
+    "environment.json": "device, processor, threads, precision, and the versions of torch and Python",
     "plan.json": "what the options mean for these data: batches, epochs, learning rate, model, executions "
     "(updates between two logs, validations or checkpoints)",
     "data.json": "image shape, classes and task of the data",

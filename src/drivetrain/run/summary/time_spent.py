@@ -9,8 +9,9 @@ from drivetrain.data.feeds.stream import StreamFeed
 from drivetrain.models.input_form import input_kind_of_model
 from drivetrain.recipe.schema import Recipe
 from drivetrain.run.loop.loop import RunLoop
+from drivetrain.run.summary.part_words import PART_WORDS
 
-__all__ = ["PART_WORDS", "DataBound", "data_bound_of", "suggest", "time_spent", "unit_of"]
+__all__ = ["DataBound", "data_bound_of", "suggest", "time_spent", "unit_of"]
 
 # Below 15% of the time, a part is not worth a suggestion. CPU threads that worked less than 60% of the time
 # of the updates are taken as displaced by other processes.
@@ -28,15 +29,6 @@ _REMEDIES = {
     "probing": "the answer is remembered for the next run; --compile on or --compile off skips it.",
     "compilation": "compiled code is reused by the next run of the same command; --compile off avoids it.",
     "other": "time outside all other parts; --verbosity verbose shows after which events it was spent.",
-}
-# Parts by the names that a reader of the terminal knows; the keys are those of metrics.jsonl.
-PART_WORDS = {
-    "step": "training steps",
-    "data": "waiting for data",
-    "transfer": "transfer to the device",
-    "checkpoint": "checkpoints",
-    "pictures": "drawing pictures",
-    "probing": "comparing compiled and uncompiled updates",
 }
 # Data sets that `data pack` reads.
 _PACKABLE = ("image-folder", "imagenet")

@@ -6,7 +6,7 @@ import pytest
 
 from drivetrain.cli.main import main
 from drivetrain.cli.options import OneSentenceParser
-from drivetrain.cli.switch import parse_switch
+from drivetrain.cli.parsing.switch import parse_switch
 
 Capture = pytest.CaptureFixture[str]
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from drivetrain.cli.switch import parse_switch
+from drivetrain.cli.parsing.switch import parse_switch
 from drivetrain.core.wording import did_you_mean, nearest_name, shown
 from drivetrain.recipe.aliases import target_of
 from drivetrain.recipe.fields import example_text, written_value

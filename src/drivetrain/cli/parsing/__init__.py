@@ -1,0 +1,1 @@
+"""Values on the command line: switches, and sentences about values that cannot be used."""

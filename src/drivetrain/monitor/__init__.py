@@ -1,0 +1,1 @@
+"""What accelerators, processors and runs are doing: read, joined, shown as tables or JSON."""

@@ -1,0 +1,1 @@
+"""What a page shows, collected from the files of run directories."""

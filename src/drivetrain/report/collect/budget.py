@@ -1,0 +1,35 @@
+"""How many bytes of pictures a page may hold."""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PictureBudget"]
+
+_KINDS = {".png": "image/png", ".jpg": "image/jpeg"}
+
+
+@dataclass(slots=True, kw_only=True)
+class PictureBudget:
+    """Turns pictures into data URIs as long as bytes are left; counts those that were left out."""
+
+    bytes_left: int
+    left_out: int = 0
+
+    def take(self, paths: list[Path]) -> list[str] | None:
+        """The pictures as data URIs; None if one is missing, or if not all of them fit."""
+        try:
+            contents = [path.read_bytes() for path in paths]
+        except OSError:
+            return None
+        uris = [_uri(content, path) for content, path in zip(contents, paths, strict=True)]
+        needed = sum(map(len, uris))
+        if needed > self.bytes_left:
+            self.left_out += len(paths)
+            return None
+        self.bytes_left -= needed
+        return uris
+
+
+def _uri(content: bytes, path: Path) -> str:
+    return f"data:{_KINDS[path.suffix]};base64,{base64.b64encode(content).decode()}"
