@@ -140,5 +140,5 @@ def test_fifty_long_runs_are_read_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named() -> None:
-    with pytest.raises(BadInputError, match="nowhere is not a folder"):
+    with pytest.raises(BadInputError, match=r"--live nowhere is not a folder; .* --live runs"):
         Catalogue(Path("nowhere"))

@@ -31,7 +31,9 @@ class Catalogue:
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
-            raise BadInputError(f"DIR {root} is not a folder; name a folder that holds runs, such as runs.")
+            raise BadInputError(
+                f"--live {root} is not a folder; name the folder that holds the runs, such as --live runs."
+            )
         self.root = root.resolve()
         self._found: dict[str, Found] = {}
         self._runs: dict[str, FollowedRun] = {}

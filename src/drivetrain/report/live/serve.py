@@ -9,15 +9,14 @@ from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.report.live.access import Access, is_loopback, new_token
+from drivetrain.report.live.address import DEFAULT_HOST, DEFAULT_PORT
 from drivetrain.report.live.catalogue import Catalogue
 from drivetrain.report.live.pages import Collect, Pages, Render
 from drivetrain.report.live.routes import Routes
 from drivetrain.report.live.server import LiveServer
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "address_of", "live_server", "serve_live"]
+__all__ = ["address_of", "live_server", "poll_until_closed", "serve_live"]
 
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8421
 _POLL_EVERY_S = 0.5
 _NOTICES_CTRL_C_S = 0.2
 
