@@ -14,16 +14,16 @@ let isFetching = false;
 let stream = null;
 let again = null;
 
-const bar = document.createElement("nav");
+const bar = document.createElement("div");
 bar.id = "live";
-bar.setAttribute("aria-label", "Live server");
+bar.className = "screen";
 const list = document.createElement("a");
 list.href = "/";
 list.textContent = "All runs";
 const note = document.createElement("span");
 note.setAttribute("role", "status");
 bar.append(list, " · ", note);
-Object.assign(bar.style, { padding: "0.5rem 1rem", fontSize: "0.875rem" });
+Object.assign(bar.style, { maxWidth: "1180px", margin: "0 auto", padding: "12px 24px 0", fontSize: "13px" });
 document.body.prepend(bar);
 
 function say(text) {
