@@ -40,7 +40,8 @@ $(READY): pyproject.toml
 
 $(BROWSER_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[browser]"
-	command -v chromium chromium-browser google-chrome > /dev/null || $(BIN)/python -m playwright install chromium
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		$(BIN)/python -m playwright install chromium
 	touch $(BROWSER_READY)
 
 clean:

@@ -14,7 +14,7 @@ def test_no_sign_that_html_knows_is_left() -> None:
 
 
 def test_the_value_comes_back() -> None:
-    value = {"name": NASTY, "numbers": [1, 2.5, None, True], "nested": [{"a": []}]}
+    value: dict[str, object] = {"name": NASTY, "numbers": [1, 2.5, None, True], "nested": [{"a": []}]}
     assert json.loads(embedded_json(value)) == value
 
 

@@ -2,7 +2,6 @@
 
 const CHART_HEIGHT = 230;
 const STEP_SHARE = 0.02;
-const MOST_POINTS_WITH_DOTS = 60;
 
 class Chart {
   constructor(chart, { zoom }) {
@@ -53,7 +52,7 @@ class Chart {
     const width = this.width();
     if (!width) return;
     const columns = columnsOf(this.chart.lines, { weight: state.smoothing, isLog: this.isLog });
-    const shape = JSON.stringify([this.isLog, state.smoothing > 0, isDark(), this.chart.lines.map((line) => [line.label, line.place, line.dash, line.x.length <= MOST_POINTS_WITH_DOTS])]);
+    const shape = JSON.stringify([this.isLog, state.smoothing > 0, isDark(), this.chart.lines.map((line) => [line.label, line.place, line.dash, hasFew(line)])]);
     if (!anew && this.plot && shape === this.shape) {
       this.plot.setData(columns, false);
       this.place();
@@ -117,7 +116,7 @@ class Chart {
 
   seriesOf(line) {
     const stroke = cssColour(colourName(line.place));
-    const few = line.x.length <= MOST_POINTS_WITH_DOTS;
+    const few = hasFew(line);
     const isSmooth = state.smoothing > 0;
     const raw = { stroke, alpha: 0.25, width: 1, show: isSmooth, points: { show: false } };
     const points = few ? { show: true, size: 5, fill: stroke } : { show: false };

@@ -38,6 +38,10 @@ function addLines(chart, curve, { run, kinds }) {
   }
 }
 
+// A line of few points shows them, and is not smoothed: each of them counts.
+const FEW_POINTS = 30;
+const hasFew = (line) => line.x.length <= FEW_POINTS;
+
 // Exponential smoothing that does not lean towards its first value.
 function smoothed(values, weight) {
   let sum = 0;
@@ -54,7 +58,7 @@ function smoothed(values, weight) {
 function columnsOf(lines, { weight, isLog }) {
   const tables = lines.map((line) => {
     const raw = isLog ? line.y.map((value) => (value > 0 ? value : null)) : line.y;
-    return [line.x, raw, weight > 0 ? smoothed(raw, weight) : raw];
+    return [line.x, raw, weight > 0 && !hasFew(line) ? smoothed(raw, weight) : raw];
   });
   return tables.length ? uPlot.join(tables) : [[]];
 }

@@ -4,7 +4,7 @@ const DOT_WIDTH = 320;
 
 function drawFolds(folds, run) {
   const { table, spread } = folds;
-  const metrics = table.columns.map((title, place) => ({ title, place })).slice(1).filter(({ place }) => isNumeric(table.rows, place));
+  const metrics = table.columns.map((title, place) => ({ title, place })).slice(1).filter(({ title, place }) => isNumeric(table.rows, place) && !/\bupdate\b/.test(title));
   return el("div", {},
     el("div", { class: "dots" }, metrics.map((metric) => dotPlot(table, metric))),
     titledTable(spread, `spread:${run.id}`),

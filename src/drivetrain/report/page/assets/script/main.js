@@ -32,7 +32,7 @@ const ORDER_OF_ONE = ["overview", "curves", ...Object.keys(PARTS).filter((name) 
 const heading = el("h1", {});
 const made = el("p", { class: "note" });
 const status = el("p", { id: "status", role: "status" });
-const links = el("nav", { "aria-label": "Parts of the page" });
+const links = el("nav", { class: "parts", "aria-label": "Parts of the page" });
 const main = el("main", { id: "main", tabindex: "-1" });
 const sections = new Map();
 

@@ -1,5 +1,6 @@
 // The top of the page: what the run is and how it ended.
 
+const MOST_WARNINGS = 5;
 const STATES = { running: "running", finished: "finished", stopped: "stopped" };
 
 function drawOverview(run) {
@@ -8,15 +9,15 @@ function drawOverview(run) {
     el("p", { class: "badges" },
       el("span", { class: `badge state-${STATES[run.state] ?? "unknown"}` }, run.state),
       el("span", { class: "badge" }, run.task), run.kind === "training" ? null : el("span", { class: "badge" }, run.kind)),
-    run.headline.length ? el("dl", { class: "tiles" }, run.headline.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...remarked(value))))) : null,
-    run.warnings.length ? warningList(run.warnings) : null,
+    run.headline.length ? el("dl", { class: "tiles" }, run.headline.map(([name, value]) => tile(name, value))) : null,
+    run.warnings.length ? warningList(run.warnings, run) : null,
     run.facts.length ? pairs(run.facts) : null);
 }
 
-// "0.9833 (update 88)": the remark in brackets is small.
-function remarked(value) {
-  const found = /^(.+?)\s+(\(.+\))$/.exec(value);
-  return found ? [found[1], el("small", {}, ` ${found[2]}`)] : [value];
+// "0.9833 (update 88)": the remark in brackets goes to the name.
+function tile(name, value) {
+  const [, short, remark] = /^(.+?)\s+(\(.+\))$/.exec(value) ?? [null, value, ""];
+  return el("div", {}, el("dt", {}, name, remark ? ` ${remark}` : ""), el("dd", {}, short));
 }
 
 function runChoice(run) {
@@ -26,8 +27,13 @@ function runChoice(run) {
   return el("label", { class: "run-choice" }, "Run ", choice);
 }
 
-const warningList = (warnings) => el("div", { class: "warnings", role: "note", "aria-label": "Warnings" },
-  el("h3", {}, countText(warnings.length, "warning")), el("ul", {}, warnings.map((warning) => el("li", {}, warning))));
+function warningList(warnings, run) {
+  const list = (some) => el("ul", {}, some.map((warning) => el("li", {}, warning)));
+  const rest = warnings.slice(MOST_WARNINGS);
+  return el("div", { class: "warnings", role: "note", "aria-label": "Warnings" },
+    el("h3", {}, countText(warnings.length, "warning")), list(warnings.slice(0, MOST_WARNINGS)),
+    rest.length ? folded(`warnings:${run.id}`, `${rest.length} more`, () => list(rest)) : null);
+}
 
 function drawCommand(command) {
   const said = el("span", { role: "status", class: "note" });

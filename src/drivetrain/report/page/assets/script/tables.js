@@ -8,7 +8,7 @@ const isNumeric = (rows, place) => rows.some((row) => typeof row[place] === "num
 // Numbers stand to the right; a wide table scrolls inside its frame.
 function tableOf(table, key) {
   const numeric = table.columns.map((_, place) => isNumeric(table.rows, place));
-  const kind = (place) => (numeric[place] ? "number" : null);
+  const kind = (place) => (place > 0 && numeric[place] ? "number" : null);
   const head = table.columns.map((title, place) => el("th", { scope: "col", class: kind(place) }, swatchOfName(title), title));
   const texts = table.columns.map((_, place) => columnTexts(table.rows.map((row) => row[place])));
   const rows = table.rows.map((row, line) => el("tr", {}, row.map((cell, place) =>
