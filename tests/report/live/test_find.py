@@ -42,9 +42,8 @@ def test_an_id_has_one_spelling_whatever_the_name(tmp_path: Path) -> None:
         write_run(Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))))
     ids = _ids(tmp_path)
     assert {unquote_to_bytes(name) for name in ids} == set(names)
-    for name in ids:
-        assert name.isascii()
-        assert same_id(name) == name
+    assert all(map(str.isascii, ids))
+    assert [same_id(run_id) for run_id in ids] == ids
     assert same_id("%75bung") == "ubung"
     assert same_id("../../etc/passwd") not in ids
 

@@ -15,6 +15,8 @@ from tests.report.page.browsers import OpenPage, open_pages
 
 pytestmark = pytest.mark.browser
 
+# A page without a run, for which the opener need not wait.
+BLANK = "data:text/html,<script>window.drivetrainPage = true</script>"
 HANG_MS = HANG_S * 1000
 NASTY = "\"><img src=x onerror=window.ran=1><script>window.ran=1<!--'&"
 
@@ -87,6 +89,21 @@ def test_the_list_follows_its_runs_and_shows_names_as_they_are(opener: OpenPage,
         wait_until(lambda: page.evaluate("!!window.drivetrainPage"))
         assert page.evaluate("window.ran") is None
     assert complaints == []
+
+
+def test_a_token_opens_a_page_once_and_for_all(opener: OpenPage, tmp_path: Path) -> None:
+    write_run(tmp_path / "a")
+    complaints: list[str] = []
+    with _joined(tmp_path, host="0.0.0.0") as server:
+        address = f"http://127.0.0.1:{server.server_port}/"
+        page = opener(BLANK, width=768, scheme="light", complaints=complaints)
+        page.goto(f"{address}?token={server.routes.token}")
+        page.wait_for_url(address, timeout=HANG_MS)
+        page.get_by_role("link", name="a", exact=True).click()
+        page.wait_for_url(f"{address}run/a", timeout=HANG_MS)
+        page.get_by_text("All runs").wait_for(timeout=HANG_MS)
+        assert page.evaluate("document.cookie") == ""
+        assert complaints == []
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])

@@ -7,6 +7,7 @@ import pytest
 
 from drivetrain.report.live import progress as module
 from drivetrain.report.live.progress import Progress
+from drivetrain.store.metrics_file import event_of
 
 
 def _lines(*entries: dict[str, Any]) -> list[bytes]:
@@ -40,9 +41,13 @@ def test_the_newest_and_the_best_values() -> None:
 
 
 def test_a_long_run_is_thinned_and_its_end_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded = []
-    real = module.event_of
-    monkeypatch.setattr(module, "event_of", lambda line: decoded.append(line) or real(line))
+    decoded: list[str] = []
+
+    def counted(line: str) -> dict[str, Any] | None:
+        decoded.append(line)
+        return event_of(line)
+
+    monkeypatch.setattr(module, "event_of", counted)
     progress = Progress()
     progress.add(_lines(*map(_train, range(1, 10_001))))
     assert len(decoded) < 150

@@ -227,8 +227,16 @@ function connect() {
   stream.onerror = () => {
     connected(false);
     // After some errors the browser gives up; the server may only be starting again.
-    if (stream.readyState === EventSource.CLOSED) again = setTimeout(connect, 1000);
+    if (stream.readyState === EventSource.CLOSED) {
+      again = setTimeout(connect, 1000);
+      sayIfRefused();
+    }
   };
+}
+
+async function sayIfRefused() {
+  const answer = await fetch("/api/runs", { method: "HEAD" }).catch(() => null);
+  if (answer?.status === 403) connection.textContent = "The server has a new token; open the address that it printed.";
 }
 
 function disconnect() {

@@ -16,14 +16,13 @@ let again = null;
 
 const bar = document.createElement("div");
 bar.id = "live";
-bar.className = "screen";
 const list = document.createElement("a");
 list.href = "/";
 list.textContent = "All runs";
 const note = document.createElement("span");
 note.setAttribute("role", "status");
 bar.append(list, " · ", note);
-Object.assign(bar.style, { maxWidth: "1180px", margin: "0 auto", padding: "12px 24px 0", fontSize: "13px" });
+Object.assign(bar.style, { padding: "12px 16px 0", fontSize: "13px" });
 document.body.prepend(bar);
 
 function say(text) {
@@ -72,8 +71,16 @@ function connect() {
   stream.onerror = () => {
     say("The server does not answer. Trying again…");
     // After some errors the browser gives up; the server may only be starting again.
-    if (stream.readyState === EventSource.CLOSED) again = setTimeout(connect, 1000);
+    if (stream.readyState === EventSource.CLOSED) {
+      again = setTimeout(connect, 1000);
+      sayIfRefused();
+    }
   };
+}
+
+async function sayIfRefused() {
+  const answer = await fetch("/api/runs", { method: "HEAD" }).catch(() => null);
+  if (answer?.status === 403) say("The server has a new token; open the address that it printed.");
 }
 
 function disconnect() {
