@@ -132,16 +132,23 @@ def send_raw(server: LiveServer, request: bytes) -> bytes:
 @contextmanager
 def open_events(server: LiveServer, target: str = "/events") -> Iterator[Iterator[tuple[str, Any]]]:
     """The events of a stream, as (name, data); comments are left out."""
+    with open_lines(server, target) as lines:
+        yield _events(lines)
+
+
+@contextmanager
+def open_lines(server: LiveServer, target: str = "/events") -> Iterator[Iterator[str]]:
+    """The lines of a stream."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=HANG_S)
     connection.request("GET", target)
     with connection.getresponse() as reply:
-        yield _events(reply)
+        yield (line.decode().rstrip("\n") for line in iter(reply.readline, b""))
 
 
-def _events(reply: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
+def _events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
     name = ""
-    for line in iter(reply.readline, b""):
-        field, _, value = line.decode().rstrip("\n").partition(": ")
+    for line in lines:
+        field, _, value = line.partition(": ")
         if field == "event":
             name = value
         elif field == "data":

@@ -78,7 +78,9 @@ def test_a_cross_validation_counts_its_folds(tmp_path: Path) -> None:
     assert (row["model"], row["data"], row["best"]) == ("toy_model", "digits", None)
     assert {row["id"] for row in catalogue.rows()} == {"cells", "cells%2Ffold-0", "cells%2Ffold-1"}
     with hold_lock(job):
-        assert _row(catalogue, "cells")["state"] in ("running", "stopped")
+        # Where the kernel does not list its locks, only heartbeats tell.
+        is_listed = Path("/proc/locks").exists()
+        assert _row(catalogue, "cells")["state"] == ("running" if is_listed else "stopped")
     means = {which: {"dice": {"mean": value}} for which, value in (("last", 0.5), ("best", 0.75))}
     done = {**record, "status": "finished", "statistics": {"metric": "dice", **means}}
     (job / "crossval.json").write_text(json.dumps(done))

@@ -1,6 +1,5 @@
 """What the server answers over a real connection, and what it refuses."""
 
-import threading
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from tests.report.live.served import (
     add_event,
     ask,
     open_events,
+    open_lines,
     render_simply,
     send_raw,
     served,
@@ -115,7 +115,6 @@ TARGETS = [
     "/%2e%2e/%2e%2e/etc/passwd",
     "http://127.0.0.1/etc/passwd",
     "file:///etc/passwd",
-    "/run/a?x=[",
     "*",
     "\\..\\secret.txt",
 ]
@@ -123,13 +122,11 @@ TARGETS = [
 
 def test_nothing_but_runs_is_served(root: Path) -> None:
     with served(root) as server:
-        for target in TARGETS[:-3]:
+        for target in TARGETS:
             reply = ask(server, target)
             assert (target, reply.status) == (target, 404)
             assert SECRET.encode() not in reply.body
             assert b"root:" not in reply.body
-        for target in TARGETS[-2:]:
-            assert (target, ask(server, target).status) == (target, 404)
 
 
 @pytest.mark.parametrize("name", ["a", "b%20b"])
@@ -276,10 +273,9 @@ def test_a_stream_shows_that_it_lives(root: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "_COMMENT_EVERY_S", 0.05)
     with served(root) as server:
         wait_until(lambda: len(server.catalogue.rows()) == 2)
-        threading.Timer(1.0, server.catalogue.close).start()
-        body = ask(server, "/events").body
-        assert body.startswith(b"retry: 1000\n\n")
-        assert b": still here\n\n" in body
+        with open_lines(server) as lines:
+            assert next(lines) == "retry: 1000"
+            assert ": still here" in lines
 
 
 def test_streams_are_limited(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from drivetrain.report.live.heartbeat import Beat, newest_beat
 from drivetrain.report.live.state import Pulse, State, state_of
-from drivetrain.store.lock import held_locks, hold_lock, is_among
 
 
 def _beat(**content: Any) -> Beat:
@@ -82,11 +79,3 @@ def test_the_newest_heartbeat_counts(tmp_path: Path) -> None:
     assert (beat.number("update"), beat.number("loss")) == (None, None)
     (folder / "rank-1.json").write_text("{")
     assert newest_beat(tmp_path) is None
-
-
-@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the kernel does not list its locks")
-def test_a_lock_is_seen_without_being_taken(tmp_path: Path) -> None:
-    assert not is_among(tmp_path, held_locks())
-    with hold_lock(tmp_path):
-        assert is_among(tmp_path, held_locks())
-    assert not is_among(tmp_path, held_locks())

@@ -77,11 +77,11 @@ def _folders(folder: Path, root: Path) -> list[Path]:
     """Subfolders by name; links only if they lead to a place beside the folder, not above it."""
     try:
         with os.scandir(folder) as entries:
-            paths = [Path(entry.path) for entry in entries if entry.name not in _PASSED_OVER]
+            shown = [entry for entry in entries if entry.name not in _PASSED_OVER and entry.name[0] != "."]
+            folders = [(Path(entry.path), entry.is_symlink()) for entry in shown if entry.is_dir()]
     except OSError:
         return []
-    shown = [path for path in sorted(paths) if not path.name.startswith(".")]
-    return [path for path in shown if path.is_dir() and (not path.is_symlink() or _is_below(path, root))]
+    return [path for path, is_link in sorted(folders) if not is_link or _is_below(path, root)]
 
 
 def _is_below(path: Path, root: Path) -> bool:
