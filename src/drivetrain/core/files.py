@@ -42,7 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
         value = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} does not contain valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path} does not contain a JSON object")

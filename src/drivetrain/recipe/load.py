@@ -3,7 +3,9 @@
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,13 @@ from drivetrain.recipe.messages import COMMAND_LINE, DEFAULT, RULES, RUN_DIRECTO
 from drivetrain.recipe.named import file_layers, packaged_layers
 from drivetrain.recipe.notes import Fact
 from drivetrain.recipe.schema import Recipe
-from drivetrain.recipe.yaml_text import PlainDumper, read_yaml_file
+from drivetrain.recipe.yaml_text import PlainDumper, YamlDocument, read_yaml_text
 
 __all__ = ["ResolvedRecipe", "default_layers", "read_recipe_yaml", "recipe_to_yaml", "resolve_recipe"]
 
 _EMBEDDED = "synthetic_em"
 _COMMENT_WIDTH = 100
+_KEPT_RECIPES = 256
 
 
 def default_layers(asked: Sequence[Layer]) -> list[Layer]:
@@ -85,8 +88,16 @@ def _with_reasons(lines: Iterable[str], reasons: Mapping[str, str]) -> Iterator[
 
 
 def read_recipe_yaml(path: str | Path) -> dict[str, Any]:
-    """The values of a recipe that `recipe_to_yaml` wrote, by field name."""
-    document = read_yaml_file(Path(path), source=str(path))
+    """The values of a recipe that `recipe_to_yaml` wrote, by field name.
+
+    Pages and lists of many runs read the same files again and again, so a text is parsed once.
+    """
+    return deepcopy(_parsed_recipe(read_yaml_text(Path(path), source=str(path)), path=str(path)))
+
+
+@lru_cache(maxsize=_KEPT_RECIPES)
+def _parsed_recipe(text: str, *, path: str) -> dict[str, Any]:
+    document = YamlDocument(text, source=path)
     if not isinstance(document.root, MappingNode):
         raise BadInputError(f"{path} does not contain a recipe.")
     settings = [

@@ -190,6 +190,11 @@ def _unreadable(error: yaml.YAMLError, *, source: str) -> BadInputError:
 
 def read_yaml_file(path: Path, *, source: str) -> YamlDocument:
     """Reads a YAML file, with a limit on its size."""
+    return YamlDocument(read_yaml_text(path, source=source), source=source)
+
+
+def read_yaml_text(path: Path, *, source: str) -> str:
+    """The text of a YAML file that is not too large."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_LARGEST_FILE_BYTES + 1)
@@ -200,6 +205,6 @@ def read_yaml_file(path: Path, *, source: str) -> YamlDocument:
     if len(content) > _LARGEST_FILE_BYTES:
         raise BadInputError(f"{source} is larger than 1 MiB; a recipe is a short YAML file.")
     try:
-        return YamlDocument(content.decode("utf-8-sig"), source=source)
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadInputError(f"{source} is not UTF-8 text; a recipe is a YAML text file.") from None

@@ -51,10 +51,15 @@ def folds_of(path: Path) -> list[Listed]:
     return [*_begun_folds(job), job] if job.holds_job else []
 
 
-def describe_run(run: Listed) -> dict[str, Any]:
-    """One row of the table of runs; for an unreadable run, the status says why."""
+def describe_run(run: Listed, *, entries: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """One row of the table of runs; for an unreadable run, the status says why.
+
+    `entries` are the events of the run if they are read already.
+    """
     try:
-        return _describe_job(run) if isinstance(run, CrossvalDirectory) else _describe(run)
+        if isinstance(run, CrossvalDirectory):
+            return _describe_job(run)
+        return _describe(run, read_metrics(run.metrics) if entries is None else entries)
     except (DrivetrainError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         unknown = dict.fromkeys(_COLUMNS)
         return {**unknown, "run": str(run.path), "status": f"unreadable: {error}", "update": 0}
@@ -107,8 +112,7 @@ def _means(statistics: Mapping[str, Any]) -> dict[str, float]:
     return {name: spread["mean"] for name, spread in statistics.items() if isinstance(spread, dict)}
 
 
-def _describe(run: RunDirectory) -> dict[str, Any]:
-    entries = read_metrics(run.metrics)
+def _describe(run: RunDirectory, entries: list[dict[str, Any]]) -> dict[str, Any]:
     recipe = read_recipe_yaml(run.recipe)
     validations = [entry for entry in entries if entry["event"] == "validation"]
     trainings = [entry for entry in entries if entry["event"] == "train"]

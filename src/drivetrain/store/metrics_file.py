@@ -65,17 +65,32 @@ def read_events(path: Path) -> list[dict[str, Any] | None]:
     """The event of every line; None for a damaged line."""
     if not path.is_file():
         return []
-    return [event_of(line) for line in path.read_text(errors="replace").splitlines()]
+    lines = path.read_text(errors="replace").splitlines()
+    try:
+        # Twice as fast as line by line, but of no use once a line is damaged.
+        entries = json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError):
+        entries = []
+    if len(entries) != len(lines):
+        entries = [_value(line) for line in lines]
+    return [entry if _is_event(entry) else None for entry in entries]
 
 
 def event_of(line: str) -> dict[str, Any] | None:
     """The event of a line; None for a damaged line."""
+    entry = _value(line)
+    return entry if _is_event(entry) else None
+
+
+def _value(line: str) -> Any:
     try:
-        entry = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError):
         return None
-    is_event = isinstance(entry, dict) and isinstance(entry.get("event"), str)
-    return entry if is_event and isinstance(entry.get("update", 0), int) else None
+
+
+def _is_event(entry: Any) -> bool:
+    return type(entry) is dict and type(entry.get("event")) is str and type(entry.get("update", 0)) is int
 
 
 def _lasts(entry: dict[str, Any], update: int) -> bool:

@@ -180,6 +180,7 @@ def test_a_chart_has_its_values_as_a_table(show: Callable[..., Any]) -> None:
     page = show(PAGES["compared"]())
     figure = page.locator("[data-chart=learning_rate]")
     figure.get_by_text("Values as a table").click()
+    figure.locator("tbody tr").first.wait_for()
     assert figure.locator("tbody tr").count() == 200
     assert "200 of 10,000 updates." in figure.inner_text()
 
@@ -282,6 +283,7 @@ def test_new_contents_leave_zoom_scroll_and_open_parts(show: Callable[..., Any])
     page = show(page_of(classifier(updates=300)))
     page.get_by_label("Smoothing").fill("0.5")
     page.locator("[data-chart=accuracy] summary").click()
+    page.locator("[data-chart=accuracy] tbody tr").first.wait_for()
     page.get_by_label("Filter the options").fill("learning")
     page.get_by_role("button", name="true 3, predicted 3:").click()
     _drag(page, 0.25, 0.5)

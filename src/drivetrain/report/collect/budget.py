@@ -18,6 +18,9 @@ class PictureBudget:
 
     def take(self, paths: list[Path]) -> list[str] | None:
         """The pictures as data URIs; None if one is missing, or if not all of them fit."""
+        # A link could lead to any file of the machine.
+        if any(path.is_symlink() for path in paths):
+            return None
         try:
             contents = [path.read_bytes() for path in paths]
         except OSError:

@@ -1,16 +1,14 @@
 """Several runs beside each other: the settings in which they differ, and their results."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from drivetrain.catalogue.metrics import brief_metric
 from drivetrain.recipe.fields import option_name
 from drivetrain.report.collect.series import short
-from drivetrain.report.collect.stored_run import DAMAGE
-from drivetrain.report.contents import Cell, Comparison, RunContents, Table
+from drivetrain.report.collect.stored_run import DAMAGE, StoredRun
+from drivetrain.report.contents import Cell, Comparison, Table
 from drivetrain.store.crossval_directory import CrossvalDirectory
-from drivetrain.store.directory import RunDirectory
-from drivetrain.store.listing import Listed, describe_run, differences_in_words
+from drivetrain.store.listing import describe_run, differences_in_words
 
 __all__ = ["comparison_of"]
 
@@ -26,19 +24,17 @@ _RESULTS = {
 }
 
 
-def comparison_of(paths: Sequence[Path], contents: Sequence[RunContents]) -> Comparison:
-    """The tables of runs that are named as on the page."""
-    runs: list[Listed] = [
-        CrossvalDirectory(path) if each["kind"] == "cross-validation" else RunDirectory(path)
-        for path, each in zip(paths, contents, strict=True)
-    ]
-    names = [each["name"] for each in contents]
+def comparison_of(named: Sequence[tuple[StoredRun | CrossvalDirectory, str]]) -> Comparison:
+    """The tables of runs and cross-validations, each with its name on the page."""
+    runs = [run for run, _ in named]
+    names = [name for _, name in named]
     return Comparison(settings=_settings(runs, names), results=_results(runs, names))
 
 
-def _settings(runs: Sequence[Listed], names: Sequence[str]) -> Table:
+def _settings(runs: Sequence[StoredRun | CrossvalDirectory], names: Sequence[str]) -> Table:
+    directories = [run.directory if isinstance(run, StoredRun) else run for run in runs]
     try:
-        differences = differences_in_words(runs)
+        differences = differences_in_words(directories)
     except DAMAGE as error:
         rows: list[list[Cell]] = [[f"A recipe cannot be read: {error}", *("-" for _ in names)]]
     else:
@@ -46,8 +42,11 @@ def _settings(runs: Sequence[Listed], names: Sequence[str]) -> Table:
     return Table(title="Settings that differ", columns=["option", *names], rows=rows)
 
 
-def _results(runs: Sequence[Listed], names: Sequence[str]) -> Table:
-    described = [describe_run(run) for run in runs]
+def _results(runs: Sequence[StoredRun | CrossvalDirectory], names: Sequence[str]) -> Table:
+    described = [
+        describe_run(run.directory, entries=run.events) if isinstance(run, StoredRun) else describe_run(run)
+        for run in runs
+    ]
     rows: list[list[Cell]] = [
         [name, *(_cell(column, row.get(column)) for column in _RESULTS)]
         for name, row in zip(names, described, strict=True)

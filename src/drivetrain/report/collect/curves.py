@@ -35,6 +35,7 @@ _TITLES = {
 }
 # Of more classes only those that end lowest are drawn.
 _MOST_CLASSES = 8
+_MOST_CLASS_POINTS = 500
 
 
 def curves_of(run: StoredRun, *, max_points: int | None) -> list[Curve]:
@@ -67,7 +68,11 @@ def speed_unit(run: StoredRun) -> str:
 def _names(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """The quantities of the first and the last events, which have all that there are."""
     few = [*events[:2], *events[-2:]]
-    return [name for event in few for name in event if name not in _NOT_DRAWN]
+    return [name for event in few for name in event if name not in _NOT_DRAWN and _is_drawn(event[name])]
+
+
+def _is_drawn(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _curve(name: str, lines: list[Series], *, unit: str) -> Curve:
@@ -122,11 +127,12 @@ def _class_lines(name: str, validations: list[dict[str, Any]], *, max_points: in
     last = class_scores(validations[-1]).get(SCORES[score])
     if last is None:
         return []
+    most = None if max_points is None else min(max_points, _MOST_CLASS_POINTS)
     lowest = sorted(last.by_class, key=lambda each: last.by_class[each])[:_MOST_CLASSES]
     shown = [each for each in last.by_class if each in lowest]
     few = " (among the lowest)" if len(shown) < len(last.by_class) else ""
     found = [
-        series_of_events(f"validation, {each}{few}", validations, f"{score}_{each}", max_points=max_points)
+        series_of_events(f"validation, {each}{few}", validations, f"{score}_{each}", max_points=most)
         for each in shown
     ]
     return [line for line in found if line is not None]

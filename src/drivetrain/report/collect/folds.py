@@ -37,9 +37,13 @@ def finished_table(folds: Sequence[FoldResult], statistics: Statistics) -> Folds
         spread=Table(
             title="Spread over the folds",
             columns=["metric", "validation", "mean", "standard deviation"],
-            rows=[[short(cell) for cell in row] for row in spread],
+            rows=_shortened(spread),
         ),
     )
+
+
+def _shortened(rows: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
+    return [[short(cell) for cell in row] for row in rows]
 
 
 def unfinished_table(folds: Sequence[tuple[int, StoredRun]], metric: str | None) -> Folds:

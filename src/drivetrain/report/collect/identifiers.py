@@ -4,12 +4,16 @@ import hashlib
 import re
 from pathlib import Path
 
+from drivetrain.store.crossval_directory import CrossvalDirectory
+
 __all__ = ["id_of", "name_of"]
 
 
 def name_of(path: Path) -> str:
-    """The name of a run: that of its folder."""
-    return path.name or path.resolve().name
+    """The name of a run: that of its folder, for a fold with that of its cross-validation."""
+    place = path.absolute() if path.name else path.resolve()
+    is_fold = CrossvalDirectory(place.parent).holds_job
+    return f"{place.parent.name}/{place.name}" if is_fold else place.name
 
 
 def id_of(path: Path) -> str:

@@ -10,6 +10,7 @@ from drivetrain.report.collect.budget import PictureBudget
 from drivetrain.report.collect.comparison import comparison_of
 from drivetrain.report.collect.crossvalidations import crossvalidation_contents
 from drivetrain.report.collect.runs import training_contents
+from drivetrain.report.collect.stored_run import StoredRun, read_run
 from drivetrain.report.contents import PageContents, RunContents
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import open_run
@@ -17,11 +18,13 @@ from drivetrain.store.directory import open_run
 __all__ = ["contents_of", "run_contents"]
 
 _MAX_POINTS = 2000
-_FEWEST_POINTS = 200
+_FEWEST_POINTS = 50
 # Runs that each have as many points as a page of one run.
 _RUNS_IN_FULL = 4
 # The most bytes of pictures, as data URIs, in a page, which may have 3 MB.
 _PICTURE_BYTES = 1_800_000
+# What the other parts of a further run take.
+_BYTES_OF_A_RUN = 30_000
 
 
 def contents_of(paths: Sequence[Path], *, live: bool = False) -> PageContents:
@@ -32,9 +35,9 @@ def contents_of(paths: Sequence[Path], *, live: bool = False) -> PageContents:
     for path in folders:
         _require_run(path)
     points = max(_FEWEST_POINTS, min(_MAX_POINTS, _MAX_POINTS * _RUNS_IN_FULL // len(folders)))
-    runs = [
-        _collected(path, max_points=points, picture_bytes=_PICTURE_BYTES // len(folders)) for path in folders
-    ]
+    share = max(0, _PICTURE_BYTES - _BYTES_OF_A_RUN * len(folders[1:])) // len(folders)
+    collected = [_collected(path, max_points=points, picture_bytes=share) for path in folders]
+    runs = [contents for contents, _ in collected]
     _tell_apart(runs, folders)
     contents = PageContents(
         title=runs[0]["name"] if len(runs) == 1 else f"{len(runs)} runs",
@@ -43,7 +46,7 @@ def contents_of(paths: Sequence[Path], *, live: bool = False) -> PageContents:
         runs=runs,
     )
     if len(runs) > 1:
-        contents["comparison"] = comparison_of(folders, runs)
+        contents["comparison"] = comparison_of([(run, contents["name"]) for contents, run in collected])
     if live:
         contents["live"] = True
     return contents
@@ -52,13 +55,18 @@ def contents_of(paths: Sequence[Path], *, live: bool = False) -> PageContents:
 def run_contents(path: Path, *, max_points: int | None = _MAX_POINTS) -> RunContents:
     """One run or cross-validation; each series has at most about `max_points` points, or all with None."""
     _require_run(path)
-    return _collected(path, max_points=max_points, picture_bytes=_PICTURE_BYTES)
+    return _collected(path, max_points=max_points, picture_bytes=_PICTURE_BYTES)[0]
 
 
-def _collected(path: Path, *, max_points: int | None, picture_bytes: int) -> RunContents:
-    if CrossvalDirectory(path).holds_job:
-        return crossvalidation_contents(path, max_points=max_points)
-    return training_contents(path, max_points=max_points, budget=PictureBudget(bytes_left=picture_bytes))
+def _collected(
+    path: Path, *, max_points: int | None, picture_bytes: int
+) -> tuple[RunContents, StoredRun | CrossvalDirectory]:
+    """What the page shows of a run, and the run, whose events are read only once."""
+    job = CrossvalDirectory(path)
+    if job.holds_job:
+        return crossvalidation_contents(path, max_points=max_points), job
+    run, budget = read_run(path), PictureBudget(bytes_left=picture_bytes)
+    return training_contents(run, max_points=max_points, budget=budget), run
 
 
 def _require_run(path: Path) -> None:

@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 _MOST_IMAGES = 30
+_WARNING = "warning: "
+_MOST_WARNINGS = 50
+_MOST_LOG_CHARACTERS = 1_000_000
 _SCORE_OF_IMAGES = ("foreground_hard_dice", "hard_dice", "iou", "pixel_accuracy", "loss")
 
 
@@ -58,7 +61,8 @@ def main_metric_of(run: StoredRun) -> str | None:
 
 def last_update(run: StoredRun) -> int:
     """The last update that the files know of."""
-    return max([len(run.history.get("loss", [])), *(int(event.get("update", 0)) for event in run.events)])
+    last = next((event for event in reversed(run.events) if "update" in event), {"update": 0})
+    return max(len(run.history.get("loss", [])), int(last["update"]))
 
 
 def facts_of(run: StoredRun) -> list[tuple[str, str]]:
@@ -95,11 +99,22 @@ def score_tables(run: StoredRun) -> list[Table]:
 
 
 def messages_of(run: StoredRun) -> list[str]:
-    """Warnings of the plan, findings, and the suggestion of the summary."""
+    """Warnings of the plan and of the log, findings, and the suggestion of the summary, each once."""
     summary = run.summary
     suggestion = summary.get("suggestion")
-    found = [*run.plan.get("warnings", []), *summary.get("findings", [])]
-    return [*map(str, found), *([f"To save time: {suggestion}"] if suggestion else [])]
+    found = [*run.plan.get("warnings", []), *_logged_warnings(run), *summary.get("findings", [])]
+    said = dict.fromkeys(map(str, found))
+    return [*said, *([f"To save time: {suggestion}"] if suggestion else [])]
+
+
+def _logged_warnings(run: StoredRun) -> list[str]:
+    """What the run warned of while it went on, from the beginning of its log."""
+    if not run.directory.log.is_file():
+        return []
+    with run.directory.log.open(errors="replace") as file:
+        lines = file.read(_MOST_LOG_CHARACTERS).splitlines()
+    found = [line.removeprefix(_WARNING) for line in lines if line.startswith(_WARNING)]
+    return list(dict.fromkeys(found))[:_MOST_WARNINGS]
 
 
 def time_of(run: StoredRun) -> list[tuple[str, float]]:

@@ -1,7 +1,5 @@
 """What a page shows of one run directory."""
 
-from pathlib import Path
-
 from drivetrain.report.collect.budget import PictureBudget
 from drivetrain.report.collect.command import reproducing_command
 from drivetrain.report.collect.confusion import confusion_of
@@ -12,7 +10,7 @@ from drivetrain.report.collect.identifiers import id_of, name_of
 from drivetrain.report.collect.plan_tables import memory_of, plan_tables
 from drivetrain.report.collect.recipe_values import recipe_values
 from drivetrain.report.collect.results import facts_of, headline_of, messages_of, score_tables, time_of
-from drivetrain.report.collect.stored_run import StoredRun, read_run
+from drivetrain.report.collect.stored_run import StoredRun
 from drivetrain.report.collect.timelines import timelines_of
 from drivetrain.report.contents import RunContents
 from drivetrain.store.stored_plan import REASONS_KEY
@@ -20,9 +18,9 @@ from drivetrain.store.stored_plan import REASONS_KEY
 __all__ = ["training_contents"]
 
 
-def training_contents(path: Path, *, max_points: int | None, budget: PictureBudget) -> RunContents:
+def training_contents(run: StoredRun, *, max_points: int | None, budget: PictureBudget) -> RunContents:
     """One run, whatever state it is in; parts whose files are missing are absent."""
-    run = read_run(path)
+    path = run.directory.path
     contents = RunContents(
         id=id_of(path),
         name=name_of(path),

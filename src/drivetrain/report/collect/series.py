@@ -1,7 +1,8 @@
 """Lines of charts: plain numbers without NaN, and long ones shortened such that no extreme is lost."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +29,18 @@ def series_of(
     if max_points is not None and len(y) > max(max_points, _FEWEST_POINTS):
         kept, width = _extremes(y, most=max(max_points, _FEWEST_POINTS))
         name, x, y = f"{name} (lowest and highest of every {width})", x[kept], y[kept]
-    return Series(name=name, x=x.tolist(), y=[_plain(value) for value in y.tolist()])
+    return Series(name=name, x=x.tolist(), y=_plain(y))
 
 
 def series_of_events(
-    name: str, events: Iterable[dict[str, object]], key: str, *, max_points: int | None
+    name: str, events: Iterable[Mapping[str, Any]], key: str, *, max_points: int | None
 ) -> Series | None:
     """The line through the values that events have under a key; None if none has it."""
-    points = [
-        (int(str(event["update"])), _number(event[key]))
-        for event in events
-        if key in event and "update" in event
-    ]
-    if not points:
+    own = [event for event in events if key in event and "update" in event]
+    if not own:
         return None
-    return series_of(
-        name, [value for _, value in points], updates=[update for update, _ in points], max_points=max_points
-    )
+    values = np.array([event[key] for event in own], dtype=np.float64)
+    return series_of(name, values, updates=[event["update"] for event in own], max_points=max_points)
 
 
 def _extremes(values: NDArray[np.float64], *, most: int) -> tuple[NDArray[np.int64], int]:
@@ -69,11 +65,6 @@ def _extremes(values: NDArray[np.float64], *, most: int) -> tuple[NDArray[np.int
     return np.unique(np.concatenate(found)).astype(np.int64), width
 
 
-def _number(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else float("nan")  # type: ignore[arg-type]
-
-
 def short(value: Cell) -> Cell:
     """A number with as many digits as anybody reads; None for what is not finite."""
     if not isinstance(value, float):
@@ -81,5 +72,8 @@ def short(value: Cell) -> Cell:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _plain(value: float) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+def _plain(values: NDArray[np.float64]) -> list[float | None]:
+    """Values with few digits; None for those that are not finite."""
+    if np.isfinite(values).all():
+        return [float(f"{value:.{_DIGITS}g}") for value in values.tolist()]
+    return [float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]

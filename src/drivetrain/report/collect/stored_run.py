@@ -22,7 +22,16 @@ __all__ = ["DAMAGE", "State", "StoredRun", "read_run"]
 
 State = Literal["running", "finished", "stopped"]
 _Part = TypeVar("_Part")
-DAMAGE = (DrivetrainError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+DAMAGE = (
+    DrivetrainError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 """What reading files that hold something unexpected raises."""
 
 
@@ -40,19 +49,16 @@ class StoredRun:
     events: list[dict[str, Any]]
     history: dict[str, NDArray[np.float64]]
     problems: list[str] = field(default_factory=list)
+    trainings: list[dict[str, Any]] = field(init=False)
+    validations: list[dict[str, Any]] = field(init=False)
+    summary: dict[str, Any] = field(init=False)
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The last summary event; empty before the end of the run."""
-        return next((event for event in reversed(self.events) if event["event"] == "summary"), {})
-
-    @property
-    def trainings(self) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["event"] == "train"]
-
-    @property
-    def validations(self) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["event"] == "validation"]
+    def __post_init__(self) -> None:
+        """Sorts the events by kind; the summary is empty before the end of a run."""
+        self.trainings = [event for event in self.events if event["event"] == "train"]
+        self.validations = [event for event in self.events if event["event"] == "validation"]
+        summaries = (event for event in reversed(self.events) if event["event"] == "summary")
+        self.summary = next(summaries, {})
 
     @property
     def class_names(self) -> list[str]:
@@ -92,7 +98,7 @@ def read_run(path: Path) -> StoredRun:
 def _read(path: Path, read: Callable[[Path], dict[str, Any]], problems: list[str]) -> dict[str, Any]:
     try:
         return read(path) if path.exists() else {}
-    except (DrivetrainError, OSError, ValueError) as error:
+    except DAMAGE as error:
         problems.append(str(error))
         return {}
 

@@ -62,7 +62,7 @@ function heatMap(matrix, { key, choose }) {
     const share = total ? count / total : 0;
     const strength = count ? 8 + 92 * Math.sqrt(share) : 0;
     const button = el("button", {
-      type: "button", class: `${row === column ? "right" : "wrong"}${strength > 62 ? " strong" : ""}`, "data-key": `${key}:${row},${column}`,
+      type: "button", class: `${row === column ? "right" : "wrong"}${strength > 80 ? " strong" : ""}`, "data-key": `${key}:${row},${column}`,
       style: { "--strength": strength.toFixed(1) }, onclick: () => pick(row, column, false),
       title: `${classes[row]} predicted as ${classes[column]}: ${numberText(count)} (${percentText(share)} of ${classes[row]})`,
       "aria-label": `true ${classes[row]}, predicted ${classes[column]}: ${countText(count, "sample")}`,
