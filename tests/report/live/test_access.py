@@ -9,7 +9,16 @@ GUARDED = Access(token="right", cookie="c")
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:1", "127.0.0.1:8421", "[::1]:8421", "127.0.0.1", "localhost:9000"]
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:1",
+        "127.0.0.1:8421",
+        "[::1]:8421",
+        "127.0.0.1",
+        "127.8.9.1:1",
+        "localhost:9000",
+    ],
 )
 def test_local_names_are_known_behind_any_tunnel(host: str) -> None:
     assert LOCAL.knows_host([host])

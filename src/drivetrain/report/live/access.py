@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 __all__ = ["Access", "is_loopback", "new_token"]
 
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -25,7 +23,7 @@ class Access:
         """
         if len(hosts) != 1:
             return False
-        return self.token is not None or _host_name(hosts[0]) in _LOCAL_NAMES
+        return self.token is not None or is_loopback(_host_name(hosts[0]))
 
     def has_token(self, cookies: str) -> bool:
         """Whether the cookies of a request hold the token; always if none is needed."""
@@ -60,11 +58,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _host_name(host: str) -> str | None:
+def _host_name(host: str) -> str:
     """The name in a Host header, without the port, which a tunnel may change."""
     try:
         parts = urlsplit(f"//{host}")
         has_more = bool(parts.path or parts.query or parts.fragment or parts.username)
-        return None if has_more or (parts.port is not None and not parts.port) else parts.hostname
+        # Asking for the port checks that it is one.
+        return "" if has_more or parts.port == 0 else parts.hostname or ""
     except ValueError:
-        return None
+        return ""
