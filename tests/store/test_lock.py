@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.store.lock import hold_lock
+from drivetrain.store.lock import held_locks, hold_lock, is_among
 from tests.deadlines import wait_until
 
 _HOLDER = """
 import os, sys, time
 from pathlib import Path
-from drivetrain.store.lock import hold_lock
+from drivetrain.store.lock import held_locks, hold_lock, is_among
 with hold_lock(Path(sys.argv[1])):
     child = os.fork()
     if child:
@@ -147,3 +147,11 @@ def test_a_program_that_was_started_keeps_no_lock(tmp_path: Path) -> None:
         assert waiter.stdout.readline() == b"begun\n"
         assert _is_free(tmp_path)
         assert waiter.poll() is None
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the kernel does not list its locks")
+def test_a_lock_is_seen_without_being_taken(tmp_path: Path) -> None:
+    assert not is_among(tmp_path, held_locks())
+    with hold_lock(tmp_path):
+        assert is_among(tmp_path, held_locks())
+    assert not is_among(tmp_path, held_locks())

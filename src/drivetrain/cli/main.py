@@ -39,7 +39,10 @@ COMMANDS = {
         "drivetrain.cli.monitor", "show what the accelerators, CPUs and runs of this host are doing"
     ),
     "runs": Command("drivetrain.cli.runs", "list and compare runs"),
-    "report": Command("drivetrain.cli.report", "write one HTML page of a run, or of several runs compared"),
+    "report": Command(
+        "drivetrain.cli.report",
+        "write one HTML page of a run or of several runs compared, or serve all pages live",
+    ),
     "recipes": Command("drivetrain.cli.recipes", "list the named recipes, or show one with all its values"),
     "models": Command("drivetrain.cli.models", "list the models, or show one layer by layer"),
     "data": Command("drivetrain.cli.data", "list, download, check and pack data sets"),

@@ -142,7 +142,7 @@ class Comparison(TypedDict):
 
 
 class PageContents(TypedDict):
-    """A whole page."""
+    """A whole page; `versions` tells a live page, by the ids of its runs, which state of them it shows."""
 
     title: str
     created: str
@@ -150,3 +150,4 @@ class PageContents(TypedDict):
     runs: list[RunContents]
     comparison: NotRequired[Comparison]
     live: NotRequired[bool]
+    versions: NotRequired[dict[str, str]]

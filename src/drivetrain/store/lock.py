@@ -33,6 +33,27 @@ def _lock(file: FileIO, *, directory: Path) -> None:
         ) from None
 
 
+def held_locks() -> frozenset[int]:
+    """The inodes of files that a process of this host has locked; empty where the kernel does not tell.
+
+    Asking by taking the lock for a moment could turn away a run that starts in that moment.
+    """
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    fields = [line.split() for line in lines]
+    return frozenset(int(field[5].rpartition(":")[2]) for field in fields if field[1:2] == ["FLOCK"])
+
+
+def is_among(directory: Path, held: frozenset[int]) -> bool:
+    """Whether the lock of a directory is one of those that are held."""
+    try:
+        return (directory / ".lock").stat().st_ino in held
+    except OSError:
+        return False
+
+
 def _leave_locks_to_parent() -> None:
     """Closes inherited lock files in a forked child.
 

@@ -87,6 +87,12 @@ def read_events(path: Path) -> list[dict[str, Any] | None]:
     return [entry if _is_event(entry) else None for entry in entries]
 
 
+def event_of(line: str) -> dict[str, Any] | None:
+    """The event of a line; None for a damaged line."""
+    entry = _value(line)
+    return entry if _is_event(entry) else None
+
+
 def _value(line: str) -> Any:
     try:
         return json.loads(line)
