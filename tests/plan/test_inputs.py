@@ -81,6 +81,12 @@ def test_limit_comes_last() -> None:
     assert inputs.warnings == (said,)
 
 
+def test_a_folder_that_the_data_set_does_not_read_is_a_warning() -> None:
+    said = "--data-dir photos has no effect: --dataset digits needs no files."
+    assert _inputs(dataset="digits", data_dir="photos").warnings == (said,)
+    assert _inputs(dataset="mnist", data_dir="photos").warnings == ()
+
+
 def test_external_data_set_needs_its_size() -> None:
     with pytest.raises(BadInputError, match="--dataset-size"):
         _inputs(dataset="own.data:make")

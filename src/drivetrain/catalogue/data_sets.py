@@ -301,6 +301,13 @@ def is_external_dataset(name: str) -> bool:
     return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
 
+def folder_warnings(name: str, *, folder: str | None) -> list[str]:
+    """Says if `--data-dir` names a folder that the data set does not read."""
+    if folder is None or is_external_dataset(name) or dataset_info(name).needs_files:
+        return []
+    return [f"--data-dir {folder} has no effect: --dataset {dataset_info(name).name} needs no files."]
+
+
 def is_folder_of_files(name: str) -> bool:
     """Whether the data set is a user's own folder, such as image-folder, not a fixed, published set."""
     return not is_external_dataset(name) and dataset_info(name).origin == _OWN_FILES

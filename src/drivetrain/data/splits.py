@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.catalogue.data_sets import (
-    DatasetInfo,
     dataset_info,
     default_share,
+    folder_warnings,
     held_out_count,
     is_external_dataset,
 )
@@ -115,7 +115,7 @@ def _open_arranged(recipe: Recipe) -> DataSplits:
     if not info.generated:
         _require_no_size(recipe)
     splits = _OPENERS[info.name](recipe)
-    splits.warnings.extend(_data_dir_warnings(recipe, info))
+    splits.warnings.extend(folder_warnings(recipe.dataset, folder=recipe.data_dir))
     share = default_share(info, has_validation=splits.validation is not None)
     arranged = _arrange(splits, recipe=recipe, default_fraction=share)
     if info.name == "mask-folder":
@@ -338,9 +338,3 @@ def _require_no_size(recipe: Recipe) -> None:
             f"--dataset-size {recipe.dataset_size} is for generated data sets; for other data, use "
             f"--limit-train-samples {recipe.dataset_size}."
         )
-
-
-def _data_dir_warnings(recipe: Recipe, info: DatasetInfo) -> list[str]:
-    if recipe.data_dir is None or info.needs_files:
-        return []
-    return [f"--data-dir {recipe.data_dir} has no effect: --dataset {info.name} needs no files."]

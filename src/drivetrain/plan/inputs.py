@@ -8,6 +8,7 @@ from drivetrain.catalogue.data_sets import (
     dataset_info,
     dataset_task,
     default_share,
+    folder_warnings,
     held_out_count,
     is_external_dataset,
     sample_counts,
@@ -84,7 +85,12 @@ def planned_inputs(recipe: Recipe, *, origins: Mapping[str, str]) -> PlannedInpu
         channels=shape.channels,
         image_size=shape.image_size,
         num_classes=shape.num_classes,
-        warnings=(*shape_warnings, *sample_warnings, *_group_warnings(recipe)),
+        warnings=(
+            *folder_warnings(recipe.dataset, folder=recipe.data_dir),
+            *shape_warnings,
+            *sample_warnings,
+            *_group_warnings(recipe),
+        ),
         input_kind=kind,
     )
 
