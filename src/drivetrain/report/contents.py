@@ -2,6 +2,8 @@
 
 from typing import Literal, NotRequired, TypedDict
 
+from drivetrain.store.run_state import State
+
 __all__ = [
     "Comparison",
     "ConfusionMatrix",
@@ -114,7 +116,7 @@ class RunContents(TypedDict):
     id: str
     name: str
     kind: Literal["training", "cross-validation"]
-    state: Literal["running", "finished", "stopped"]
+    state: State
     task: str
     headline: list[tuple[str, str]]
     facts: list[tuple[str, str]]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.report.collect.pages import contents_of, run_contents
+from drivetrain.store.heartbeat import write_heartbeat
 from drivetrain.store.lock import hold_lock
 from tests.report.collect.fabricated import (
     classifier,
@@ -18,6 +20,7 @@ from tests.report.collect.fabricated import (
     validation_event,
     write_events,
 )
+from tests.store.written_beats import BEAT
 
 OLD_RUN = Path(__file__).parents[2] / "store" / "old_runs" / "digits-0.1.0"
 
@@ -98,7 +101,9 @@ def test_a_run_that_goes_on_and_one_that_was_killed(tmp_path: Path) -> None:
     with hold_lock(path):
         running = run_contents(path)
     killed = run_contents(path)
-    assert (running["state"], killed["state"]) == ("running", "stopped")
+    write_heartbeat(path, replace(BEAT, host="elsewhere"))
+    elsewhere = run_contents(path)
+    assert [run["state"] for run in (running, killed, elsewhere)] == ["running", "stopped", "running"]
     assert killed["headline"] == [
         ("progress", "update 40 of 40"),
         ("training loss", "0.5000"),

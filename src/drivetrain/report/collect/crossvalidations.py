@@ -17,11 +17,13 @@ from drivetrain.report.collect.identifiers import id_of, name_of
 from drivetrain.report.collect.plan_tables import memory_of, plan_tables
 from drivetrain.report.collect.recipe_values import recipe_values
 from drivetrain.report.collect.results import facts_of, main_metric_of, messages_of
-from drivetrain.report.collect.stored_run import DAMAGE, State, StoredRun, read_run
+from drivetrain.report.collect.stored_run import DAMAGE, StoredRun, read_run
 from drivetrain.report.contents import Curve, Folds, RecipeValue, RunContents
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.listing import folds_of, is_locked
+from drivetrain.store.listing import folds_of
+from drivetrain.store.lock import is_locked
+from drivetrain.store.run_state import State, state_of_job
 from drivetrain.store.stored_plan import REASONS_KEY
 
 __all__ = ["crossvalidation_contents"]
@@ -90,12 +92,12 @@ def _read_job(path: Path) -> _Job:
     folds = [(int(fold.path.name.removeprefix("fold-")), read_run(fold.path)) for fold in begun]
     if not recipe and folds:
         recipe = {**folds[0][1].recipe, "fold": None}
-    state: State = "finished" if record.get("status") == "finished" else "stopped"
+    states = [fold.state for _, fold in folds]
     return _Job(
         directory=directory,
         record=record,
         recipe=recipe,
-        state="running" if is_locked(directory) else state,
+        state=state_of_job(record, is_held=is_locked(path), folds=states),
         folds=folds,
         problems=problems,
     )

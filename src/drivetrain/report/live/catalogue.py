@@ -114,7 +114,7 @@ class Catalogue:
         for name in gone:
             self._tell(name, None)
 
-    def _row(self, found: Found, held: frozenset[int]) -> Row:
+    def _row(self, found: Found, held: frozenset[int] | None) -> Row:
         """Reads what is new of a run and tells it."""
         try:
             row = self._read_row(found, held)
@@ -124,7 +124,7 @@ class Catalogue:
         self._tell(found.id, row)
         return row
 
-    def _read_row(self, found: Found, held: frozenset[int]) -> Row:
+    def _read_row(self, found: Found, held: frozenset[int] | None) -> Row:
         if found.is_job:
             job = self._jobs.setdefault(found.id, FollowedJob(found))
             folds = [self._row(fold, held) for fold in self._found.values() if fold.parent == found.id]
