@@ -144,12 +144,16 @@ class Comparison(TypedDict):
 
 
 class PageContents(TypedDict):
-    """A whole page; `versions` tells a live page, by the ids of its runs, which state of them it shows."""
+    """A whole page; `notes` say what it leaves out.
+
+    `versions` tells a live page, by the ids of its runs, which state of them it shows.
+    """
 
     title: str
     created: str
     version: str
     runs: list[RunContents]
     comparison: NotRequired[Comparison]
+    notes: NotRequired[list[str]]
     live: NotRequired[bool]
     versions: NotRequired[dict[str, str]]

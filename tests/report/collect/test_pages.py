@@ -105,7 +105,7 @@ def test_a_run_that_goes_on_and_one_that_was_killed(tmp_path: Path) -> None:
     elsewhere = run_contents(path)
     assert [run["state"] for run in (running, killed, elsewhere)] == ["running", "stopped", "running"]
     assert killed["headline"] == [
-        ("progress", "update 40 of 40"),
+        ("update", "40 of 40"),
         ("training loss", "0.5000"),
         ("throughput", "80 images/s"),
     ]
@@ -125,7 +125,7 @@ def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
         (path / entry).unlink()
     run = run_contents(path)
     assert not any((run["curves"], run["plan"], run["environment"], run["warnings"]))
-    assert run["headline"] == [("progress", "update 0")]
+    assert run["headline"] == [("update", "0")]
 
 
 def test_an_older_run_is_shown() -> None:

@@ -32,7 +32,7 @@ _SCORE_OF_IMAGES = ("foreground_hard_dice", "hard_dice", "iou", "pixel_accuracy"
 
 def headline_of(run: StoredRun) -> list[tuple[str, str]]:
     """The best validation first, or how far a run is; then the last validation, time and speed."""
-    lines = [] if run.state == "finished" else [("progress", f"update {_progress(run)}")]
+    lines = [] if run.state == "finished" else [("update", _progress(run))]
     validations = run.validations
     metric = main_metric_of(run)
     best = None if metric is None else _best(validations, metric)
@@ -143,7 +143,7 @@ def _last_numbers(validations: Sequence[Mapping[str, Any]], *, first: str | None
 
 def _progress(run: StoredRun) -> str:
     total = run.plan.get("total_updates")
-    return f"{last_update(run)}" + ("" if total is None else f" of {total}")
+    return f"{last_update(run):,}" + ("" if total is None else f" of {total:,}")
 
 
 def _class_table(run: StoredRun) -> Table | None:
