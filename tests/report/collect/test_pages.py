@@ -223,7 +223,7 @@ def test_pictures_of_many_runs_share_the_room_of_a_page(
     monkeypatch.setattr("drivetrain.report.collect.pages._PICTURE_BYTES", 30_000 + 2 * 150)
     page = contents_of(paths)
     assert [len(run["worst"]) for run in page["runs"]] == [1, 1]
-    assert "1 example pictures of this run are left out" in page["runs"][0]["warnings"][-1]
+    assert "1 example pictures are left out" in page["runs"][0]["warnings"][-1]
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.files import read_json
 from drivetrain.crossvalidation.results import Statistics, read_fold, summarise
 from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.report.collect.budget import PictureBudget, not_shown
 from drivetrain.report.collect.command import reproducing_command
+from drivetrain.report.collect.confusion import confusion_of_folds
 from drivetrain.report.collect.environment import environment_facts
+from drivetrain.report.collect.examples import pictures_of_folds
 from drivetrain.report.collect.folds import finished_table, fold_curves, unfinished_table
 from drivetrain.report.collect.identifiers import id_of, name_of
 from drivetrain.report.collect.plan_tables import memory_of, plan_tables
@@ -50,7 +53,7 @@ class _Job:
         return self.folds[0][1] if self.folds else None
 
 
-def crossvalidation_contents(path: Path, *, max_points: int | None) -> RunContents:
+def crossvalidation_contents(path: Path, *, max_points: int | None, budget: PictureBudget) -> RunContents:
     """A cross-validation, whatever state it is in."""
     job = _read_job(path)
     first = job.first
@@ -76,8 +79,21 @@ def crossvalidation_contents(path: Path, *, max_points: int | None) -> RunConten
         contents["folds"] = folds
     if first is not None and (memory := first.part("The memory", memory_of)):
         contents["memory"] = memory
-    contents["warnings"] = _messages(job)
+    _add_pictures(contents, job, budget)
+    contents["warnings"] = [*_messages(job), *not_shown(budget, alone="each fold")]
     return contents
+
+
+def _add_pictures(contents: RunContents, job: _Job, budget: PictureBudget) -> None:
+    """What the folds left of their validation samples: together these are all samples, each once."""
+    pictures = pictures_of_folds(job.folds, budget=budget)
+    if pictures.masks:
+        contents["masks"] = pictures.masks
+    if pictures.worst:
+        contents["worst"] = pictures.worst
+    folds = [fold for _, fold in job.folds]
+    if confusion := confusion_of_folds(folds, cells=pictures.cells, problems=job.problems):
+        contents["confusion"] = confusion
 
 
 def _read_job(path: Path) -> _Job:

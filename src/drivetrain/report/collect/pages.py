@@ -68,10 +68,10 @@ def _collected(
     path: Path, *, max_points: int | None, picture_bytes: int
 ) -> tuple[RunContents, StoredRun | CrossvalDirectory]:
     """What the page shows of a run, and the run, whose events are read only once."""
-    job = CrossvalDirectory(path)
+    job, budget = CrossvalDirectory(path), PictureBudget(bytes_left=picture_bytes)
     if job.holds_job:
-        return crossvalidation_contents(path, max_points=max_points), job
-    run, budget = read_run(path), PictureBudget(bytes_left=picture_bytes)
+        return crossvalidation_contents(path, max_points=max_points, budget=budget), job
+    run = read_run(path)
     return training_contents(run, max_points=max_points, budget=budget), run
 
 
@@ -81,7 +81,8 @@ def _shorter_curves(runs: Sequence[StoredRun | CrossvalDirectory], points: int) 
 
 def _curves(run: StoredRun | CrossvalDirectory, points: int) -> list[Curve]:
     if isinstance(run, CrossvalDirectory):
-        return crossvalidation_contents(run.path, max_points=points)["curves"]
+        none = PictureBudget(bytes_left=0)
+        return crossvalidation_contents(run.path, max_points=points, budget=none)["curves"]
     return run.part("The curves", lambda run: curves_of(run, max_points=points)) or []
 
 
