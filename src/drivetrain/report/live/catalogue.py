@@ -33,7 +33,8 @@ class Catalogue:
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
             raise BadInputError(
-                f"--live {root} is not a folder; name the folder that holds the runs, such as --live runs."
+                f"--live {root} is not a folder; name the one that holds your runs, such as --live runs, "
+                "which the first `drivetrain train` creates."
             )
         self.root = root.resolve()
         self._found: dict[str, Found] = {}
