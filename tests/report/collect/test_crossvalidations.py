@@ -110,6 +110,7 @@ def test_what_all_folds_say_is_said_once(tmp_path: Path) -> None:
     )
     run = run_contents(path)
     assert run["warnings"].count("The last 3 of 83 training samples are skipped.") == 1
+    assert not any("To save time" in message for message in run["warnings"])
     assert "Folds 0, 2: Class never predicted: dog; more samples of it help." in run["warnings"]
 
 

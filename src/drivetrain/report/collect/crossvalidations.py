@@ -19,7 +19,7 @@ from drivetrain.report.collect.folds import finished_table, fold_curves, unfinis
 from drivetrain.report.collect.identifiers import id_of, name_of
 from drivetrain.report.collect.plan_tables import memory_of, plan_tables
 from drivetrain.report.collect.recipe_values import recipe_values
-from drivetrain.report.collect.results import facts_of, main_metric_of, messages_of
+from drivetrain.report.collect.results import SUGGESTION, facts_of, main_metric_of, messages_of
 from drivetrain.report.collect.stored_run import DAMAGE, StoredRun, read_run
 from drivetrain.report.contents import Curve, Folds, RecipeValue, RunContents
 from drivetrain.store.crossval_directory import CrossvalDirectory
@@ -172,11 +172,12 @@ def _folds(job: _Job, statistics: Statistics | None) -> Folds:
 
 
 def _messages(job: _Job) -> list[str]:
-    """What the folds say, each sentence once, and which folds say it."""
+    """What the folds say, each sentence once, and which folds say it; suggestions stay on their pages."""
     said: dict[str, list[int]] = {}
     for number, fold in job.folds:
         for sentence in (*(fold.part("Warnings", messages_of) or []), *fold.problems):
-            said.setdefault(sentence, []).append(number)
+            if not sentence.startswith(SUGGESTION):
+                said.setdefault(sentence, []).append(number)
     lines = [_with_folds(sentence, numbers, of=len(job.folds)) for sentence, numbers in said.items()]
     return [*job.problems, *lines[:_MOST_MESSAGES]]
 

@@ -14,6 +14,7 @@ from drivetrain.report.contents import Cell, Table
 from drivetrain.run.summary.part_words import PART_WORDS
 
 __all__ = [
+    "SUGGESTION",
     "facts_of",
     "headline_of",
     "last_update",
@@ -22,6 +23,9 @@ __all__ = [
     "score_tables",
     "time_of",
 ]
+
+SUGGESTION = "To save time: "
+"""How the message begins that says what would make a run faster."""
 
 _MOST_IMAGES = 30
 _WARNING = "warning: "
@@ -104,7 +108,7 @@ def messages_of(run: StoredRun) -> list[str]:
     suggestion = summary.get("suggestion")
     found = [*run.plan.get("warnings", []), *_logged_warnings(run), *summary.get("findings", [])]
     said = dict.fromkeys(map(str, found))
-    return [*said, *([f"To save time: {suggestion}"] if suggestion else [])]
+    return [*said, *([f"{SUGGESTION}{suggestion}"] if suggestion else [])]
 
 
 def _logged_warnings(run: StoredRun) -> list[str]:

@@ -65,7 +65,9 @@ class FollowedRun:
     def row(self, held: frozenset[int] | None) -> Row:
         """The row as of now; `held` are the locks held on this host."""
         self._read_events()
-        progress, beat = self._progress, first_beat(self.found.path)
+        progress = self._progress
+        # A finished run is looked at as long as the server runs; its heartbeat has nothing more to say.
+        beat = None if progress.has_summary else first_beat(self.found.path)
         asked = self._identity.value() or self._recipe.value()
         metric = progress.metric(_text(asked.get("best_by")))
         changed_s = _changed_s(self._run.metrics) or _changed_s(self._run.recipe)
