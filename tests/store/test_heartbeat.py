@@ -4,21 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from drivetrain.store.heartbeat import Heartbeat, clear_heartbeats, read_heartbeats, write_heartbeat
-
-BEAT = Heartbeat(
-    time=1000.0,
-    host="here",
-    pid=42,
-    process_began=900.0,
-    rank=0,
-    replica=0,
-    stage="0",
-    state="training",
-    update=3,
-    total_updates=10,
-    loss=0.5,
-)
+from drivetrain.store.heartbeat import clear_heartbeats, read_heartbeats, write_heartbeat
+from tests.store.written_beats import BEAT
 
 
 def test_heartbeats_are_read_back_by_rank(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from drivetrain.core.errors import BadInputError
-from drivetrain.store.lock import held_locks, hold_lock, is_among
+from drivetrain.store import lock as lock_module
+from drivetrain.store.lock import held_locks, hold_lock, is_among, is_locked
 from tests.deadlines import wait_until
 
 _HOLDER = """
@@ -154,4 +155,18 @@ def test_a_lock_is_seen_without_being_taken(tmp_path: Path) -> None:
     assert not is_among(tmp_path, held_locks())
     with hold_lock(tmp_path):
         assert is_among(tmp_path, held_locks())
+        assert not is_among(tmp_path, None)
     assert not is_among(tmp_path, held_locks())
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_whether_a_lock_is_held_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_listed: bool
+) -> None:
+    """Where the kernel lists no locks, a shared lock is asked for."""
+    if not is_listed:
+        monkeypatch.setattr(lock_module, "held_locks", lambda: None)
+    assert not is_locked(tmp_path)
+    with hold_lock(tmp_path):
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)

@@ -2,6 +2,8 @@
 
 from typing import Literal, NotRequired, TypedDict
 
+from drivetrain.store.run_state import State
+
 __all__ = [
     "Comparison",
     "ConfusionMatrix",
@@ -114,7 +116,7 @@ class RunContents(TypedDict):
     id: str
     name: str
     kind: Literal["training", "cross-validation"]
-    state: Literal["running", "finished", "stopped"]
+    state: State
     task: str
     headline: list[tuple[str, str]]
     facts: list[tuple[str, str]]
@@ -142,12 +144,16 @@ class Comparison(TypedDict):
 
 
 class PageContents(TypedDict):
-    """A whole page; `versions` tells a live page, by the ids of its runs, which state of them it shows."""
+    """A whole page; `notes` say what it leaves out.
+
+    `versions` tells a live page, by the ids of its runs, which state of them it shows.
+    """
 
     title: str
     created: str
     version: str
     runs: list[RunContents]
     comparison: NotRequired[Comparison]
+    notes: NotRequired[list[str]]
     live: NotRequired[bool]
     versions: NotRequired[dict[str, str]]

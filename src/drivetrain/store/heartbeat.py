@@ -11,7 +11,15 @@ from typing import Any, Literal, get_args
 from drivetrain.core.files import read_json, write_atomically
 from drivetrain.core.wording import words
 
-__all__ = ["Heartbeat", "RankState", "clear_heartbeats", "read_heartbeats", "write_heartbeat"]
+__all__ = [
+    "FOLDER",
+    "Heartbeat",
+    "RankState",
+    "clear_heartbeats",
+    "heartbeat_of",
+    "read_heartbeats",
+    "write_heartbeat",
+]
 
 FOLDER = "heartbeats"
 RankState = Literal["starting", "compiling", "training", "validating", "finishing", "finished", "stopped"]
@@ -71,7 +79,7 @@ def read_heartbeats(run: Path) -> list[Heartbeat]:
     with suppress(OSError):
         for path in (run / FOLDER).glob("rank-*.json"):
             with suppress(OSError, ValueError, TypeError):
-                beats.append(_heartbeat(read_json(path)))
+                beats.append(heartbeat_of(read_json(path)))
     return sorted(beats, key=lambda beat: beat.rank)
 
 
@@ -80,8 +88,8 @@ def clear_heartbeats(run: Path) -> None:
     shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 
-def _heartbeat(content: dict[str, Any]) -> Heartbeat:
-    """Keys of newer versions are ignored."""
+def heartbeat_of(content: dict[str, Any]) -> Heartbeat:
+    """A heartbeat from its file; keys of newer versions are ignored, other content raises an error."""
     known = {field.name: content[field.name] for field in fields(Heartbeat) if field.name in content}
     beat = Heartbeat(**known)
     if beat.state not in get_args(RankState) or not all(_fits(name, value) for name, value in known.items()):

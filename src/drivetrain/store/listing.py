@@ -1,6 +1,5 @@
 """Lists and compares runs, reading only their directories."""
 
-import fcntl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from drivetrain.recipe.plain import schedule_name
 from drivetrain.store.checkpoint_paths import checkpoint_paths, update_of
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
+from drivetrain.store.lock import is_locked
 from drivetrain.store.metrics_file import OF_EVENTS, read_metrics
+from drivetrain.store.run_state import State, state_now, state_of_job
 
 Listed = RunDirectory | CrossvalDirectory
 
@@ -89,10 +90,10 @@ def _describe_job(job: CrossvalDirectory) -> dict[str, Any]:
     """The row of a cross-validation: means over the folds once all are finished."""
     record, recipe = read_json(job.record), _recipe_of(job)
     row = {"run": str(job.path), "model": recipe.get("model"), "dataset": recipe.get("dataset")}
-    is_running = is_locked(job)
-    if is_running or record["status"] != "finished":
-        done = sum(status_of(fold, read_metrics(fold.metrics)) == "finished" for fold in _begun_folds(job))
-        status = f"{'running' if is_running else 'stopped'}, {done} of {record['folds']} folds finished"
+    states = [status_of(fold, read_metrics(fold.metrics)) for fold in _begun_folds(job)]
+    state = state_of_job(record, is_held=is_locked(job.path), folds=states)
+    if state != "finished":
+        status = f"{state}, {states.count('finished')} of {record['folds']} folds finished"
         return {**dict.fromkeys(_COLUMNS), **row, "status": status}
     statistics = record["statistics"]
     metric = statistics["metric"]
@@ -231,24 +232,9 @@ def _last_update(run: RunDirectory, entries: list[dict[str, Any]]) -> int:
     return max([*logged, *saved], default=0)
 
 
-def status_of(run: RunDirectory, entries: list[dict[str, Any]]) -> str:
-    """Whether a run is "running", "finished" or "stopped"."""
-    if any(entry["event"] == "summary" for entry in entries):
-        return "finished"
-    return "running" if is_locked(run) else "stopped"
-
-
-def is_locked(run: Listed) -> bool:
-    """Whether a process of this host works on a run."""
-    lock = run.path / ".lock"
-    if not lock.is_file():
-        return False
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
+def status_of(run: RunDirectory, entries: list[dict[str, Any]]) -> State:
+    """Whether a run goes on, on this host or on another."""
+    return state_now(run.path, has_summary=any(entry["event"] == "summary" for entry in entries))
 
 
 def _total_updates(run: RunDirectory) -> int | None:

@@ -33,25 +33,42 @@ def _lock(file: FileIO, *, directory: Path) -> None:
         ) from None
 
 
-def held_locks() -> frozenset[int]:
-    """The inodes of files that a process of this host has locked; empty where the kernel does not tell.
+def held_locks() -> frozenset[int] | None:
+    """The inodes of files that a process of this host has locked; None where the kernel does not tell.
 
     Asking by taking the lock for a moment could turn away a run that starts in that moment.
     """
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
-        return frozenset()
+        return None
     fields = [line.split() for line in lines]
     return frozenset(int(field[5].rpartition(":")[2]) for field in fields if field[1:2] == ["FLOCK"])
 
 
-def is_among(directory: Path, held: frozenset[int]) -> bool:
-    """Whether the lock of a directory is one of those that are held."""
+def is_among(directory: Path, held: frozenset[int] | None) -> bool:
+    """Whether the lock of a directory is one of those that are known to be held."""
     try:
-        return (directory / ".lock").stat().st_ino in held
+        return held is not None and (directory / ".lock").stat().st_ino in held
     except OSError:
         return False
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a process of this host holds the lock of a directory."""
+    held = held_locks()
+    return _is_refused(directory / ".lock") if held is None else is_among(directory, held)
+
+
+def _is_refused(lock: Path) -> bool:
+    try:
+        with FileIO(lock) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _leave_locks_to_parent() -> None:

@@ -8,6 +8,7 @@ from drivetrain.recipe.load import recipe_to_yaml, resolve_recipe
 from drivetrain.report.collect.pages import contents_of, run_contents
 from tests.report.collect.fabricated import (
     classifier,
+    pipelined_segmentation,
     summary_event,
     train_event,
     validation_event,
@@ -63,6 +64,27 @@ def test_the_curves_are_those_of_the_folds_with_their_mean(tmp_path: Path) -> No
     }
 
 
+def test_the_samples_of_all_folds_make_one_confusion_matrix(tmp_path: Path) -> None:
+    path = _job(tmp_path / "job", accuracies=(0.6, 0.7, 0.8))
+    (path / "fold-2" / "confusion.csv").unlink()
+    run = run_contents(path)
+    assert run["confusion"]["counts"] == [[4, 0, 0], [2, 2, 0], [0, 0, 4]]
+    mistakes = [sample["name"] for sample in run["confusion"]["examples"]["1,0"]]
+    assert mistakes == [f"fold {number}: a<script>.png" for number in range(3)]
+    assert [sample["loss"] for sample in run["worst"]] == [2.5, 2.5, 2.5, 0.1, 0.1, 0.1]
+    assert all(sample["image"].startswith("data:image/png;base64,") for sample in run["worst"])
+
+
+def test_the_masks_of_all_folds_lie_side_by_side(tmp_path: Path) -> None:
+    path = tmp_path / "job"
+    for number in range(2):
+        pipelined_segmentation(path / f"fold-{number}")
+    write_json(path / "crossval.json", {"status": "unfinished", "folds": 2, "identity": {}})
+    run = run_contents(path)
+    assert [mask["name"].partition(":")[0] for mask in run["masks"]] == ["fold 0", "fold 1"]
+    assert "confusion" not in run
+
+
 def test_an_unfinished_job_says_how_far_its_folds_are(tmp_path: Path) -> None:
     path = _job(tmp_path / "job", accuracies=(0.6, 0.7), status="unfinished")
     write_events(path / "fold-1", [validation_event(10, loss=0.5, accuracy=0.3)])
@@ -88,6 +110,7 @@ def test_what_all_folds_say_is_said_once(tmp_path: Path) -> None:
     )
     run = run_contents(path)
     assert run["warnings"].count("The last 3 of 83 training samples are skipped.") == 1
+    assert not any("To save time" in message for message in run["warnings"])
     assert "Folds 0, 2: Class never predicted: dog; more samples of it help." in run["warnings"]
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from drivetrain.core.errors import BadInputError
 from drivetrain.report.collect.pages import contents_of, run_contents
+from drivetrain.store.heartbeat import write_heartbeat
 from drivetrain.store.lock import hold_lock
 from tests.report.collect.fabricated import (
     classifier,
@@ -18,6 +20,7 @@ from tests.report.collect.fabricated import (
     validation_event,
     write_events,
 )
+from tests.store.written_beats import BEAT
 
 OLD_RUN = Path(__file__).parents[2] / "store" / "old_runs" / "digits-0.1.0"
 
@@ -98,9 +101,11 @@ def test_a_run_that_goes_on_and_one_that_was_killed(tmp_path: Path) -> None:
     with hold_lock(path):
         running = run_contents(path)
     killed = run_contents(path)
-    assert (running["state"], killed["state"]) == ("running", "stopped")
+    write_heartbeat(path, replace(BEAT, host="elsewhere"))
+    elsewhere = run_contents(path)
+    assert [run["state"] for run in (running, killed, elsewhere)] == ["running", "stopped", "running"]
     assert killed["headline"] == [
-        ("progress", "update 40 of 40"),
+        ("update", "40 of 40"),
         ("training loss", "0.5000"),
         ("throughput", "80 images/s"),
     ]
@@ -120,7 +125,7 @@ def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
         (path / entry).unlink()
     run = run_contents(path)
     assert not any((run["curves"], run["plan"], run["environment"], run["warnings"]))
-    assert run["headline"] == [("progress", "update 0")]
+    assert run["headline"] == [("update", "0")]
 
 
 def test_an_older_run_is_shown() -> None:
@@ -218,7 +223,7 @@ def test_pictures_of_many_runs_share_the_room_of_a_page(
     monkeypatch.setattr("drivetrain.report.collect.pages._PICTURE_BYTES", 30_000 + 2 * 150)
     page = contents_of(paths)
     assert [len(run["worst"]) for run in page["runs"]] == [1, 1]
-    assert "1 example pictures of this run are left out" in page["runs"][0]["warnings"][-1]
+    assert "1 example pictures are left out" in page["runs"][0]["warnings"][-1]
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from drivetrain.core.errors import BadInputError
 from drivetrain.report.live import catalogue as module
 from drivetrain.report.live.catalogue import Catalogue
 from drivetrain.report.live.rows import Row
+from drivetrain.store.heartbeat import write_heartbeat
 from drivetrain.store.lock import hold_lock
 from tests.report.live.served import add_event, write_run
+from tests.store.written_beats import BEAT
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,7 @@ def test_the_row_of_a_run_follows_its_events(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     catalogue = Catalogue(tmp_path)
     first = _row(catalogue, "a")
-    assert (first["state"], first["model"], first["data"]) == ("running", "toy_model", "digits")
+    assert (first["state"], first["model"], first["data"]) == ("stopped", "toy_model", "digits")
     assert (first["done"], first["total"], first["loss"]) == (2, 10, 0.5)
     assert (first["metric"], first["best"]) == (None, None)
     add_event(run, "validation", update=4, accuracy=0.75, loss=1.0)
@@ -54,13 +57,12 @@ def test_a_run_that_continues_from_a_checkpoint_is_read_again(tmp_path: Path) ->
 
 def test_a_heartbeat_is_ahead_of_the_events(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
-    (run / "heartbeats").mkdir()
-    beat = {"host": "elsewhere", "pid": 1, "state": "training", "update": 7, "images_per_second": 50.0}
-    (run / "heartbeats" / "rank-0.json").write_text(json.dumps(beat))
+    beat = replace(BEAT, host="elsewhere", update=7, images_per_second=50.0)
+    write_heartbeat(run, beat)
     catalogue = Catalogue(tmp_path)
     row = _row(catalogue, "a")
     assert (row["state"], row["done"], row["images_per_second"]) == ("running", 7, 50.0)
-    (run / "heartbeats" / "rank-0.json").write_text(json.dumps({**beat, "state": "stopped"}))
+    write_heartbeat(run, replace(beat, state="stopped"))
     row = _row(catalogue, "a")
     assert (row["state"], row["done"], row["images_per_second"]) == ("stopped", 2, None)
 

@@ -50,7 +50,7 @@ def test_the_page_of_a_run_and_of_several(root: Path) -> None:
     with served(root) as server:
         one = ask(server, "/api/run/b%20b").json()
         assert [run["name"] for run in one["runs"]] == ["b b"]
-        assert (one["live"], list(one["versions"]), one["runs"][0]["state"]) == (True, ["b%20b"], "running")
+        assert (one["live"], list(one["versions"]), one["runs"][0]["state"]) == (True, ["b%20b"], "stopped")
         two = ask(server, "/api/compare?run=b%20b&run=a&run=a").json()
         assert [run["name"] for run in two["runs"]] == ["b b", "a"]
         assert ask(server, "/run/a").headers["Content-Type"] == "text/html; charset=utf-8"

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from drivetrain.report.collect.pages import contents_of
 from drivetrain.report.contents import PageContents
 from drivetrain.report.page.render import render_page
+from tests.report.collect.fabricated import classifier as on_disk
+from tests.report.collect.fabricated import pipelined_segmentation
 from tests.report.page.browsers import OpenPage, open_pages
 from tests.report.page.made_contents import (
     VALIDATIONS,
@@ -326,6 +329,64 @@ def test_it_prints_in_light_colours(show: Callable[..., Any]) -> None:
     )
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 22, 26)"
+
+
+def test_two_fingers_zoom_and_one_moves(show: Callable[..., Any]) -> None:
+    page = show(page_of(classifier()), width=390)
+    chart = page.locator(".chart .u-over").first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    device = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *shares: float) -> None:
+        points = [
+            {"x": box["x"] + share * box["width"], "y": box["y"] + 60, "id": number}
+            for number, share in enumerate(shares)
+        ]
+        device.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def shown() -> list[float]:
+        return list(page.evaluate("drivetrainPage.charts()[0].range"))
+
+    first, last = shown()
+    touch("touchStart", 0.4, 0.6)
+    touch("touchMove", 0.3, 0.7)
+    touch("touchMove", 0.2, 0.8)
+    touch("touchEnd")
+    near, far = shown()
+    # What was under two fingers is now under them three times as far apart.
+    assert near == pytest.approx(first + (last - first) / 3, rel=0.02)
+    assert far == pytest.approx(first + (last - first) * 2 / 3, rel=0.02)
+    touch("touchStart", 0.8)
+    touch("touchMove", 0.5)
+    touch("touchMove", 0.3)
+    touch("touchEnd")
+    moved = shown()
+    assert moved[1] - moved[0] == pytest.approx(far - near)
+    assert moved[0] == pytest.approx(near + (far - near) / 2, rel=0.02)
+    page.get_by_role("button", name="Show all updates").click()
+    assert shown() == [first, last]
+
+
+def test_the_headline_of_a_run_that_goes_on_is_one_line(show: Callable[..., Any]) -> None:
+    contents = page_of(classifier())
+    headline = contents["runs"][0]["headline"]
+    contents["runs"][0]["headline"] = [("update", "100,004 of 200,000"), *headline[1:]]
+    for width in WIDTHS:
+        page = show(contents, width=width)
+        first = page.locator(".tiles dd").first.bounding_box()
+        assert first["height"] < 50
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_pages_of_runs_on_disk(show: Callable[..., Any], tmp_path: Path, width: int) -> None:
+    """What `drivetrain report` collects is what the script expects."""
+    runs = [on_disk(tmp_path / "classifier"), pipelined_segmentation(tmp_path / "segmentation")]
+    for paths in ([runs[0]], [runs[1]], runs):
+        page = show(contents_of(paths), width=width)
+        assert _points(page)["loss"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
 def test_nothing_in_a_name_runs(show: Callable[..., Any]) -> None:

@@ -4,7 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PictureBudget"]
+__all__ = ["PictureBudget", "not_shown"]
 
 _KINDS = {".png": "image/png", ".jpg": "image/jpeg"}
 
@@ -32,6 +32,16 @@ class PictureBudget:
             return None
         self.bytes_left -= needed
         return uris
+
+
+def not_shown(budget: PictureBudget, *, alone: str) -> list[str]:
+    """A sentence about the pictures that were left out, and whose page shows more; none if all fit."""
+    if not budget.left_out:
+        return []
+    return [
+        f"{budget.left_out} example pictures are left out to keep the page small; the page of {alone} shows "
+        "more."
+    ]
 
 
 def _uri(content: bytes, path: Path) -> str:

@@ -10,18 +10,23 @@ from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.files import read_json
 from drivetrain.crossvalidation.results import Statistics, read_fold, summarise
 from drivetrain.recipe.load import read_recipe_yaml
+from drivetrain.report.collect.budget import PictureBudget, not_shown
 from drivetrain.report.collect.command import reproducing_command
+from drivetrain.report.collect.confusion import confusion_of_folds
 from drivetrain.report.collect.environment import environment_facts
+from drivetrain.report.collect.examples import pictures_of_folds
 from drivetrain.report.collect.folds import finished_table, fold_curves, unfinished_table
 from drivetrain.report.collect.identifiers import id_of, name_of
 from drivetrain.report.collect.plan_tables import memory_of, plan_tables
 from drivetrain.report.collect.recipe_values import recipe_values
-from drivetrain.report.collect.results import facts_of, main_metric_of, messages_of
-from drivetrain.report.collect.stored_run import DAMAGE, State, StoredRun, read_run
+from drivetrain.report.collect.results import SUGGESTION, facts_of, main_metric_of, messages_of
+from drivetrain.report.collect.stored_run import DAMAGE, StoredRun, read_run
 from drivetrain.report.contents import Curve, Folds, RecipeValue, RunContents
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
-from drivetrain.store.listing import folds_of, is_locked
+from drivetrain.store.listing import folds_of
+from drivetrain.store.lock import is_locked
+from drivetrain.store.run_state import State, state_of_job
 from drivetrain.store.stored_plan import REASONS_KEY
 
 __all__ = ["crossvalidation_contents"]
@@ -48,7 +53,7 @@ class _Job:
         return self.folds[0][1] if self.folds else None
 
 
-def crossvalidation_contents(path: Path, *, max_points: int | None) -> RunContents:
+def crossvalidation_contents(path: Path, *, max_points: int | None, budget: PictureBudget) -> RunContents:
     """A cross-validation, whatever state it is in."""
     job = _read_job(path)
     first = job.first
@@ -74,8 +79,21 @@ def crossvalidation_contents(path: Path, *, max_points: int | None) -> RunConten
         contents["folds"] = folds
     if first is not None and (memory := first.part("The memory", memory_of)):
         contents["memory"] = memory
-    contents["warnings"] = _messages(job)
+    _add_pictures(contents, job, budget)
+    contents["warnings"] = [*_messages(job), *not_shown(budget, alone="each fold")]
     return contents
+
+
+def _add_pictures(contents: RunContents, job: _Job, budget: PictureBudget) -> None:
+    """What the folds left of their validation samples: together these are all samples, each once."""
+    pictures = pictures_of_folds(job.folds, budget=budget)
+    if pictures.masks:
+        contents["masks"] = pictures.masks
+    if pictures.worst:
+        contents["worst"] = pictures.worst
+    folds = [fold for _, fold in job.folds]
+    if confusion := confusion_of_folds(folds, cells=pictures.cells, problems=job.problems):
+        contents["confusion"] = confusion
 
 
 def _read_job(path: Path) -> _Job:
@@ -90,12 +108,12 @@ def _read_job(path: Path) -> _Job:
     folds = [(int(fold.path.name.removeprefix("fold-")), read_run(fold.path)) for fold in begun]
     if not recipe and folds:
         recipe = {**folds[0][1].recipe, "fold": None}
-    state: State = "finished" if record.get("status") == "finished" else "stopped"
+    states = [fold.state for _, fold in folds]
     return _Job(
         directory=directory,
         record=record,
         recipe=recipe,
-        state="running" if is_locked(directory) else state,
+        state=state_of_job(record, is_held=is_locked(path), folds=states),
         folds=folds,
         problems=problems,
     )
@@ -154,11 +172,12 @@ def _folds(job: _Job, statistics: Statistics | None) -> Folds:
 
 
 def _messages(job: _Job) -> list[str]:
-    """What the folds say, each sentence once, and which folds say it."""
+    """What the folds say, each sentence once, and which folds say it; suggestions stay on their pages."""
     said: dict[str, list[int]] = {}
     for number, fold in job.folds:
         for sentence in (*(fold.part("Warnings", messages_of) or []), *fold.problems):
-            said.setdefault(sentence, []).append(number)
+            if not sentence.startswith(SUGGESTION):
+                said.setdefault(sentence, []).append(number)
     lines = [_with_folds(sentence, numbers, of=len(job.folds)) for sentence, numbers in said.items()]
     return [*job.problems, *lines[:_MOST_MESSAGES]]
 

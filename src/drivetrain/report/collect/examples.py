@@ -1,19 +1,24 @@
 """The validation pictures of a run: behind the confusion matrix, the worst samples, images with masks."""
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from drivetrain.catalogue.metrics import shown_metric
 from drivetrain.core.files import read_json
 from drivetrain.report.collect.budget import PictureBudget
 from drivetrain.report.collect.stored_run import StoredRun
 from drivetrain.report.contents import Example, MaskExample
 from drivetrain.store.examples import EXAMPLES_RECORD
 
-__all__ = ["Pictures", "pictures_of"]
+__all__ = ["Pictures", "pictures_of", "pictures_of_folds"]
 
+_MOST_WORST = 18
+_ORDER_OF_MASKS = shown_metric("foreground_hard_dice")
 # Names of pictures come from a file, so they must not lead out of its folder.
 _SAFE_NAME = re.compile(r"[0-9A-Za-z_-]+\.(png|jpg)")
 
@@ -41,6 +46,26 @@ def pictures_of(run: StoredRun, *, budget: PictureBudget) -> Pictures:
     }
     masks = list(_masks(record.get("masks", []), folder=folder, budget=budget))
     return Pictures(cells={cell: own for cell, own in cells.items() if own}, worst=worst, masks=masks)
+
+
+def pictures_of_folds(folds: Sequence[tuple[int, StoredRun]], *, budget: PictureBudget) -> Pictures:
+    """The pictures of all folds, each with the same share of the bytes, those of the worst scores first."""
+    joined, share = Pictures(), budget.bytes_left // max(1, len(folds))
+    for number, fold in folds:
+        own = PictureBudget(bytes_left=share)
+        found = fold.part("The pictures", partial(pictures_of, budget=own)) or Pictures()
+        budget.left_out += own.left_out
+        joined.worst += _named(found.worst, number)
+        joined.masks += [mask | {"name": f"fold {number}: {mask['name']}"} for mask in found.masks]
+        for cell, samples in found.cells.items():
+            joined.cells.setdefault(cell, []).extend(_named(samples, number))
+    joined.worst = sorted(joined.worst, key=lambda sample: -sample.get("loss", math.inf))[:_MOST_WORST]
+    joined.masks.sort(key=lambda mask: mask["scores"].get(_ORDER_OF_MASKS, 1.0))
+    return joined
+
+
+def _named(samples: list[Example], fold: int) -> list[Example]:
+    return [sample | {"name": f"fold {fold}: {sample['name']}"} for sample in samples]
 
 
 class _Samples:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from drivetrain.core.errors import BadInputError
@@ -9,9 +10,11 @@ from drivetrain.core.version import VERSION
 from drivetrain.report.collect.budget import PictureBudget
 from drivetrain.report.collect.comparison import comparison_of
 from drivetrain.report.collect.crossvalidations import crossvalidation_contents
+from drivetrain.report.collect.curves import curves_of
+from drivetrain.report.collect.fitting import fit
 from drivetrain.report.collect.runs import training_contents
 from drivetrain.report.collect.stored_run import StoredRun, read_run
-from drivetrain.report.contents import PageContents, RunContents
+from drivetrain.report.contents import Curve, PageContents, RunContents
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import open_run
 
@@ -47,6 +50,9 @@ def contents_of(paths: Sequence[Path], *, live: bool = False) -> PageContents:
     )
     if len(runs) > 1:
         contents["comparison"] = comparison_of([(run, contents["name"]) for contents, run in collected])
+    if len(runs) > 1:
+        shorter = partial(_shorter_curves, [run for _, run in collected])
+        fit(contents, shorter, points=points, full=_MAX_POINTS)
     if live:
         contents["live"] = True
     return contents
@@ -62,11 +68,22 @@ def _collected(
     path: Path, *, max_points: int | None, picture_bytes: int
 ) -> tuple[RunContents, StoredRun | CrossvalDirectory]:
     """What the page shows of a run, and the run, whose events are read only once."""
-    job = CrossvalDirectory(path)
+    job, budget = CrossvalDirectory(path), PictureBudget(bytes_left=picture_bytes)
     if job.holds_job:
-        return crossvalidation_contents(path, max_points=max_points), job
-    run, budget = read_run(path), PictureBudget(bytes_left=picture_bytes)
+        return crossvalidation_contents(path, max_points=max_points, budget=budget), job
+    run = read_run(path)
     return training_contents(run, max_points=max_points, budget=budget), run
+
+
+def _shorter_curves(runs: Sequence[StoredRun | CrossvalDirectory], points: int) -> list[list[Curve]]:
+    return [_curves(run, points) for run in runs]
+
+
+def _curves(run: StoredRun | CrossvalDirectory, points: int) -> list[Curve]:
+    if isinstance(run, CrossvalDirectory):
+        none = PictureBudget(bytes_left=0)
+        return crossvalidation_contents(run.path, max_points=points, budget=none)["curves"]
+    return run.part("The curves", lambda run: curves_of(run, max_points=points)) or []
 
 
 def _require_run(path: Path) -> None:

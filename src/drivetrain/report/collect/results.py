@@ -14,6 +14,7 @@ from drivetrain.report.contents import Cell, Table
 from drivetrain.run.summary.part_words import PART_WORDS
 
 __all__ = [
+    "SUGGESTION",
     "facts_of",
     "headline_of",
     "last_update",
@@ -22,6 +23,9 @@ __all__ = [
     "score_tables",
     "time_of",
 ]
+
+SUGGESTION = "To save time: "
+"""How the message begins that says what would make a run faster."""
 
 _MOST_IMAGES = 30
 _WARNING = "warning: "
@@ -32,7 +36,7 @@ _SCORE_OF_IMAGES = ("foreground_hard_dice", "hard_dice", "iou", "pixel_accuracy"
 
 def headline_of(run: StoredRun) -> list[tuple[str, str]]:
     """The best validation first, or how far a run is; then the last validation, time and speed."""
-    lines = [] if run.state == "finished" else [("progress", f"update {_progress(run)}")]
+    lines = [] if run.state == "finished" else [("update", _progress(run))]
     validations = run.validations
     metric = main_metric_of(run)
     best = None if metric is None else _best(validations, metric)
@@ -104,7 +108,7 @@ def messages_of(run: StoredRun) -> list[str]:
     suggestion = summary.get("suggestion")
     found = [*run.plan.get("warnings", []), *_logged_warnings(run), *summary.get("findings", [])]
     said = dict.fromkeys(map(str, found))
-    return [*said, *([f"To save time: {suggestion}"] if suggestion else [])]
+    return [*said, *([f"{SUGGESTION}{suggestion}"] if suggestion else [])]
 
 
 def _logged_warnings(run: StoredRun) -> list[str]:
@@ -143,7 +147,7 @@ def _last_numbers(validations: Sequence[Mapping[str, Any]], *, first: str | None
 
 def _progress(run: StoredRun) -> str:
     total = run.plan.get("total_updates")
-    return f"{last_update(run)}" + ("" if total is None else f" of {total}")
+    return f"{last_update(run):,}" + ("" if total is None else f" of {total:,}")
 
 
 def _class_table(run: StoredRun) -> Table | None:

@@ -1,6 +1,6 @@
 """What a page shows of one run directory."""
 
-from drivetrain.report.collect.budget import PictureBudget
+from drivetrain.report.collect.budget import PictureBudget, not_shown
 from drivetrain.report.collect.command import reproducing_command
 from drivetrain.report.collect.confusion import confusion_of
 from drivetrain.report.collect.curves import curves_of
@@ -42,7 +42,8 @@ def training_contents(run: StoredRun, *, max_points: int | None, budget: Picture
         warnings=[],
     )
     _add_optional_parts(contents, run, budget)
-    contents["warnings"] = [*(run.part("Warnings", messages_of) or []), *_not_shown(budget), *run.problems]
+    messages = run.part("Warnings", messages_of) or []
+    contents["warnings"] = [*messages, *not_shown(budget, alone="this run alone"), *run.problems]
     return contents
 
 
@@ -62,12 +63,3 @@ def _add_optional_parts(contents: RunContents, run: StoredRun, budget: PictureBu
     cells = pictures.cells
     if confusion := run.part("The confusion matrix", lambda run: confusion_of(run, cells=cells)):
         contents["confusion"] = confusion
-
-
-def _not_shown(budget: PictureBudget) -> list[str]:
-    if not budget.left_out:
-        return []
-    return [
-        f"{budget.left_out} example pictures of this run are left out to keep the page small; the page of "
-        "this run alone shows more."
-    ]

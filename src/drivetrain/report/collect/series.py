@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from drivetrain.report.contents import Cell, Series
 
-__all__ = ["series_of", "series_of_events", "short"]
+__all__ = ["SHORTENED", "series_of", "series_of_events", "short"]
+
+SHORTENED = "lowest and highest of every"
+"""What the name of a shortened line says, before how many values became two."""
 
 _DIGITS = 6
 # In each bucket: the lowest, the highest, and the first value that is not finite.
@@ -28,7 +31,7 @@ def series_of(
     y, x = np.asarray(values, dtype=np.float64), np.asarray(updates, dtype=np.int64)
     if max_points is not None and len(y) > max(max_points, _FEWEST_POINTS):
         kept, width = _extremes(y, most=max(max_points, _FEWEST_POINTS))
-        name, x, y = f"{name} (lowest and highest of every {width})", x[kept], y[kept]
+        name, x, y = f"{name} ({SHORTENED} {width})", x[kept], y[kept]
     return Series(name=name, x=x.tolist(), y=_plain(y))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ from drivetrain.store.directory import RunDirectory
 from drivetrain.store.listing import status_of
 from drivetrain.store.metrics_file import damaged_events_of, read_events
 from drivetrain.store.origins import kept_origins
+from drivetrain.store.run_state import State
 from drivetrain.store.update_history import DamagedHistoryError, read_history
 
-__all__ = ["DAMAGE", "State", "StoredRun", "read_run"]
+__all__ = ["DAMAGE", "StoredRun", "read_run"]
 
-State = Literal["running", "finished", "stopped"]
 _Part = TypeVar("_Part")
 DAMAGE = (
     DrivetrainError,
@@ -83,7 +83,7 @@ def read_run(path: Path) -> StoredRun:
     events = [entry for entry in entries if entry is not None]
     return StoredRun(
         directory=directory,
-        state=cast(State, status_of(directory, events)),
+        state=status_of(directory, events),
         recipe=_read(directory.recipe, _recipe, problems),
         origins=kept_origins(directory.origins),
         plan=_read(directory.plan, read_json, problems),

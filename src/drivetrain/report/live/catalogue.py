@@ -33,7 +33,8 @@ class Catalogue:
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
             raise BadInputError(
-                f"--live {root} is not a folder; name the folder that holds the runs, such as --live runs."
+                f"--live {root} is not a folder; name the one that holds your runs, such as --live runs, "
+                "which the first `drivetrain train` creates."
             )
         self.root = root.resolve()
         self._found: dict[str, Found] = {}
@@ -114,7 +115,7 @@ class Catalogue:
         for name in gone:
             self._tell(name, None)
 
-    def _row(self, found: Found, held: frozenset[int]) -> Row:
+    def _row(self, found: Found, held: frozenset[int] | None) -> Row:
         """Reads what is new of a run and tells it."""
         try:
             row = self._read_row(found, held)
@@ -124,7 +125,7 @@ class Catalogue:
         self._tell(found.id, row)
         return row
 
-    def _read_row(self, found: Found, held: frozenset[int]) -> Row:
+    def _read_row(self, found: Found, held: frozenset[int] | None) -> Row:
         if found.is_job:
             job = self._jobs.setdefault(found.id, FollowedJob(found))
             folds = [self._row(fold, held) for fold in self._found.values() if fold.parent == found.id]

@@ -19,7 +19,6 @@ class Progress:
 
     def __init__(self) -> None:
         self.update = 0
-        self.num_events = 0
         self.elapsed_s = 0.0
         self.loss: float | None = None
         self.images_per_second: float | None = None
@@ -30,7 +29,6 @@ class Progress:
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Takes in new lines: all events but trainings, and of those so many that a curve can be drawn."""
-        self.num_events += len(lines)
         trainings = [place for place, line in enumerate(lines) if line.startswith(_TRAIN)]
         step = max(1, len(trainings) // _POINTS)
         drawn = {*trainings[::step], *trainings[-1:]}

@@ -12,12 +12,11 @@ from drivetrain.core.files import read_json
 from drivetrain.recipe.load import read_recipe_yaml
 from drivetrain.report.live.events_file import EventsFile
 from drivetrain.report.live.find import Found
-from drivetrain.report.live.heartbeat import Beat, newest_beat
-from drivetrain.report.live.progress import Progress
-from drivetrain.report.live.state import Pulse, State, state_of
+from drivetrain.report.live.progress import Progress, finite
 from drivetrain.store.crossval_directory import CrossvalDirectory
 from drivetrain.store.directory import RunDirectory
 from drivetrain.store.lock import is_among
+from drivetrain.store.run_state import Beat, Pulse, State, first_beat, state_of, state_of_job
 
 __all__ = ["FollowedJob", "FollowedRun", "Row", "unreadable_row"]
 
@@ -63,15 +62,17 @@ class FollowedRun:
         self._recipe = _Remembered(self._run.recipe, _yaml)
         self._plan = _Remembered(self._run.plan, _json)
 
-    def row(self, held: frozenset[int]) -> Row:
+    def row(self, held: frozenset[int] | None) -> Row:
         """The row as of now; `held` are the locks held on this host."""
         self._read_events()
-        progress, beat = self._progress, newest_beat(self.found.path)
+        progress = self._progress
+        # A finished run is looked at as long as the server runs; its heartbeat has nothing more to say.
+        beat = None if progress.has_summary else first_beat(self.found.path)
         asked = self._identity.value() or self._recipe.value()
         metric = progress.metric(_text(asked.get("best_by")))
         changed_s = _changed_s(self._run.metrics) or _changed_s(self._run.recipe)
-        state = self._state(beat, held, changed_s=changed_s)
-        current = beat if state == "running" else None
+        state = self._state(beat, held)
+        current = beat.content if beat is not None and state == "running" else None
         return Row(
             id=self.found.id,
             name=self.found.name,
@@ -80,14 +81,14 @@ class FollowedRun:
             state=state,
             model=_text(asked.get("model")),
             data=_text(asked.get("dataset")),
-            done=max(progress.update, int(_beaten(current, "update") or 0)),
-            total=self._total() or _whole(_beaten(current, "total_updates")),
+            done=max(progress.update, 0 if current is None else int(finite(current.update) or 0)),
+            total=self._total(),
             unit="updates",
             metric=None if metric is None else brief_metric(metric),
             last=progress.last(metric),
             best=progress.best(metric),
             loss=progress.loss,
-            images_per_second=_beaten(current, "images_per_second") or progress.images_per_second,
+            images_per_second=(current and finite(current.images_per_second)) or progress.images_per_second,
             elapsed_seconds=progress.elapsed_s or None,
             began=_changed_s(self._run.recipe),
             changed=changed_s,
@@ -104,14 +105,12 @@ class FollowedRun:
             if not new.has_more:
                 return
 
-    def _state(self, beat: Beat | None, held: frozenset[int], *, changed_s: float | None) -> State:
-        events = self._progress
+    def _state(self, beat: Beat | None, held: frozenset[int] | None) -> State:
         return state_of(
-            has_summary=events.has_summary,
-            is_locked=is_among(self.found.path, held),
+            has_summary=self._progress.has_summary,
+            is_held=is_among(self.found.path, held),
             beat=beat,
-            silence_s=self._pulse.age_s(beat.written_s if beat else changed_s or 0.0),
-            seconds_per_event=events.elapsed_s / max(1, events.num_events),
+            silence_s=0.0 if beat is None else self._pulse.age_s(beat.written_s),
         )
 
     def _total(self) -> int | None:
@@ -128,11 +127,13 @@ class FollowedJob:
         self._record = _Remembered(self._job.record, _json)
         self._recipe = _Remembered(self._job.recipe, _yaml)
 
-    def row(self, held: frozenset[int], folds: Sequence[Row]) -> Row:
+    def row(self, held: frozenset[int] | None, folds: Sequence[Row]) -> Row:
         """The row as of now, from the record and the rows of the folds."""
         record, recipe = self._record.value(), self._recipe.value()
         metric, last, best = _means(record)
-        state = self._state(record, held, folds)
+        state = state_of_job(
+            record, is_held=is_among(self.found.path, held), folds=[fold["state"] for fold in folds]
+        )
         times = [fold["elapsed_seconds"] for fold in folds if fold["elapsed_seconds"] is not None]
         first = folds[0] if folds else None
         changes = [_changed_s(self._job.record), *(fold["changed"] for fold in folds)]
@@ -159,11 +160,6 @@ class FollowedJob:
             points=[],
             version=_version([self.found.path], state, *(fold["version"] for fold in folds)),
         )
-
-    def _state(self, record: Mapping[str, Any], held: frozenset[int], folds: Sequence[Row]) -> State:
-        if is_among(self.found.path, held) or any(fold["state"] == "running" for fold in folds):
-            return "running"
-        return "finished" if record.get("status") == "finished" else "stopped"
 
 
 def unreadable_row(found: Found) -> Row:
@@ -261,14 +257,6 @@ def _changed_s(path: Path) -> float | None:
         return path.stat().st_mtime
     except OSError:
         return None
-
-
-def _beaten(beat: Beat | None, name: str) -> float | None:
-    return None if beat is None else beat.number(name)
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def _text(value: object) -> str | None:

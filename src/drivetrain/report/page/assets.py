@@ -13,6 +13,7 @@ SCRIPTS = (
     "theme",
     "tables",
     "chart_data",
+    "touch",
     "chart",
     "curves",
     "comparison",

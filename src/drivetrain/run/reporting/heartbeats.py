@@ -153,7 +153,7 @@ def _place_of(program: TrainingProgram) -> _Place:
     return _Place(
         host=socket.gethostname(),
         pid=os.getpid(),
-        process_began=psutil.Process().create_time(),
+        process_began=_began_s(),
         rank=program.group.rank,
         replica=program.groups.replicas.rank,
         stage=", ".join(map(str, stages)) or None,
@@ -161,3 +161,11 @@ def _place_of(program: TrainingProgram) -> _Place:
         device_index=None if device.is_cpu else device.torch_device.index or 0,
         device_id=None if device.is_cpu else device.hardware,
     )
+
+
+def _began_s() -> float:
+    """When this process began; now where the system does not tell."""
+    try:
+        return psutil.Process().create_time()
+    except (psutil.Error, OSError):
+        return time.time()

@@ -18,6 +18,7 @@ class Chart {
     this.table = el("div", {});
     this.root = el("figure", { class: "chart", "data-chart": chart.id },
       el("div", { class: "chart-head" }, this.title, this.logBox), this.frame, this.legend, this.table);
+    followFingers(this);
   }
 
   get isLog() {

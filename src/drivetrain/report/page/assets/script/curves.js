@@ -34,7 +34,7 @@ function drawCurves() {
     el("div", { class: "toolbar" },
       slider("smoothing", "Smoothing", { max: 0.99, value: state.smoothing, change: setSmoothing, say: (value) => value.toFixed(2) }),
       resetButton,
-      el("p", { class: "note screen" }, "Drag across a chart to zoom, double-click to see all updates.")),
+      el("p", { class: "note screen" }, "Drag across a chart to zoom, on a touch screen spread two fingers; double-click to see all updates.")),
     picker, curvesGrid);
   return curvesBody;
 }

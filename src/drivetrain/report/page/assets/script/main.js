@@ -49,7 +49,7 @@ function drawAll() {
   const run = chosenRun();
   heading.textContent = state.contents.title;
   document.title = state.contents.title;
-  made.textContent = `${timeText(state.contents.created)} \u00b7 Drivetrain ${state.contents.version}`;
+  made.textContent = [`${timeText(state.contents.created)} \u00b7 Drivetrain ${state.contents.version}`, ...(state.contents.notes ?? [])].join(" \u00b7 ");
   const order = areSeveral() ? Object.keys(PARTS) : ORDER_OF_ONE;
   const shown = order.filter((name) => PARTS[name].data(run) !== null);
   arrange(main, shown.map((name) => sectionOf(name).section));

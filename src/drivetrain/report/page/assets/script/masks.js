@@ -23,6 +23,7 @@ function drawMasks(masks, run) {
     el("div", { class: "toolbar" },
       el("div", { class: "buttons", role: "group", "aria-label": "Show in all images" }, el("span", {}, "All images"), jump),
       slider(`${key}:opacity`, "Opacity of masks", { step: 0.05, value: kept(`${key}:opacity`, 0.6), change: setOpacity, say: percentText })),
+    el("p", { class: "note" }, "The images with the lowest scores come first."),
     el("div", { class: "masks" }, cards.map((card) => card.root)));
 }
 

@@ -1,6 +1,8 @@
 // The top of the page: what the run is and how it ended.
 
 const MOST_WARNINGS = 5;
+// Characters that fit into the first tile, whose letters are the largest.
+const LONGEST_IN_A_TILE = 9;
 const STATES = { running: "running", finished: "finished", stopped: "stopped" };
 
 function drawOverview(run) {
@@ -17,7 +19,7 @@ function drawOverview(run) {
 // "0.9833 (update 88)": the remark in brackets goes to the name.
 function tile(name, value) {
   const [, short, remark] = /^(.+?)\s+(\(.+\))$/.exec(value) ?? [null, value, ""];
-  return el("div", {}, el("dt", {}, name, remark ? ` ${remark}` : ""), el("dd", {}, short));
+  return el("div", { class: short.length > LONGEST_IN_A_TILE ? "wide" : null }, el("dt", {}, name, remark ? ` ${remark}` : ""), el("dd", {}, short));
 }
 
 function runChoice(run) {
