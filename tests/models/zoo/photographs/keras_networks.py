@@ -6,22 +6,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tests.keras_models import images_of, real_keras
+from tests.keras_models import real_keras
 
 CLASSES = 10
 # What Keras stores for the layer that normalises the pixels in EfficientNet: 3 means, 3 variances, a count.
 NORMALISATION_VALUES = 7
-_PLAIN = {"MobileNetV3Small": {"include_preprocessing": False}, "MobileNetV3Large": {"include_preprocessing": False}}
-# Keras' networks that divide the pixels by 255.
-_OF_BYTES = "EfficientNet"
+# The networks whose scaling of pixels can be left out.
+_RESCALING = ("MobileNetV3Small", "MobileNetV3Large")
 
 
 def keras_network(name: str, *, side: int) -> Any:
     """The network, with global average pooling and a dense layer in place of its top, and random weights."""
     keras = real_keras()
+    plain = {"include_preprocessing": False} if name in _RESCALING else {}
     keras.utils.set_random_seed(1)
     body = getattr(keras.applications, name)(
-        include_top=False, weights=None, input_shape=(side, side, 3), **_PLAIN.get(name, {})
+        include_top=False, weights=None, input_shape=(side, side, 3), **plain
     )
     pooled = keras.layers.GlobalAveragePooling2D()(body.output)
     network = keras.Model(body.input, keras.layers.Dense(CLASSES, name="predictions")(pooled))
@@ -35,8 +35,9 @@ def keras_network(name: str, *, side: int) -> Any:
 @torch.no_grad()
 def take_weights(model: nn.Module, network: Any) -> None:
     """Copies the weights of all layers of a Keras network to the layers of the same names."""
-    ours = {name: layer for name, layer in model.named_modules() if any(True for _ in layer.parameters(False))}
-    theirs = {layer.name: layer for layer in network.layers if layer.weights and "ormalization" not in layer.name}
+    ours = {name: layer for name, layer in model.named_modules() if list(layer.parameters(recurse=False))}
+    theirs = {layer.name: layer for layer in network.layers if layer.weights}
+    theirs.pop("normalization", None)
     assert ours.keys() == theirs.keys()
     for name, layer in theirs.items():
         _copy(ours[name], [torch.from_numpy(np.array(value)) for value in layer.get_weights()])
@@ -60,13 +61,3 @@ def _kernel(layer: nn.Conv2d | nn.Linear, values: Tensor) -> Tensor:
     if isinstance(layer, nn.Linear):
         return values.T
     return values.permute(2, 3, 0, 1) if layer.groups > 1 else values.permute(3, 2, 0, 1)
-
-
-def logits_of_both(name: str, network: Any, model: nn.Module, *, side: int) -> tuple[Tensor, Tensor]:
-    """What Keras and what our network make of the same images."""
-    images = images_of((side, side, 3), samples=2) - 0.5
-    given = images * 255 if name.startswith(_OF_BYTES) else images
-    with torch.no_grad():
-        theirs = network(given, training=False).cpu()
-        ours = model.eval()(torch.from_numpy(images).permute(0, 3, 1, 2))
-    return theirs, ours
