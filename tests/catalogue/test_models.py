@@ -24,8 +24,15 @@ from drivetrain.core.errors import BadInputError
 
 CIFAR_NAMES = [f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)]
 PHOTO_NAMES = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)]
+LIGHT_NAMES = [
+    "mobilenet",
+    "mobilenet_v2",
+    *(f"mobilenet_v3_{size}" for size in ("small", "large")),
+    *(f"densenet{depth}" for depth in (121, 169, 201)),
+    *(f"efficientnet_b{number}" for number in range(4)),
+]
 UNET_NAMES = ["unet", "unet_medical", "unet_same"]
-NAMES = ["toy_model", "mnist_cnn", *CIFAR_NAMES, *PHOTO_NAMES, *UNET_NAMES]
+NAMES = ["toy_model", "mnist_cnn", *CIFAR_NAMES, *PHOTO_NAMES, *LIGHT_NAMES, *UNET_NAMES]
 
 
 def test_all_names_are_known_in_order() -> None:
@@ -40,7 +47,7 @@ def test_all_names_are_known_in_order() -> None:
         ("RESNET", [*CIFAR_NAMES, *PHOTO_NAMES]),
         ("UNet", UNET_NAMES),
         ("cifar*4?", ["cifar_resnet44"]),
-        ("[tm]*", ["toy_model", "mnist_cnn"]),
+        ("[tc]*", ["toy_model", *CIFAR_NAMES]),
         ("cifar", CIFAR_NAMES),
         ("resnet*", PHOTO_NAMES),
         ("nothing", []),

@@ -126,6 +126,55 @@ _FAMILIES = (
         },
     ),
     _Family(
+        module="photographs.mobilenet",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=31,
+        variants={"mobilenet": "depthwise and 1x1 convolutions, for small devices"},
+    ),
+    _Family(
+        module="photographs.mobilenet_v2",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=1,
+        variants={"mobilenet_v2": "inverted residual blocks, for small devices"},
+    ),
+    _Family(
+        module="photographs.mobilenet_v3",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=1,
+        variants={
+            f"mobilenet_v3_{size}": f"inverted residual blocks with squeeze-and-excitation, {size}"
+            for size in ("small", "large")
+        },
+    ),
+    _Family(
+        module="photographs.densenet",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=29,
+        variants={
+            f"densenet{depth}": f"densely connected network of {depth} layers for photographs"
+            for depth in (121, 169, 201)
+        },
+    ),
+    *(
+        _Family(
+            module="photographs.efficientnet",
+            channels=3,
+            image_size=image_size,
+            num_classes=1000,
+            min_image_size=1,
+            variants={f"efficientnet_{size}": f"EfficientNet {size.upper()}, for {image_size} pixels"},
+        )
+        for size, image_size in (("b0", 224), ("b1", 240), ("b2", 260), ("b3", 300))
+    ),
+    _Family(
         module="unet",
         channels=1,
         image_size=388,

@@ -7,7 +7,7 @@ from torch import nn
 from drivetrain.catalogue.models import model_info, model_names
 from drivetrain.models.create import create_model
 from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
-from tests.models.zoo.known_counts import LARGE_COUNTS, SAME_COUNTS, UNET_COUNTS
+from tests.models.zoo.known_counts import LARGE_COUNTS, LIGHT_TOTALS, SAME_COUNTS, UNET_COUNTS
 
 RESNETS = {8: 75290, 20: 269722, 32: 464154, 44: 658586, 56: 853018}
 MOVING_STATISTICS = {8: 480, 20: 1376, 32: 2272, 44: 3168, 56: 4064}
@@ -21,7 +21,7 @@ def test_parameter_counts(name: str, parameters: int) -> None:
 
 
 def test_every_model_is_counted_somewhere() -> None:
-    assert {*COUNTS, *LARGE_COUNTS, *UNET_COUNTS, *SAME_COUNTS} == set(model_names())
+    assert {*COUNTS, *LARGE_COUNTS, *LIGHT_TOTALS, *UNET_COUNTS, *SAME_COUNTS} == set(model_names())
 
 
 def test_toy_model_for_grey_digits() -> None:

@@ -6,8 +6,10 @@ import torch
 from drivetrain.models.create import create_model
 from drivetrain.models.zoo.cifar_resnet import cifar_resnet8
 from drivetrain.models.zoo.initialise import (
+    fan_out_uniform,
     glorot_uniform,
     he_normal,
+    he_normal_fan_out,
     initialise_parameters,
     ones,
     variance_scaling,
@@ -43,6 +45,21 @@ def test_he_normal_has_twice_that_variance() -> None:
     variance_scaling(other, generator())
     assert kernel.var().item() == pytest.approx(2 / (64 * 9), rel=0.01)
     assert torch.allclose(kernel, other * math.sqrt(2), atol=0, rtol=1e-6)
+
+
+def test_fan_out_counts_outputs_in_place_of_inputs() -> None:
+    kernel, swapped = torch.empty(256, 64, 3, 3), torch.empty(64, 256, 3, 3)
+    he_normal_fan_out(kernel, generator())
+    he_normal(swapped, generator())
+    assert torch.equal(kernel.flatten(), swapped.flatten())
+    assert kernel.var().item() == pytest.approx(2 / (256 * 9), rel=0.01)
+
+
+def test_a_dense_layer_by_fan_out_fills_its_interval_evenly() -> None:
+    kernel = torch.empty(16, 4096)
+    fan_out_uniform(kernel, generator())
+    assert 0.999 * 0.25 < kernel.abs().max().item() <= 0.25
+    assert kernel.var().item() == pytest.approx(0.25**2 / 3, rel=0.03)
 
 
 @pytest.mark.parametrize("shape", [(64, 32, 3, 3), (10, 1600)])

@@ -43,17 +43,28 @@ def initialise_parameters(model: InitialisedModel, *, seed: int) -> None:
 
 def variance_scaling(tensor: Tensor, generator: torch.Generator) -> None:
     """Truncated normal of variance 1 / fan_in (Keras' VarianceScaling with its defaults)."""
-    _draw_truncated_normal(tensor, scale=1.0, generator=generator)
+    _draw_truncated_normal(tensor, variance=1.0 / _fans(tensor)[0], generator=generator)
 
 
 def he_normal(tensor: Tensor, generator: torch.Generator) -> None:
     """Truncated normal of variance 2 / fan_in, which keeps the variance through a ReLU."""
-    _draw_truncated_normal(tensor, scale=2.0, generator=generator)
+    _draw_truncated_normal(tensor, variance=2.0 / _fans(tensor)[0], generator=generator)
+
+
+def he_normal_fan_out(tensor: Tensor, generator: torch.Generator) -> None:
+    """Truncated normal of variance 2 / fan_out, which keeps the variance of gradients through a ReLU."""
+    _draw_truncated_normal(tensor, variance=2.0 / _fans(tensor)[1], generator=generator)
 
 
 def glorot_uniform(tensor: Tensor, generator: torch.Generator) -> None:
     """Uniform within sqrt(6 / (fan_in + fan_out)) of zero."""
     limit = math.sqrt(6.0 / sum(_fans(tensor)))
+    tensor.copy_(_draw_uniform(tensor, low=-limit, high=limit, generator=generator))
+
+
+def fan_out_uniform(tensor: Tensor, generator: torch.Generator) -> None:
+    """Uniform within sqrt(1 / fan_out) of zero."""
+    limit = math.sqrt(1.0 / _fans(tensor)[1])
     tensor.copy_(_draw_uniform(tensor, low=-limit, high=limit, generator=generator))
 
 
@@ -67,9 +78,8 @@ def ones(tensor: Tensor, _generator: torch.Generator) -> None:
     tensor.fill_(1.0)
 
 
-def _draw_truncated_normal(tensor: Tensor, *, scale: float, generator: torch.Generator) -> None:
-    fan_in, _ = _fans(tensor)
-    deviation = math.sqrt(scale / fan_in) / _TRUNCATED_DEVIATION
+def _draw_truncated_normal(tensor: Tensor, *, variance: float, generator: torch.Generator) -> None:
+    deviation = math.sqrt(variance) / _TRUNCATED_DEVIATION
     half_mass = math.erf(_TRUNCATION / math.sqrt(2.0))
     draws = _draw_uniform(tensor, low=-half_mass, high=half_mass, generator=generator)
     bound = _TRUNCATION * deviation
