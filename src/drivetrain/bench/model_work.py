@@ -48,11 +48,11 @@ def count_work(model: nn.Module, *, image_shape: tuple[int, int, int], dtype: to
     )
 
 
-class _MovedValues(TorchDispatchMode):
+class _MovedValues(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
     """Counts the values that operations read and write; those that only view a tensor move nothing."""
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self._weights = {id(tensor) for tensor in weights}
         self.of_weights = 0
         self.of_activations = 0

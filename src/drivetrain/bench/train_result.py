@@ -116,9 +116,7 @@ def _length_notes(measured: TrainMeasurement) -> list[str]:
     if not measured.is_short:
         return []
     if measured.long is None:
-        return [
-            "a longer training may be compiled and run at another speed; --compile on measures that speed"
-        ]
+        return ["a longer training may be compiled and run at another speed, which --compile on measures"]
     return [
         "the first row is the recipe's own training, which is too short to gain from compiling; the second "
         "is a training that is long enough"

@@ -15,10 +15,11 @@ from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.result import plain_number
 from drivetrain.bench.result_table import check_output, result_lines, write_result
 from drivetrain.bench.subject import WantedData, prepare_subject
-from drivetrain.cli.bench_suite import add_suite_arguments, compare_suite_files, run_suite_command
 from drivetrain.cli.launched import resolve_for_ranks
 from drivetrain.cli.options import add_recipe_options, recipe_from_args, typed_overrides
 from drivetrain.cli.parsing.switch import add_switch
+from drivetrain.cli.suite.command import add_suite_arguments, run_suite_command
+from drivetrain.cli.suite.compare import compare_suite_files
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.core.progress import showing_progress

@@ -32,5 +32,6 @@ def test_what_is_written_can_be_read_and_compared(tmp_path: Path) -> None:
     assert {each.speedup for each in pair.speedups} == {1.0}
     assert "resnet18_32" in {each.label for each in pair.speedups}
     lines = suite_lines(result, found)
-    assert sum("failed" in line for line in lines) == 8
+    assert sum("failed" in line for line in lines) == 2 * 8
+    assert "train broken batch 32, cuda eager: failed: it is broken" in lines
     assert any(line.startswith("total, cuda eager: 0:39 to train 4 of 6 cases") for line in lines)

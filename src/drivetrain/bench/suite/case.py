@@ -123,7 +123,11 @@ def all_cases(
     cases = [
         Case(device=device, variant=variant, work=work, model=model, batch_size=size)
         for device, variant, model, size, work in product(
-            *map(dict.fromkeys, (devices, variants, models, batch_sizes, works))
+            dict.fromkeys(devices),
+            dict.fromkeys(variants),
+            dict.fromkeys(models),
+            dict.fromkeys(batch_sizes),
+            dict.fromkeys(works),
         )
         if variant != "captured" or device.startswith("cuda")
     ]

@@ -14,10 +14,12 @@ from drivetrain.bench.suite.folder import Outcome
 
 __all__ = ["measure_case", "why_failed"]
 
-# A killed suite must not leave its case behind, which would disturb the next measurement.
+# The case runs the code of this process, wherever that was imported from. A killed suite must not leave its
+# case behind, which would disturb the next measurement.
+_SOURCE = Path(__file__).resolve().parents[3]
 _CHILD = (
-    "import runpy, sys; from drivetrain.ranks.parent_watch import watch_parent; "
-    "watch_parent(int(sys.argv.pop(1))); runpy.run_module('drivetrain', run_name='__main__', alter_sys=True)"
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from drivetrain.ranks.parent_watch import watch_parent; watch_parent(int(sys.argv.pop(1))); runpy.run_module('drivetrain', run_name='__main__', alter_sys=True)"
 )
 _ERROR = re.compile(r"^drivetrain[\w ]*: error: (.*)")
 _NO_MEMORY = re.compile(
@@ -28,7 +30,16 @@ _LONGEST_WHY = 300
 
 def measure_case(arguments: Sequence[str], *, output: Path, log: Path, most_s: float) -> Outcome:
     """Runs `drivetrain ARGUMENTS --output OUTPUT`; whatever happens to it is told by the outcome."""
-    command = [sys.executable, "-c", _CHILD, str(os.getpid()), *arguments, "--output", str(output)]
+    command = [
+        sys.executable,
+        "-c",
+        _CHILD,
+        str(_SOURCE),
+        str(os.getpid()),
+        *arguments,
+        "--output",
+        str(output),
+    ]
     began_s = time.monotonic()
     with log.open("w") as file:
         # The case leads a process group, so that its compiler and its ranks end with it.

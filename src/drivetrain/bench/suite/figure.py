@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.result import number_text
-from drivetrain.bench.suite.case import WORKS
+from drivetrain.bench.suite.case import WORKS, Work
 from drivetrain.bench.suite.labels import Box, place_labels
 from drivetrain.bench.suite.speedups import Intensity, Pair
 from drivetrain.core.errors import BadInputError, RunFailedError
@@ -42,8 +42,7 @@ class _Point:
 
 def draw_speedups(pairs: Sequence[Pair], path: Path, *, per: Intensity) -> list[Path]:
     """Draws speed-ups over intensity, a panel for inference and one for training; returns the files."""
-    panels = {work: _speedup_points(pairs, work, per) for work in WORKS}
-    panels = {work: points for work, points in panels.items() if points}
+    panels = _filled({work: _speedup_points(pairs, work, per) for work in WORKS})
     if not panels:
         raise BadInputError(
             f"no case has FLOPs per {per}, so there is no figure; --intensity "
@@ -60,6 +59,10 @@ def draw_speedups(pairs: Sequence[Pair], path: Path, *, per: Intensity) -> list[
         _plain_ticks(axes.yaxis, suffix="x")
 
     return _draw(panels, path, groups=groups, decorate=decorate, includes_y=1.0)
+
+
+def _filled(panels: Mapping[Work, Sequence[_Point]]) -> dict[str, Sequence[_Point]]:
+    return {work: points for work, points in panels.items() if points}
 
 
 def _speedup_points(pairs: Sequence[Pair], work: str, per: Intensity) -> list[_Point]:
@@ -90,8 +93,7 @@ def _draw_roofline(
     peak = max(entry["peak_tflops"] for entry in entries)
     bandwidth = max(entry["peak_gb_per_second"] for entry in entries) / 1e3
     groups = list(dict.fromkeys(entry["variant"] for entry in entries))
-    panels = {work: _roofline_points(entries, work) for work in WORKS}
-    panels = {work: points for work, points in panels.items() if points}
+    panels = _filled({work: _roofline_points(entries, work) for work in WORKS})
     device = machine.get("device") or machine.get("cpu") or entries[0]["device"]
 
     def decorate(axes: Any, work: str) -> None:
@@ -228,15 +230,15 @@ def _label(figure: Any, axes: Any, points: Sequence[_Point]) -> None:
         for point in highest
     ]
     extents = [text.get_window_extent(renderer) for text in texts]
-    to_pixels, from_pixels = axes.transData.transform, axes.transData.inverted().transform
-    pixels = [tuple(map(float, to_pixels((point.x, point.y)))) for point in highest]
+    from_pixels = axes.transData.inverted().transform
+    pixels = [_pixel(axes, point) for point in highest]
     window, legend = axes.get_window_extent(renderer), axes.get_legend().get_window_extent(renderer)
     boxes = place_labels(
         pixels,
         [(extent.width, extent.height) for extent in extents],
         area=_box(window),
         marker=_MARKER_POINTS * figure.dpi / 72,
-        also_free=[tuple(map(float, to_pixels((point.x, point.y)))) for point in points],
+        also_free=[_pixel(axes, point) for point in points],
         taken=[_box(legend)],
     )
     for text, point, pixel, box in zip(texts, highest, pixels, boxes, strict=True):
@@ -250,6 +252,11 @@ def _label(figure: Any, axes: Any, points: Sequence[_Point]) -> None:
         if max(gap_x, gap_y) > _NEAR:
             axes.plot([point.x, place[0]], [point.y, place[1]], color="#6b7280", linewidth=0.5, linestyle=":")
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.2})
+
+
+def _pixel(axes: Any, point: _Point) -> tuple[float, float]:
+    x, y = axes.transData.transform((point.x, point.y))
+    return float(x), float(y)
 
 
 def _box(extent: Any) -> Box:

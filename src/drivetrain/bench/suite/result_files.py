@@ -72,7 +72,17 @@ def suite_lines(result: BenchResult, found: Sequence[Total]) -> list[str]:
     table = [["case", *shown.values()]]
     for entry in result.entries:
         table.append([entry.name, *(_cell(entry.figures, name, entry.states["status"]) for name in shown)])
-    return [*text_table(table), *map(_total_line, found), *(f"note: {note}" for note in result.notes)]
+    reasons = [
+        f"{entry.name}: {entry.states['status']}: {entry.states['why']}"
+        for entry in result.entries
+        if "why" in entry.states
+    ]
+    return [
+        *text_table(table),
+        *reasons,
+        *map(_total_line, found),
+        *(f"note: {note}" for note in result.notes),
+    ]
 
 
 def _cell(figures: Mapping[str, float], name: str, status: str) -> str:

@@ -88,7 +88,7 @@ def read_suite(path: str) -> dict[str, Any]:
     return result
 
 
-def series_of(result: Mapping[str, Any]) -> dict[str, Series]:
+def series_of(result: Mapping[str, Any]) -> Mapping[str, Series]:
     """The measured cases of a suite by device and variant."""
     found: dict[str, dict[_Key, Mapping[str, Any]]] = {}
     for entry in result["entries"]:

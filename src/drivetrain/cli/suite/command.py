@@ -1,26 +1,20 @@
-"""`drivetrain bench suite`, and `bench compare` for its results."""
+"""`drivetrain bench suite`: measures networks one by one."""
 
 import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drivetrain.bench.result import plain_number
-from drivetrain.bench.result_table import check_output
 from drivetrain.bench.suite.case import VARIANTS, WORKS, SuiteSettings, all_cases
 from drivetrain.bench.suite.networks import DEFAULT_NETWORKS, check_networks
 from drivetrain.bench.suite.rows import EPOCH_IMAGES
 from drivetrain.cli.parsing.switch import add_switch
 from drivetrain.console.reporter import Reporter
-from drivetrain.console.tables import text_table
 from drivetrain.core.errors import BadInputError
-from drivetrain.core.files import write_json
 
-if TYPE_CHECKING:
-    from drivetrain.bench.suite.speedups import Pair
-
-__all__ = ["add_suite_arguments", "compare_suite_files", "run_suite_command"]
+__all__ = ["add_suite_arguments", "run_suite_command"]
 
 _FOLDER = "runs/suite"
 _MOST_S = 1800.0
@@ -59,7 +53,7 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, type=kind, nargs="+", default=list(default), choices=choices, metavar="X", help=text
         )
-    for option, kind, default, text in (
+    numbers: tuple[tuple[str, Any, float | str | None, str], ...] = (
         ("--image-size", int, _SETTINGS.image_size, "side of the images in pixels"),
         ("--precision", str, _SETTINGS.precision, "precision as in `train`"),
         ("--num-threads", int, None, "CPU threads (default: torch's choice)"),
@@ -68,11 +62,11 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
         ("--seconds", float, _SETTINGS.seconds, "seconds of a repeat"),
         ("--time-limit", float, _MOST_S, "seconds after which a case is ended and counts as timed out"),
         ("--epoch-images", int, EPOCH_IMAGES, "images of the epoch of the total time"),
-    ):
-        shown = (
-            "" if default is None else f" (default: {plain_number(default) if kind is float else default})"
-        )
-        parser.add_argument(option, type=kind, default=default, metavar="N", help=text + shown)
+    )
+    for option, kind, number, text in numbers:
+        shown = plain_number(number) if isinstance(number, float) else number
+        note = "" if number is None else f" (default: {shown})"
+        parser.add_argument(option, type=kind, default=number, metavar="N", help=text + note)
     add_switch(parser, "--retry-failed", "measure cases again that failed before (default: False)")
     parser.add_argument(
         "--output",
@@ -158,62 +152,3 @@ def _command(args: argparse.Namespace) -> str:
         if action.dest != "help" and value is not None and value != action.default:
             words += [action.option_strings[0], *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(words)
-
-
-def compare_suite_files(args: argparse.Namespace) -> int:
-    """Runs `bench compare` on results of suites: a table of speed-ups and, with --figure, the figures."""
-    if args.picture is not None:
-        raise BadInputError(f"--picture {args.picture} is not for results of suites; --figure works.")
-    output = check_output(args.output, suffixes=(".json",))
-    figure = None if args.figure is None else _figure_path(args.figure)
-    from drivetrain.bench.suite.figure import draw_rooflines, draw_speedups
-    from drivetrain.bench.suite.speedups import compare_suites, read_suite, speedup_rows
-
-    pairs = compare_suites(args.files)
-    is_single = len(args.files) == 1
-    if not pairs and not (is_single and figure is not None):
-        raise BadInputError(
-            f"{' and '.join(args.files)} have no cases to compare; measure the same networks and batch sizes "
-            "in both, or two variants in one."
-        )
-    written = []
-    with Reporter() as reporter:
-        for line in text_table(speedup_rows(pairs)) if pairs else ():
-            reporter.result(line)
-        if figure is not None and pairs:
-            written += draw_speedups(pairs, figure, per=args.intensity or "parameter")
-        if figure is not None and is_single:
-            written += draw_rooflines(read_suite(args.files[0]), figure)
-        if output is not None:
-            write_json(output, {"benchmark": "suite", "pairs": [_pair_json(pair) for pair in pairs]})
-            written.append(output)
-        if written:
-            reporter.say(f"written: {', '.join(map(str, written))}")
-    return 0
-
-
-def _figure_path(name: str) -> Path:
-    """The path of the figures without a suffix."""
-    path = Path(name)
-    if path.suffix.lower() in (".png", ".svg"):
-        path = path.with_suffix("")
-    if not path.parent.is_dir():
-        raise BadInputError(
-            f"--figure {name} is in a folder that does not exist; --figure {path.name} works."
-        )
-    return path
-
-
-def _pair_json(pair: "Pair") -> dict[str, Any]:
-    cases = [
-        {
-            "work": each.work,
-            "model": each.model,
-            "batch_size": each.batch_size,
-            "speedup": each.speedup,
-            "flops_per_parameter": each.per_parameter,
-            "flops_per_byte": each.per_byte,
-        }
-        for each in pair.speedups
-    ]
-    return {"base": pair.base, "other": pair.other, "cases": cases}
