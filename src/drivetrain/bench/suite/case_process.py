@@ -17,10 +17,13 @@ __all__ = ["measure_case", "why_failed"]
 # The case runs the code of this process, wherever that was imported from. A killed suite must not leave its
 # case behind, which would disturb the next measurement.
 _SOURCE = Path(__file__).resolve().parents[3]
-_CHILD = (
-    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from drivetrain.ranks.parent_watch import watch_parent; watch_parent(int(sys.argv.pop(1))); runpy.run_module('drivetrain', run_name='__main__', alter_sys=True)"
-)
+_CHILD = """\
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+from drivetrain.ranks.parent_watch import watch_parent
+watch_parent(int(sys.argv.pop(1)))
+runpy.run_module("drivetrain", run_name="__main__", alter_sys=True)
+"""
 _ERROR = re.compile(r"^drivetrain[\w ]*: error: (.*)")
 _NO_MEMORY = re.compile(
     r"out of memory|OutOfMemory|can't allocate memory|not enough memory|MemoryError", re.I
