@@ -1,6 +1,7 @@
 """What one forward pass of a model computes and moves: its FLOPs, weights and activations, counted once."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drivetrain.core.errors import BadInputError
 from drivetrain.models.summary import copy_to, devices_to_try, float_dtype_of, summarise_model
 
 __all__ = ["ModelWork", "count_work"]
@@ -90,13 +90,16 @@ def _tensors(value: object) -> list[Tensor]:
 
 def _moved_values(model: nn.Module, shape: tuple[int, int, int, int]) -> _MovedValues | None:
     for device in devices_to_try(model, shape):
-        copy = copy_to(device, model).eval()
-        counter = _MovedValues([*copy.parameters(), *copy.buffers()])
-        image = torch.zeros(shape, device=device, dtype=float_dtype_of(model))
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]), counter:
-                copy(image)
-        except (RuntimeError, TypeError, ValueError, BadInputError):
-            continue
-        return counter
+        # A count is not worth a failed benchmark, whatever a user's model does when it is copied.
+        with suppress(Exception):
+            return _moved_on(device, model, shape)
     return None
+
+
+def _moved_on(device: torch.device, model: nn.Module, shape: tuple[int, int, int, int]) -> _MovedValues:
+    copy = copy_to(device, model).eval()
+    counter = _MovedValues([*copy.parameters(), *copy.buffers()])
+    image = torch.zeros(shape, device=device, dtype=float_dtype_of(model))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), counter:
+        copy(image)
+    return counter

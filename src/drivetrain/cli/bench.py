@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_recipe_options(action)
         action.set_defaults(own_defaults={name: action.get_default(name) for name in _OWN_OPTIONS})
     add_suite_arguments(
-        actions.add_parser("suite", help="measure twenty networks one by one; continues where it stopped")
+        actions.add_parser("suite", help="measure 21 networks one by one; continues where it stopped")
     )
     _add_compare(actions.add_parser("compare", help="compare results as ratios, in a table and a picture"))
 

@@ -1,4 +1,4 @@
-"""The twenty networks and their short names."""
+"""The networks of a suite and their short names."""
 
 import pytest
 

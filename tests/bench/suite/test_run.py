@@ -8,6 +8,8 @@ from drivetrain.bench.suite.case import SuiteSettings
 from drivetrain.bench.suite.folder import SuiteFolder
 from drivetrain.bench.suite.run import Ended, run_suite
 from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
+from drivetrain.store.lock import hold_lock
 from tests.bench.suite.fake_cases import FakeProcesses, fake_cases
 
 CASES = fake_cases()
@@ -58,3 +60,9 @@ def test_only_what_failed_is_retried(tmp_path: Path) -> None:
     assert [path.name for path in again.asked] == [
         f"{case.key}.json" for case in CASES if case.model == "broken"
     ]
+
+
+def test_two_suites_do_not_share_a_folder(tmp_path: Path) -> None:
+    _run(tmp_path / "s", FakeProcesses())
+    with hold_lock(tmp_path / "s"), pytest.raises(BadInputError, match=r"--output .* is in use"):
+        _run(tmp_path / "s", FakeProcesses())

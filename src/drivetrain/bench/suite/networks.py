@@ -1,4 +1,4 @@
-"""The networks of a suite: the twenty of the published comparison by default, and their short names.
+"""The networks of a suite: those of the published comparison by default, and their short names.
 
 A network that gets another name in the catalogue changes its name here and nowhere else. Imports no torch.
 """
@@ -13,9 +13,9 @@ _SHORT_NAMES: Mapping[str, str] = {
     "vgg16": "vgg16",
     "vgg19": "vgg19",
     "xception": "xcep",
-    "resnet50_keras": "r50",
-    "resnet101_keras": "r101",
-    "resnet152_keras": "r152",
+    "resnet50v1": "r50",
+    "resnet101v1": "r101",
+    "resnet152v1": "r152",
     "resnet50v2": "r50v2",
     "resnet101v2": "r101v2",
     "resnet152v2": "r152v2",
@@ -37,7 +37,7 @@ DEFAULT_NETWORKS = tuple(_SHORT_NAMES)
 
 
 def short_name(model: str) -> str:
-    """The name of a network in a figure; a network that is not of the twenty keeps its own."""
+    """The name of a network in a figure; a network that is not among them keeps its own."""
     return _SHORT_NAMES.get(model, model)
 
 

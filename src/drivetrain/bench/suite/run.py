@@ -34,7 +34,7 @@ def run_suite(
 ) -> list[Ended]:
     """Measures what is missing and returns all cases; with `retries`, cases that failed are missing too."""
     folder.begin(settings)
-    with hold_lock(folder.path):
+    with hold_lock(folder.path, option="--output"):
         known = {case: folder.outcome(case) for case in cases}
         missing = [case for case, found in known.items() if _is_missing(found, retries=retries)]
         if len(missing) < len(cases):

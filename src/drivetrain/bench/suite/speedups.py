@@ -68,8 +68,13 @@ class Pair:
 
 
 def is_suite(path: str) -> bool:
-    """Whether a path is a suite's folder, or the result of one."""
-    return Path(path).is_dir() or read_result(path)["benchmark"] == "suite"
+    """Whether a path is a suite's folder, or the result of one; what cannot be read is neither."""
+    if Path(path).is_dir():
+        return True
+    try:
+        return bool(read_result(path)["benchmark"] == "suite")
+    except BadInputError:
+        return False
 
 
 def read_suite(path: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
             str,
             DEFAULT_NETWORKS,
             None,
-            "networks (default: the twenty of the published comparison)",
+            "networks (default: the 21 of the published comparison)",
         ),
         ("--batch-sizes", int, (1, 32), None, "batch sizes (default: 1 32)"),
         ("--work", str, WORKS, WORKS, "what to measure (default: infer train)"),
