@@ -96,6 +96,8 @@ def _write_cells(folder: Path, *, names: tuple[str, ...] = ("background", "nucle
 def _made_small(words: list[str]) -> list[str]:
     """The command with small settings in the place of its own, and those that it does not have."""
     missing = {} if words[:2] == ["bench", "compare"] else dict(SMALL.get(words[0], {}))
+    if words[:2] == ["bench", "suite"]:
+        del missing["--steps"]  # A case ends after --seconds.
     if words[0] == "train" and not {"--config", "--dataset"} & set(words):
         missing["--limit-train-samples"] = "8"  # the U-Net of the demonstration, the slowest of all
     small = list(words)

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import drivetrain
-from drivetrain.bench import infer
+from drivetrain.bench import infer, ready_model
 from drivetrain.bench.infer import InferSettings, measure_inference
+from drivetrain.bench.ready_model import OpenedModel
 from drivetrain.bench.repetition import Repetition
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
@@ -137,3 +138,61 @@ def test_a_recording_that_is_declined_at_once_counts(monkeypatch: pytest.MonkeyP
         resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
     )
     assert found.entries[0].states == {"compiled": "yes", "captured": "no"}
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_images_of_the_host_are_made_for_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    firsts: list[int] = []
+    images = OpenedModel.images
+
+    def noted(model: OpenedModel, batch: int, *, first: int = 0) -> torch.Tensor:
+        firsts.append(first)
+        return images(model, batch, first=first)
+
+    monkeypatch.setattr(OpenedModel, "images", noted)
+    resolved = resolve_recipe(overrides={"dataset": "digits", "model": "cifar_resnet8", "device": "cpu"})
+    for data, made in (("host", [0, 3, 6, 9, 12]), ("device", [0])):
+        firsts.clear()
+        settings = InferSettings(batch_sizes=(3,), repetition=REPETITION, data=data)  # type: ignore[arg-type]
+        found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
+        # The first batch of all is the one that batch norms are folded with.
+        assert firsts == [0, *made]
+        assert found.settings["data"] == data
+        assert ("made on the host" in " ".join(found.notes)) == (data == "host")
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_a_repeat_ends_after_its_seconds_and_has_one_step_at_least() -> None:
+    resolved = resolve_recipe(overrides={"dataset": "digits", "model": "cifar_resnet8", "device": "cpu"})
+    repetition = replace(REPETITION, steps=1000, most_s=1e-9)
+    settings = InferSettings(batch_sizes=(1,), repetition=repetition)
+    found = measure_inference(resolved, settings, reporter=Reporter(quiet=True), command="x")
+    assert [len(repeat["step_seconds"]) for repeat in found.entries[0].repeats] == [1, 1]
+    assert found.settings["seconds"] == 1e-9
+    assert found.model["parameters"] == 75002
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_a_captured_forward_pass_is_recorded_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[int] = []
+
+    class Recorder:
+        def __init__(self, device: torch.device) -> None:
+            assert device.type == "cpu"
+
+        def warm_up(self, compute: Callable[[], None]) -> None:
+            compute()
+
+        def record(self, compute: Callable[[], None]) -> Callable[[], None]:
+            compute()
+            return lambda: recorded.append(1)
+
+    monkeypatch.setattr(ready_model, "CudaRecorder", Recorder)
+    overrides = {"dataset": "digits", "model": "cifar_resnet8", "device": "cpu", "compile": "off"}
+    settings = InferSettings(batch_sizes=(1, 2), repetition=REPETITION, captures=True)
+    found = measure_inference(
+        resolve_recipe(overrides=overrides), settings, reporter=Reporter(quiet=True), command="x"
+    )
+    assert found.entries[0].states == {"compiled": "no", "captured": "yes"}
+    # Each batch size: once before the measurement, one step to warm up, two repeats of two steps.
+    assert len(recorded) == 2 * (1 + 1 + 4)

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from drivetrain.assembly.training_parts import Assembly, assemble
+from drivetrain.bench import train
 from drivetrain.bench.machine import DevicePeak
 from drivetrain.bench.repetition import Repetition
 from drivetrain.bench.subject import Subject, WantedData, prepare_subject
 from drivetrain.bench.train import measure_training
-from drivetrain.bench.train_result import TrainMeasurement, training_result
+from drivetrain.bench.train_result import LongTraining, TrainMeasurement, training_result
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
 from drivetrain.data.source import DataSplits
@@ -174,6 +175,48 @@ def test_the_time_of_compiling_is_noted_and_kept() -> None:
     found = training_result(_prepare("device")[0], _found(compile_s=12.34, is_compiled=True), command="")
     assert "compiling took 12.3 s" in found.notes
     assert found.to_json()["entries"][0]["compile_seconds"] == 12.34
+
+
+def test_a_training_that_is_too_short_to_compile_is_told_with_a_longer_one() -> None:
+    subject, _ = _prepare("device")
+    notes = training_result(subject, _found(is_short=True), command="").notes
+    assert any("which --compile on measures" in note for note in notes)
+    assert not any("longer training" in note for note in training_result(subject, _found(), command="").notes)
+    repeats = [{"images_per_second": 16.0, "seconds_per_update": 0.5, "step_seconds": [0.5]}]
+    long = LongTraining(repeats=repeats, compile_s=20.0, peak_memory_bytes=5, capturing="captured")
+    first, second = training_result(subject, _found(is_short=True, long=long), command="").entries
+    assert (first.name, second.name) == ("train", "train, long enough to compile")
+    assert first.figures["images_per_second"] == 8 / 1.5
+    assert second.figures["images_per_second"] == 16.0
+    assert second.figures["compile_seconds"] == 20.0
+    assert second.states == {"compiled": "yes", "captured": "yes"}
+
+
+@pytest.mark.usefixtures("small_peak")
+@pytest.mark.parametrize("compile_mode", ["auto", "off"])
+def test_where_compiling_is_quick_both_lengths_are_measured(
+    monkeypatch: pytest.MonkeyPatch, compile_mode: str
+) -> None:
+    monkeypatch.setattr(train, "_compiles_quickly", lambda choice, _: choice.is_short)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    subject, splits = _prepare("device", compile=compile_mode, num_epochs="1")
+    measured = measure_training(subject, reporter=Reporter(quiet=True), data=splits)
+    assert not measured.is_compiled
+    assert (measured.long is not None) == measured.is_short == (compile_mode == "auto")
+    if measured.long is not None:
+        assert [len(repeat["step_seconds"]) for repeat in measured.long.repeats] == [2, 2, 2]
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_a_repeat_ends_after_its_seconds() -> None:
+    resolved = resolve_recipe(overrides={**SMALL, "compile": "off"})
+    repetition = Repetition(warmup_steps=1, steps=1000, repeats=2, most_s=1e-9)
+    subject, splits = prepare_subject(resolved, data="device", repetition=repetition)
+    measured = measure_training(subject, reporter=Reporter(quiet=True), data=splits)
+    assert [len(repeat["step_seconds"]) for repeat in measured.repeats] == [1, 1]
+    found = training_result(subject, measured, command="")
+    assert found.settings["seconds"] == 1e-9
+    assert found.to_json()["model"]["parameters"] == 75002
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 2])

@@ -65,6 +65,19 @@ def test_two_replicas_are_launched(capsys: Capture) -> None:
     assert found["settings"]["global_batch_size"] == 8
 
 
+def test_inference_of_replicas_on_images_of_the_host(capsys: Capture) -> None:
+    options = [*SMALL, *FEW, "--host-generated-data", "--replicas=2", "--batch-sizes", "2", "--output=a.json"]
+    assert main(["bench", "infer", *options]) == 0
+    found = _json("a.json")
+    assert (found["settings"]["data"], found["settings"]["replicas"]) == ("host", 2)
+    assert found["peak"]["devices"] == 2
+    (entry,) = found["entries"]
+    assert all(len(repeat["step_seconds"]) == 2 * 2 for repeat in entry["repeats"])
+    assert entry["images_per_second"] == pytest.approx(2 * 2 / entry["seconds_per_batch"])
+    written = capsys.readouterr()
+    assert "global batch" not in written.out + written.err
+
+
 def test_replicas_that_share_the_cores_are_on_one_machine(capsys: Capture) -> None:
     small = [option for option in SMALL if "threads" not in option]
     options = [*small, *FEW, "--data=device"]
@@ -137,9 +150,9 @@ def test_options_without_effect_are_named(capsys: Capture) -> None:
     shown = capsys.readouterr().out
     assert "--learning-rate 0.2 has no effect on bench data." in shown
     assert "--stages 1 has no effect on bench data." in shown
-    assert main(["bench", "infer", *SMALL, *FEW, "--batch-sizes=1", "--replicas=2"]) == 0
+    assert main(["bench", "infer", *SMALL, *FEW, "--batch-sizes=1", "--stages=1"]) == 0
     shown = capsys.readouterr().out
-    assert "--replicas 2 has no effect on bench infer." in shown
+    assert "--stages 1 has no effect on bench infer." in shown
     assert "--micro-batch-size 4 has no effect on bench infer." in shown
     assert "--dataset" not in shown
 
@@ -147,6 +160,12 @@ def test_options_without_effect_are_named(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["train", "--seconds", "0"], "--seconds 1 works"),
+        (["train", "--seconds", "1", "--replicas", "2"], "needs a single process, and there are 2 ranks"),
+        (["infer", "--seconds", "1", "--replicas", "2"], "needs a single process, and there are 2 ranks"),
+        (["train", "--data", "device", "--host-generated-data"], "contradicts --data device"),
+        (["infer", "--captured"], "--captured --compile off works"),
+        (["infer", "--captured", "--compile", "off"], "--captured needs a CUDA device, this is cpu"),
         (["train", "--steps", "0"], "--steps 3 works"),
         (["train", "--output", "a.txt"], "--output result.json works"),
         (["train", "--data", "cloud"], "must be one of"),

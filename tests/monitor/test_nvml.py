@@ -119,3 +119,17 @@ def test_the_driver_may_be_missing() -> None:
     nvml, note = open_nvml(lambda _: _library(nvmlInit=_refuse))
     assert (nvml, note) == (None, "no NVIDIA accelerator can be read: Not Supported")
     assert open_nvml(lambda _: _library())[0] is not None
+
+
+def test_the_energy_of_an_accelerator_in_joules() -> None:
+    asked: list[str] = []
+
+    def handle(identity: str) -> str:
+        asked.append(identity)
+        return identity
+
+    library = _library(nvmlDeviceGetHandleByUUID=handle, nvmlDeviceGetTotalEnergyConsumption=lambda _: 2500)
+    assert Nvml(library).joules("12ab") == 2.5
+    assert Nvml(library).joules("GPU-12ab") == 2.5
+    assert asked == ["GPU-12ab", "GPU-12ab"]
+    assert Nvml(_library(nvmlDeviceGetHandleByUUID=handle)).joules("12ab") is None

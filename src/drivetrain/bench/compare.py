@@ -16,7 +16,15 @@ from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.core.files import write_atomically
 from drivetrain.pictures.pyplot import load_pyplot
 
-__all__ = ["Comparison", "Ratio", "compare_files", "draw_comparison"]
+__all__ = [
+    "Comparison",
+    "Ratio",
+    "compare_files",
+    "distinct_names",
+    "draw_comparison",
+    "read_result",
+    "require_same_work",
+]
 
 _COMPARED = ("images_per_second", "p50_seconds", "p99_seconds", "peak_memory_bytes")
 _MOST_NAMED = 3
@@ -98,15 +106,15 @@ def compare_files(paths: Sequence[str]) -> Comparison:
     """The ratios of all figures that every file has; raises if the files measured different work."""
     if len(paths) < 2:
         raise BadInputError("bench compare needs two files or more, for example: bench compare A.json B.json")
-    results = [_read(path) for path in paths]
+    results = [read_result(path) for path in paths]
     for path, result in zip(paths[1:], results[1:], strict=True):
-        _require_same_work(paths[0], results[0], path, result)
+        require_same_work(paths[0], results[0], path, result)
     ratios = tuple(_ratios(results))
     if not ratios:
         raise BadInputError(
             f"{' and '.join(paths)} have no entry in common; give results of the same measurements."
         )
-    names = _distinct_names(paths)
+    names = distinct_names(paths)
     return Comparison(
         names=names,
         benchmark=str(results[0]["benchmark"]),
@@ -116,7 +124,8 @@ def compare_files(paths: Sequence[str]) -> Comparison:
     )
 
 
-def _read(path: str) -> dict[str, Any]:
+def read_result(path: str) -> dict[str, Any]:
+    """The result of a benchmark in a file; raises if it is none."""
     try:
         value = json.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -147,9 +156,8 @@ def _is_entry(entry: object) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
-def _require_same_work(
-    first_path: str, first: Mapping[str, Any], path: str, other: Mapping[str, Any]
-) -> None:
+def require_same_work(first_path: str, first: Mapping[str, Any], path: str, other: Mapping[str, Any]) -> None:
+    """Raises if two results measured different work."""
     if first["benchmark"] != other["benchmark"]:
         raise BadInputError(
             f"{first_path} is a result of bench {first['benchmark']} and {path} of bench "
@@ -228,7 +236,7 @@ def _differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [name for name in names if first.get(name) != other.get(name)]
 
 
-def _distinct_names(paths: Sequence[str]) -> tuple[str, ...]:
+def distinct_names(paths: Sequence[str]) -> tuple[str, ...]:
     """The file names without folder and suffix, or the full paths if two names are the same."""
     stems = [Path(path).stem for path in paths]
     return tuple(stems if len(set(stems)) == len(stems) else paths)

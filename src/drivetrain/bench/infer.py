@@ -1,14 +1,18 @@
 """`bench infer`: latency and throughput of a model in evaluation mode, for each batch size."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from drivetrain.bench.clock import StepClock, counting
+from drivetrain.bench.energy import energy_counter, joules_between
 from drivetrain.bench.machine import describe_machine, measure_peak
+from drivetrain.bench.model_work import ModelWork, count_work
 from drivetrain.bench.ready_model import (
     InferSettings,
     OpenedModel,
@@ -18,15 +22,14 @@ from drivetrain.bench.ready_model import (
     open_model,
 )
 from drivetrain.bench.repetition import Repetition, spread_notes
-from drivetrain.bench.result import BenchResult, Entry, one_median, percentiles
+from drivetrain.bench.result import BenchResult, Entry, joules_per_image, one_median, percentiles
 from drivetrain.bench.subject import asked_values
 from drivetrain.console.reporter import Reporter
 from drivetrain.data.preprocess import Preparation
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.optimised import declined_recordings
-from drivetrain.models.summary import summarise_model
 from drivetrain.passes.forward import Forward, Precision
-from drivetrain.ranks.replica_group import ALONE
+from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
@@ -34,10 +37,15 @@ from drivetrain.run.train import set_up_device
 
 __all__ = ["InferSettings", "measure_inference"]
 
+_BEGINS = {
+    "device": "preprocessed images on the device",
+    "host": "images that are made on the host for every batch, moved and preprocessed,",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """The measurement at one batch size; `compile_s` is None without compilation."""
+    """The measurement at one batch size, of all replicas; `compile_s` is None without compilation."""
 
     batch: int
     repeats: list[dict[str, Any]]
@@ -46,41 +54,57 @@ class _Measured:
 
 
 def measure_inference(
-    resolved: ResolvedRecipe, settings: InferSettings, *, reporter: Reporter, command: str
+    resolved: ResolvedRecipe,
+    settings: InferSettings,
+    *,
+    reporter: Reporter,
+    command: str,
+    group: ReplicaGroup = ALONE,
 ) -> BenchResult:
-    """Measures the model alone, from preprocessed images on the device to logits on the device."""
+    """Measures the model alone, as one of its replicas; its logits stay on the device."""
     recipe = resolved.recipe
-    with set_up_device(recipe, ALONE) as device:
+    with set_up_device(recipe, group) as device:
         subject = open_model(resolved, settings, device=device, reporter=reporter)
         compiles = recipe.compile == "on" or (recipe.compile == "auto" and not device.is_cpu)
         declined_before = declined_recordings() if compiles else 0
         with reporter.showing("compiling" if compiles else "first batch"):
             ready = make_ready(subject, settings, compiles=compiles)
-        flops = _flops(subject)
-        measured = _measure(ready, subject, settings, reporter)
-        is_captured = (
+        measured = _measure(ready, subject, settings, reporter, group=group)
+        is_captured = ready.is_captured or (
             ready.is_compiled and records_compiled(device) and declined_recordings() == declined_before
         )
         states = {
             "compiled": "yes" if ready.is_compiled else "no",
             "captured": "yes" if is_captured else "no",
         }
+        work = _work(subject)
+        # On all ranks at the same time: ranks on a CPU share its cores, so their peaks add up to the CPU's.
         with reporter.showing("measuring the device's peak"):
-            peak = measure_peak(device, dtype=subject.precision.compute_dtype)
-        entries = [_entry(found, flops=flops, peak_tflops=peak.tflops, states=states) for found in measured]
+            peaks = group.gather(measure_peak(device, dtype=subject.precision.compute_dtype))
+        peak_tflops = sum(peak.tflops for peak in peaks)
+        entries = [
+            _entry(found, replicas=group.size, work=work, peak_tflops=peak_tflops, states=states)
+            for found in measured
+        ]
         return BenchResult(
             benchmark="infer",
             command=command,
             machine=describe_machine(str(device.torch_device)),
             workload=_workload(recipe, subject.preprocess),
-            settings=_settings(recipe, settings, subject.precision),
+            settings=_settings(recipe, settings, subject.precision, group=group),
             recipe=asked_values(recipe),
             entries=entries,
-            peak=peak.to_json(),
+            peak={
+                "dtype": peaks[0].dtype,
+                "tflops": peak_tflops,
+                "copy_gb_per_second": sum(peak.copy_gb_per_second for peak in peaks),
+                **({} if group.size == 1 else {"devices": group.size}),
+            },
+            model=work.to_json(),
             notes=[
                 *spread_notes(entries, settings.repetition),
-                "measured from preprocessed images on the device to logits on the device; peak memory is "
-                "that of the whole process",
+                f"measured from {_BEGINS[settings.data]} to logits on the device; peak memory is that of the "
+                "whole process",
                 *_compile_notes(recipe, measured),
                 *ready.notes,
             ],
@@ -98,14 +122,19 @@ def _compile_notes(recipe: Recipe, measured: Sequence[_Measured]) -> list[str]:
     return [*notes, f"compiling took {', '.join(times)}"] if times else notes
 
 
-def _flops(subject: OpenedModel) -> int:
+def _work(subject: OpenedModel) -> ModelWork:
     preprocess = subject.preprocess
-    size = {"image_size": preprocess.height, "width": preprocess.width}
-    return summarise_model(subject.model, channels=preprocess.channels, **size).flops
+    shape = (preprocess.channels, preprocess.height, preprocess.width)
+    return count_work(subject.model, image_shape=shape, dtype=subject.precision.compute_dtype)
 
 
 def _measure(
-    ready: ReadyModel, subject: OpenedModel, settings: InferSettings, reporter: Reporter
+    ready: ReadyModel,
+    subject: OpenedModel,
+    settings: InferSettings,
+    reporter: Reporter,
+    *,
+    group: ReplicaGroup,
 ) -> list[_Measured]:
     """Measures one batch size after the other; a compiled model is compiled again for each."""
     repetition, device = settings.repetition, subject.device
@@ -113,54 +142,103 @@ def _measure(
     found = []
     for number, batch in enumerate(settings.batch_sizes):
         show = counting(reporter, done=number * repetition.total, what=f"batch {batch}")
-        images, compile_s = subject.images(batch), ready.compile_s
+        compile_s = ready.compile_s
         if ready.is_compiled and number > 0:
             with reporter.showing(f"compiling for batch {batch}"):
-                compile_s = first_call_s(ready.forward, images, device=device)
-        repeats = _repeats(ready.forward, images, device, repetition, show)
+                compile_s = first_call_s(ready.forward, subject.images(batch), device=device)
+        step = _step(ready.forward, subject, settings, batch=batch, group=group)
+        if ready.is_captured:
+            with torch.inference_mode():
+                step()
+        repeats = _repeats(step, batch, device, repetition, show, group=group)
+        longest_s = max(seconds or 0.0 for seconds in group.gather(compile_s))
         found.append(
             _Measured(
                 batch=batch,
-                repeats=repeats,
-                peak_memory_bytes=device.peak_memory_bytes,
-                compile_s=compile_s,
+                repeats=_together(group.gather(repeats), batch=batch),
+                peak_memory_bytes=max(group.gather(device.peak_memory_bytes)),
+                compile_s=longest_s if ready.is_compiled else None,
             )
         )
     reporter.stop_progress()
     return found
 
 
+def _step(
+    forward: Forward, subject: OpenedModel, settings: InferSettings, *, batch: int, group: ReplicaGroup
+) -> Callable[[], object]:
+    """A function that computes the logits of one batch."""
+    if settings.data == "device":
+        images = subject.images(batch)
+        return lambda: forward(images)
+    firsts = count(group.rank * batch, group.size * batch)
+    return lambda: forward(subject.images(batch, first=next(firsts)))
+
+
 @torch.inference_mode()
 def _repeats(
-    forward: Forward, images: Tensor, device: Device, repetition: Repetition, show: Callable[[], None]
+    step: Callable[[], object],
+    batch: int,
+    device: Device,
+    repetition: Repetition,
+    show: Callable[[], None],
+    *,
+    group: ReplicaGroup,
 ) -> list[dict[str, Any]]:
+    read_joules = energy_counter(device)
     for _ in range(repetition.warmup_steps):
-        forward(images)
+        step()
         show()
     repeats = []
     for _ in range(repetition.repeats):
+        # Replicas are measured while all of them compute.
+        group.barrier()
+        device.synchronise()
+        joules_before = read_joules()
         clock = StepClock(device)
-        for _ in range(repetition.steps):
-            forward(images)
+        ends_s = perf_counter() + (repetition.most_s or math.inf)
+        done = 0
+        while done < repetition.steps and (done == 0 or perf_counter() < ends_s):
+            step()
             clock.note()
             show()
+            done += 1
         seconds = clock.stop()
+        joules = joules_between(joules_before, read_joules()) if group.size == 1 else None
         repeats.append(
             {
-                "images_per_second": len(images) / (clock.total_s / repetition.steps),
-                "seconds_per_batch": clock.total_s / repetition.steps,
-                "step_seconds": seconds if device.is_cpu else _waited(forward, images, device, repetition),
+                "images_per_second": batch / (clock.total_s / done),
+                "seconds_per_batch": clock.total_s / done,
+                "step_seconds": seconds if device.is_cpu else _waited(step, device, steps=done),
+                **({} if joules is None else {"joules": joules, "images": batch * done}),
             }
         )
     return repeats
 
 
-def _waited(forward: Forward, images: Tensor, device: Device, repetition: Repetition) -> list[float]:
+def _together(of_ranks: Sequence[list[dict[str, Any]]], *, batch: int) -> list[dict[str, Any]]:
+    """The repeats of all replicas as one: the slowest replica decides when all batches are done."""
+    if len(of_ranks) == 1:
+        return of_ranks[0]
+    together = []
+    for repeats in zip(*of_ranks, strict=True):
+        slowest_s = max(repeat["seconds_per_batch"] for repeat in repeats)
+        together.append(
+            {
+                "images_per_second": len(repeats) * batch / slowest_s,
+                "seconds_per_batch": slowest_s,
+                "step_seconds": [second for repeat in repeats for second in repeat["step_seconds"]],
+            }
+        )
+    return together
+
+
+def _waited(step: Callable[[], object], device: Device, *, steps: int) -> list[float]:
     """The latency of single batches: synchronizes with the accelerator after each one."""
     seconds = []
-    for _ in range(repetition.steps):
+    for _ in range(steps):
         clock = StepClock(device)
-        forward(images)
+        step()
         clock.stop()
         seconds.append(clock.total_s)
     return seconds
@@ -171,9 +249,11 @@ def records_compiled(device: Device) -> bool:
     return device.torch_device.type == "cuda"
 
 
-def _entry(found: _Measured, *, flops: int, peak_tflops: float, states: dict[str, str]) -> Entry:
-    row = one_median(found.repeats, "seconds_per_batch", images=found.batch)
-    tflops = flops * row["images_per_second"] / 1e12
+def _entry(
+    found: _Measured, *, replicas: int, work: ModelWork, peak_tflops: float, states: dict[str, str]
+) -> Entry:
+    row = one_median(found.repeats, "seconds_per_batch", images=replicas * found.batch)
+    tflops = work.flops_per_image * row["images_per_second"] / 1e12
     figures = {
         **row,
         **percentiles([second for repeat in found.repeats for second in repeat["step_seconds"]]),
@@ -181,6 +261,7 @@ def _entry(found: _Measured, *, flops: int, peak_tflops: float, states: dict[str
         "tflops": tflops,
         "fraction_of_peak": tflops / peak_tflops,
         **({} if found.compile_s is None else {"compile_seconds": found.compile_s}),
+        **joules_per_image(found.repeats),
     }
     return Entry(name=f"infer batch {found.batch}", figures=figures, repeats=found.repeats, states=states)
 
@@ -195,10 +276,14 @@ def _workload(recipe: Recipe, preprocess: Preparation) -> dict[str, Any]:
     }
 
 
-def _settings(recipe: Recipe, settings: InferSettings, precision: Precision) -> dict[str, Any]:
+def _settings(
+    recipe: Recipe, settings: InferSettings, precision: Precision, *, group: ReplicaGroup
+) -> dict[str, Any]:
     repetition = settings.repetition
     return {
+        "data": settings.data,
         "batch_sizes": list(settings.batch_sizes),
+        "replicas": group.size,
         "precision": precision.description,
         "compile": recipe.compile,
         "folded_batch_norm": settings.folds,
@@ -206,4 +291,5 @@ def _settings(recipe: Recipe, settings: InferSettings, precision: Precision) -> 
         "warmup_steps": repetition.warmup_steps,
         "steps": repetition.steps,
         "repeats": repetition.repeats,
+        **repetition.limit,
     }

@@ -1,7 +1,9 @@
-"""Prepares a model for `bench infer`: opens it, folds its batch norms and compiles it, where possible."""
+"""Prepares a model for `bench infer`: opens it, folds its batch norms, compiles or captures it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,20 +23,40 @@ from drivetrain.inference.model.restore import find_checkpoint, open_trained_run
 from drivetrain.models.from_recipe import is_own_model, rebuild_model
 from drivetrain.models.memory_format import choose_memory_format
 from drivetrain.passes.forward import Forward, Precision, choose_precision
+from drivetrain.program.capture_choice import CudaRecorder
 from drivetrain.recipe.load import ResolvedRecipe
 
-__all__ = ["InferSettings", "OpenedModel", "ReadyModel", "first_call_s", "make_ready", "open_model"]
+__all__ = [
+    "InferData",
+    "InferSettings",
+    "OpenedModel",
+    "ReadyModel",
+    "first_call_s",
+    "make_ready",
+    "open_model",
+]
+
+
+InferData = Literal["device", "host"]
+# Libraries choose algorithms and allocate workspaces in the first passes, which must not be recorded.
+_WARM_UPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferSettings:
-    """What to measure, and how often; if `run` is given, the weights of that run are used."""
+    """What to measure, and how often; if `run` is given, the weights of that run are used.
+
+    `data`: images that lie on the device, or images that are made on the host and moved for every batch.
+    `captures`: the uncompiled forward pass is recorded once as a CUDA graph and replayed.
+    """
 
     batch_sizes: tuple[int, ...]
     repetition: Repetition
     folds: bool = True
     run: Path | None = None
     checkpoint: str = "newest"
+    data: InferData = "device"
+    captures: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +69,14 @@ class OpenedModel:
     precision: Precision
     is_known: bool
 
-    def images(self, batch: int) -> Tensor:
-        """A preprocessed batch of noise on the device."""
-        stored = torch.from_numpy(noise_images(self.preprocess.spec, np.arange(batch, dtype=np.int64)))
-        prepared = self.preprocess(channels_last_view(stored.to(self.device.torch_device)))
-        return prepared.contiguous(memory_format=torch.channels_last)
+    def images(self, batch: int, *, first: int = 0) -> Tensor:
+        """A batch of noise from image number `first`, made on the host and preprocessed on the device."""
+        indices = np.arange(first, first + batch, dtype=np.int64)
+        stored = torch.from_numpy(noise_images(self.preprocess.spec, indices))
+        if not self.device.is_cpu:
+            stored = stored.pin_memory()
+        moved = stored.to(self.device.torch_device, non_blocking=True)
+        return self.preprocess(channels_last_view(moved)).contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +89,7 @@ class ReadyModel:
     forward: Forward
     compile_s: float | None = None
     notes: list[str]
+    is_captured: bool = False
 
     @property
     def is_compiled(self) -> bool:
@@ -105,6 +131,8 @@ def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool)
         model, why_not = fold_where_same(model, images[:1], precision=precision, is_known=subject.is_known)
         notes += [] if why_not is None else [why_not]
     plain = build_inference(model, precision=precision)
+    if settings.captures:
+        return ReadyModel(forward=_Captured(plain, device=subject.device), notes=notes, is_captured=True)
     if not compiles:
         return ReadyModel(forward=plain, notes=notes)
     compiled = build_inference(model, precision=precision, compiles=True, fuses=subject.is_known)
@@ -114,6 +142,34 @@ def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool)
         notes.append(f"the model runs uncompiled, because compiling failed: {describe_failure(error)}")
         return ReadyModel(forward=plain, notes=notes)
     return ReadyModel(forward=compiled, compile_s=compile_s, notes=notes)
+
+
+class _Captured:
+    """A forward pass that is recorded once for each shape; the next call overwrites the logits."""
+
+    def __init__(self, forward: Forward, *, device: Device) -> None:
+        self._forward, self._device = forward, device
+        self._recorded: dict[torch.Size, tuple[Tensor, Callable[[], None], Tensor]] = {}
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if images.shape not in self._recorded:
+            self._recorded[images.shape] = self._record(images)
+        inputs, replay, logits = self._recorded[images.shape]
+        if images is not inputs:
+            inputs.copy_(images)
+        replay()
+        return logits
+
+    def _record(self, inputs: Tensor) -> tuple[Tensor, Callable[[], None], Tensor]:
+        recorder, found = CudaRecorder(self._device.torch_device), []
+
+        def compute() -> None:
+            found.append(self._forward(inputs))
+
+        for _ in range(_WARM_UPS):
+            recorder.warm_up(compute)
+        replay = recorder.record(compute)
+        return inputs, replay, found[-1]
 
 
 @torch.inference_mode()

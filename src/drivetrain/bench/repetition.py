@@ -1,9 +1,10 @@
 """How often something is measured, and notes on repeats that disagree. Imports no torch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivetrain.bench.result import Entry
+from drivetrain.bench.result import Entry, plain_number
 from drivetrain.core.errors import BadInputError
 
 __all__ = ["Repetition", "spread_notes"]
@@ -16,11 +17,15 @@ _MOST_TIMES = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """`warmup_steps` that are not counted, then `repeats` times `steps`; the median of the repeats counts."""
+    """`warmup_steps` that are not counted, then `repeats` times `steps`; the median of the repeats counts.
+
+    With `most_s`, a repeat ends with the step that is running after so many seconds.
+    """
 
     warmup_steps: int
     steps: int
     repeats: int
+    most_s: float | None = None
 
     def __post_init__(self) -> None:
         for option, value, least in (
@@ -30,6 +35,10 @@ class Repetition:
         ):
             if value < least:
                 raise BadInputError(f"{option} {value} must be at least {least}; {option} 3 works.")
+        if self.most_s is not None and not 0 < self.most_s < math.inf:
+            raise BadInputError(
+                f"--seconds {plain_number(self.most_s)} must be a number above 0; --seconds 1 works."
+            )
         if self.total > _MOST_STEPS:
             raise BadInputError(
                 f"--steps {self.steps} with --repeats {self.repeats} makes {self.total} steps in all, more "
@@ -40,6 +49,11 @@ class Repetition:
     def total(self) -> int:
         """The number of all steps, including the warm-up."""
         return self.warmup_steps + self.repeats * self.steps
+
+    @property
+    def limit(self) -> dict[str, float]:
+        """The longest time of a repeat, for the settings of a result; empty without one."""
+        return {} if self.most_s is None else {"seconds": self.most_s}
 
 
 def spread_notes(entries: Sequence[Entry], repetition: Repetition) -> list[str]:

@@ -10,6 +10,7 @@ __all__ = [
     "BenchResult",
     "Entry",
     "Figure",
+    "joules_per_image",
     "median_of",
     "number_text",
     "one_median",
@@ -59,6 +60,7 @@ FIGURES: Mapping[str, Figure] = {
     "tflops": Figure(title="TFLOP/s", is_speed=True),
     "fraction_of_peak": Figure(title="of peak", is_speed=True),
     "compile_seconds": Figure(title="compile s"),
+    "joules_per_image": Figure(title="J/image"),
 }
 
 
@@ -80,7 +82,7 @@ class BenchResult:
     """The result of a benchmark, with everything that is needed to repeat it.
 
     Only results with the same `workload` can be compared; `settings` may differ. `peak` is the peak speed of
-    the device, measured in the same run.
+    the device, measured in the same run; `model` is the work of a forward pass.
     """
 
     benchmark: str
@@ -91,6 +93,7 @@ class BenchResult:
     recipe: Mapping[str, Any]
     entries: Sequence[Entry]
     peak: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -112,6 +115,7 @@ class BenchResult:
             "workload": dict(self.workload),
             "settings": dict(self.settings),
             "peak": dict(self.peak),
+            "model": dict(self.model),
             "entries": entries,
             "notes": list(self.notes),
             "recipe": dict(self.recipe),
@@ -135,6 +139,12 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 def median_of(repeats: Sequence[Mapping[str, Any]], name: str) -> float:
     """The median of a figure over the repeats."""
     return float(statistics.median(repeat[name] for repeat in repeats))
+
+
+def joules_per_image(repeats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The median joules of an image over the repeats that have them; empty if the device counts none."""
+    found = [repeat["joules"] / repeat["images"] for repeat in repeats if repeat.get("joules")]
+    return {"joules_per_image": float(statistics.median(found))} if found else {}
 
 
 def one_median(repeats: Sequence[Mapping[str, Any]], name: str, *, images: int) -> dict[str, float]:

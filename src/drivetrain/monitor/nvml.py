@@ -24,6 +24,13 @@ class Nvml:
         """All accelerators; one that was lost on the way keeps its place, with empty values."""
         return [self._accelerator(index) for index in range(self._ask("nvmlDeviceGetCount") or 0)]
 
+    def joules(self, hardware: str) -> float | None:
+        """The energy that the accelerator with this id has used since its driver was loaded."""
+        identity = hardware if hardware.startswith("GPU-") else f"GPU-{hardware}"
+        handle = self._ask("nvmlDeviceGetHandleByUUID", identity)
+        used = None if handle is None else _number(self._ask("nvmlDeviceGetTotalEnergyConsumption", handle))
+        return None if used is None else used / 1000
+
     def _accelerator(self, index: int) -> Accelerator:
         handle = self._ask("nvmlDeviceGetHandleByIndex", index)
         if handle is None:

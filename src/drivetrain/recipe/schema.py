@@ -410,13 +410,13 @@ class Recipe(BaseModel):
         ge=1,
         description="micro-batches that each replica accumulates per weight update (default: 1)",
     )
-    replicas: Annotated[int, _free("batch", AlternativeFor("replicas"))] = Field(
+    replicas: Annotated[int, _free("batch", AlternativeFor("replicas"), IN_INFERENCE)] = Field(
         default=1,
         ge=1,
         description="number of data-parallel replicas of the model; on the command line, auto searches "
         "a layout",
     )
-    devices: Annotated[int | None, _free("batch", AlternativeFor("replicas"))] = Field(
+    devices: Annotated[int | None, _free("batch", AlternativeFor("replicas"), IN_INFERENCE)] = Field(
         default=None,
         examples=[2],
         ge=1,

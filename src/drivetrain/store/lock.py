@@ -13,23 +13,23 @@ _held: set[FileIO] = set()
 
 
 @contextmanager
-def hold_lock(directory: Path) -> Iterator[None]:
+def hold_lock(directory: Path, *, option: str = "--output-dir") -> Iterator[None]:
     """Holds the lock of a directory; the kernel releases it however the process ends."""
     with FileIO(directory / ".lock", "w") as file:
         _held.add(file)
         try:
-            _lock(file, directory=directory)
+            _lock(file, directory=directory, option=option)
             yield
         finally:
             _held.discard(file)
 
 
-def _lock(file: FileIO, *, directory: Path) -> None:
+def _lock(file: FileIO, *, directory: Path, option: str) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise BadInputError(
-            f"--output-dir {directory} is in use by another process; wait for it or name another directory."
+            f"{option} {directory} is in use by another process; wait for it or name another directory."
         ) from None
 
 

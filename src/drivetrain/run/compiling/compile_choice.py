@@ -82,7 +82,8 @@ def _path(digest: str) -> Path | None:
 class CompileChoice:
     """Whether the updates of a run are compiled, and why; `compiling_s` is the time compiling took so far.
 
-    `is_kept`: the choice was made by an earlier part of this run and is reused.
+    `is_kept`: the choice was made by an earlier part of this run and is reused. `is_short`: nothing was
+    compared, because the training is too short to gain from compiling.
     """
 
     is_on: bool
@@ -91,6 +92,7 @@ class CompileChoice:
     compiling_s: float = 0.0
     marks: Mapping[str, Any] = field(default_factory=dict)
     is_kept: bool = False
+    is_short: bool = False
 
     @property
     def sentence(self) -> str:
@@ -188,7 +190,7 @@ def decide(
     """
     if updates_left < FEWEST_UPDATES:
         how_many = "1 update is" if updates_left == 1 else f"{updates_left} updates are"
-        return _off(f"{how_many} too few to gain from it", marks)
+        return _off(f"{how_many} too few to gain from it", marks, is_short=True)
     gain = recall_gain(marks)
     if gain is None:
         gain = Gain(plain_s=timer.time_plain())
@@ -198,7 +200,7 @@ def decide(
         expected_s = min(expected_s, max_time_s)
     if expected_s < least_s:
         what = "the training takes" if trainings == 1 else f"all {trainings} trainings take"
-        return _off(f"{what} only about {expected_s:.0f} s uncompiled", marks)
+        return _off(f"{what} only about {expected_s:.0f} s uncompiled", marks, is_short=True)
     who = "measured by an earlier run"
     spent_s = 0.0
     if gain.compiled_s is None:
@@ -230,8 +232,8 @@ def _in_words(gain: Gain) -> str:
     )
 
 
-def _off(reason: str, marks: Mapping[str, Any]) -> CompileChoice:
-    return CompileChoice(is_on=False, reason=reason, marks=marks)
+def _off(reason: str, marks: Marks, *, is_short: bool = False) -> CompileChoice:
+    return CompileChoice(is_on=False, reason=reason, marks=marks, is_short=is_short)
 
 
 def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:

@@ -1,0 +1,1 @@
+"""`drivetrain bench suite`, and `bench compare` for its results."""
