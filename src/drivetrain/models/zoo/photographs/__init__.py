@@ -1,0 +1,1 @@
+"""The published networks for photographs, one file a family."""
