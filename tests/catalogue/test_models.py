@@ -24,8 +24,11 @@ from drivetrain.core.errors import BadInputError
 
 CIFAR_NAMES = [f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)]
 PHOTO_NAMES = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)]
+V1_NAMES = [f"resnet{depth}v1" for depth in (50, 101, 152)]
+V2_NAMES = [f"resnet{depth}v2" for depth in (50, 101, 152)]
+LATER_NAMES = ["alexnet", "inception_v3", *V1_NAMES, *V2_NAMES, "vgg16", "vgg19", "xception"]
 UNET_NAMES = ["unet", "unet_medical", "unet_same"]
-NAMES = ["toy_model", "mnist_cnn", *CIFAR_NAMES, *PHOTO_NAMES, *UNET_NAMES]
+NAMES = ["toy_model", "mnist_cnn", *CIFAR_NAMES, *PHOTO_NAMES, "lenet", *LATER_NAMES, *UNET_NAMES]
 
 
 def test_all_names_are_known_in_order() -> None:
@@ -37,12 +40,12 @@ def test_all_names_are_known_in_order() -> None:
     [
         (None, NAMES),
         ("*", NAMES),
-        ("RESNET", [*CIFAR_NAMES, *PHOTO_NAMES]),
+        ("RESNET", [*CIFAR_NAMES, *PHOTO_NAMES, *V1_NAMES, *V2_NAMES]),
         ("UNet", UNET_NAMES),
         ("cifar*4?", ["cifar_resnet44"]),
         ("[tm]*", ["toy_model", "mnist_cnn"]),
         ("cifar", CIFAR_NAMES),
-        ("resnet*", PHOTO_NAMES),
+        ("resnet*", [*PHOTO_NAMES, *V1_NAMES, *V2_NAMES]),
         ("nothing", []),
     ],
 )
