@@ -1,8 +1,10 @@
 """Inception-v3: count as in Keras, sizes, features of the same weights, training in stages."""
 
 import pytest
+import torch
 from torch import nn
 
+from drivetrain.inference.model.fold_batch_norm import fold_batch_norm
 from drivetrain.optim.blocks import blocks_of
 from tests.models.zoo.known_counts import TOTALS_OF_KERAS
 from tests.models.zoo.photographs.checks import (
@@ -11,6 +13,7 @@ from tests.models.zoo.photographs.checks import (
     check_total,
     check_updates_in_stages,
     outline,
+    undrawn,
 )
 from tests.models.zoo.photographs.keras_bodies import check_features
 
@@ -41,6 +44,20 @@ def test_norms_have_a_shift_but_no_scale() -> None:
         if isinstance(layer, nn.BatchNorm2d):
             assert (layer.eps, layer.momentum) == (1e-3, 0.01), name
             assert [parameter for parameter, _ in layer.named_parameters()] == ["bias"], name
+
+
+@torch.no_grad()
+def test_norms_without_scale_are_folded_into_convolutions() -> None:
+    model = undrawn("inception_v3").eval()
+    for layer in model.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            assert layer.running_var is not None
+            layer.running_var.uniform_(0.3, 3)
+            layer.bias.normal_()
+    folded = fold_batch_norm(model)
+    assert len(folded.folded) == 94
+    images = torch.randn(1, 3, 75, 75)
+    torch.testing.assert_close(folded.model(images), model(images), rtol=1e-3, atol=1e-3)
 
 
 def test_every_mixed_block_is_trained_at_one_rate() -> None:
