@@ -102,5 +102,5 @@ def check_updates_in_stages(name: str, *, image_size: int, **params: Any) -> Non
 def _update(model: nn.Module) -> None:
     for parameter in model.parameters():
         assert parameter.grad is not None
-        parameter -= _RATE * parameter.grad
+        parameter.sub_(parameter.grad, alpha=_RATE)
         parameter.grad = None
