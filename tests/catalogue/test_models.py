@@ -31,8 +31,20 @@ LIGHT_NAMES = [
     *(f"densenet{depth}" for depth in (121, 169, 201)),
     *(f"efficientnet_b{number}" for number in range(4)),
 ]
+V1_NAMES = [f"resnet{depth}v1" for depth in (50, 101, 152)]
+V2_NAMES = [f"resnet{depth}v2" for depth in (50, 101, 152)]
+LATER_NAMES = ["alexnet", "inception_v3", *V1_NAMES, *V2_NAMES, "vgg16", "vgg19", "xception"]
 UNET_NAMES = ["unet", "unet_medical", "unet_same"]
-NAMES = ["toy_model", "mnist_cnn", *CIFAR_NAMES, *PHOTO_NAMES, *LIGHT_NAMES, *UNET_NAMES]
+NAMES = [
+    "toy_model",
+    "mnist_cnn",
+    *CIFAR_NAMES,
+    *PHOTO_NAMES,
+    "lenet",
+    *LATER_NAMES,
+    *LIGHT_NAMES,
+    *UNET_NAMES,
+]
 
 
 def test_all_names_are_known_in_order() -> None:
@@ -44,12 +56,12 @@ def test_all_names_are_known_in_order() -> None:
     [
         (None, NAMES),
         ("*", NAMES),
-        ("RESNET", [*CIFAR_NAMES, *PHOTO_NAMES]),
+        ("RESNET", [*CIFAR_NAMES, *PHOTO_NAMES, *V1_NAMES, *V2_NAMES]),
         ("UNet", UNET_NAMES),
         ("cifar*4?", ["cifar_resnet44"]),
         ("[tc]*", ["toy_model", *CIFAR_NAMES]),
         ("cifar", CIFAR_NAMES),
-        ("resnet*", PHOTO_NAMES),
+        ("resnet*", [*PHOTO_NAMES, *V1_NAMES, *V2_NAMES]),
         ("nothing", []),
     ],
 )

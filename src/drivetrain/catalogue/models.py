@@ -126,6 +126,68 @@ _FAMILIES = (
         },
     ),
     _Family(
+        module="lenet",
+        channels=3,
+        image_size=32,
+        num_classes=10,
+        min_image_size=4,
+        variants={"lenet": "two convolutions and three dense layers, for small images"},
+    ),
+    _Family(
+        module="photographs.alexnet",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=63,
+        variants={"alexnet": "five convolutions and three dense layers, for photographs"},
+    ),
+    _Family(
+        module="photographs.inception_v3",
+        channels=3,
+        image_size=299,
+        num_classes=1000,
+        min_image_size=75,
+        variants={"inception_v3": "blocks of parallel convolutions, for photographs"},
+    ),
+    _Family(
+        module="photographs.resnet_v1",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=1,
+        variants={
+            f"resnet{depth}v1": f"residual network of {depth} layers with biases, as Keras has it"
+            for depth in (50, 101, 152)
+        },
+    ),
+    _Family(
+        module="photographs.resnet_v2",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=1,
+        variants={
+            f"resnet{depth}v2": f"residual network of {depth} layers with norms before convolutions"
+            for depth in (50, 101, 152)
+        },
+    ),
+    _Family(
+        module="photographs.vgg",
+        channels=3,
+        image_size=224,
+        num_classes=1000,
+        min_image_size=32,
+        variants={f"vgg{depth}": f"plain network of {depth} layers, for photographs" for depth in (16, 19)},
+    ),
+    _Family(
+        module="photographs.xception",
+        channels=3,
+        image_size=299,
+        num_classes=1000,
+        min_image_size=7,
+        variants={"xception": "separable convolutions with residual connections, for photographs"},
+    ),
+    _Family(
         module="photographs.mobilenet",
         channels=3,
         image_size=224,

@@ -14,8 +14,9 @@ from drivetrain.models.heads import head_parameters
 __all__ = ["Block", "blocks_of"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-# Layers of one block that lie next to each other, as conv2_block1_layer1_conv of our cifar_resnet8.
-_FLAT_BLOCK = re.compile(r"(.*block_?\d+[a-z]?)_")
+# Layers of one block that lie next to each other, as conv2_block1_layer1_conv of our cifar_resnet8, or as
+# mixed0_branch1x1_1_conv of our inception_v3.
+_FLAT_BLOCK = re.compile(r"(.*(?:block_?|mixed)\d+[a-z]?)_")
 
 
 @dataclass(frozen=True, slots=True)

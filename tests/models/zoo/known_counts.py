@@ -23,3 +23,18 @@ LIGHT_TOTALS = {
     "efficientnet_b2": 7782659,
     "efficientnet_b3": 10798905,
 }
+# With 10 classes; parameters and running statistics together, as Keras counts them.
+TOTALS_OF_KERAS = {
+    "inception_v3": 21823274,
+    "resnet101v1": 42678666,
+    "resnet101v2": 42647050,
+    "resnet152v1": 58391434,
+    "resnet152v2": 58352138,
+    "resnet50v1": 23608202,
+    "resnet50v2": 23585290,
+    "vgg16": 14719818,
+    "vgg19": 20029514,
+    "xception": 20881970,
+}
+# With 1000 classes.
+TOTALS_OF_TORCHVISION = {"alexnet": 61100840}

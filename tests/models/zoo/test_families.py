@@ -7,11 +7,24 @@ from torch import nn
 from drivetrain.catalogue.models import model_info, model_names
 from drivetrain.models.create import create_model
 from drivetrain.models.summary import LayerRow, describe_layers, summarise_model
-from tests.models.zoo.known_counts import LARGE_COUNTS, LIGHT_TOTALS, SAME_COUNTS, UNET_COUNTS
+from tests.models.zoo.known_counts import (
+    LARGE_COUNTS,
+    LIGHT_TOTALS,
+    SAME_COUNTS,
+    TOTALS_OF_KERAS,
+    TOTALS_OF_TORCHVISION,
+    UNET_COUNTS,
+)
 
 RESNETS = {8: 75290, 20: 269722, 32: 464154, 44: 658586, 56: 853018}
 MOVING_STATISTICS = {8: 480, 20: 1376, 32: 2272, 44: 3168, 56: 4064}
-COUNTS = {"toy_model": 242, "mnist_cnn": 34826, **{f"cifar_resnet{depth}": n for depth, n in RESNETS.items()}}
+COUNTS = {
+    "toy_model": 242,
+    "mnist_cnn": 34826,
+    "lenet": 134538,
+    **{f"cifar_resnet{depth}": n for depth, n in RESNETS.items()},
+}
+PHOTOGRAPHS = {*LARGE_COUNTS, *TOTALS_OF_KERAS, *TOTALS_OF_TORCHVISION}
 
 
 @pytest.mark.parametrize(("name", "parameters"), COUNTS.items())
@@ -21,7 +34,7 @@ def test_parameter_counts(name: str, parameters: int) -> None:
 
 
 def test_every_model_is_counted_somewhere() -> None:
-    assert {*COUNTS, *LARGE_COUNTS, *LIGHT_TOTALS, *UNET_COUNTS, *SAME_COUNTS} == set(model_names())
+    assert {*COUNTS, *PHOTOGRAPHS, *LIGHT_TOTALS, *UNET_COUNTS, *SAME_COUNTS} == set(model_names())
 
 
 def test_toy_model_for_grey_digits() -> None:
@@ -54,7 +67,7 @@ def test_smallest_image_works_and_outputs_are_logits(name: str) -> None:
     assert not torch.allclose(logits.sum(1), torch.ones(3))
 
 
-@pytest.mark.parametrize("name", ["toy_model", "mnist_cnn"])
+@pytest.mark.parametrize("name", ["toy_model", "mnist_cnn", "lenet"])
 def test_one_pixel_less_than_the_smallest_image_does_not_work(name: str) -> None:
     info = model_info(name)
     size = info.min_image_size - 1
@@ -113,6 +126,8 @@ def test_layers_of_the_small_models_in_order() -> None:
     stem = ["conv2d_0", "max_pooling2d_0", "relu_0", "conv2d_1", "max_pooling2d_1", "relu_1", "flatten"]
     assert layer_names("toy_model") == [*stem, "dense"]
     assert layer_names("mnist_cnn") == [*stem, "dropout", "dense"]
+    dense = ["dense1", "relu1", "dense2", "relu2", "predictions"]
+    assert layer_names("lenet") == ["conv1", "pool1", "conv2", "pool2", "flatten", *dense]
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -11,6 +11,7 @@ from drivetrain.models.zoo.initialise import (
     he_normal,
     he_normal_fan_out,
     initialise_parameters,
+    normal,
     ones,
     variance_scaling,
     zeros,
@@ -70,6 +71,14 @@ def test_glorot_uniform_fills_its_interval_evenly(shape: tuple[int, ...]) -> Non
     limit = math.sqrt(6 / ((shape[0] + shape[1]) * receptive_field))
     assert 0.999 * limit < kernel.abs().max().item() <= limit
     assert kernel.var().item() == pytest.approx(limit**2 / 3, rel=0.03)
+
+
+def test_normal_has_the_deviation_asked_for_and_tails() -> None:
+    kernel = torch.empty(256, 64, 3, 3)
+    normal(0.01)(kernel, generator())
+    assert kernel.std().item() == pytest.approx(0.01, rel=0.01)
+    assert (kernel.abs() > 0.02).double().mean().item() == pytest.approx(0.0455, rel=0.03)
+    assert bool(kernel.isfinite().all())
 
 
 def test_constants_draw_nothing() -> None:

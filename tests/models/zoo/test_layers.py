@@ -16,6 +16,7 @@ from drivetrain.models.zoo.layers import (
     ConvRelu,
     CropLike,
     GlobalMean,
+    MaxPoolSame,
     PadToMultiple,
     Shortcut,
     UpConvRelu,
@@ -72,6 +73,16 @@ def test_symmetric_padding_is_something_else() -> None:
     image = torch.rand(1, 1, 6, 6)
     symmetric = nn.functional.conv2d(image, layer.weight, stride=2, padding=1)
     assert not torch.allclose(layer(image), symmetric)
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 2), (6, 7), (8, 8), (9, 3)])
+def test_same_max_pooling_ignores_what_is_outside(height: int, width: int) -> None:
+    inputs = -torch.rand(2, 3, height, width)
+    rows, columns = (same_padding(size, kernel_size=3, stride=2) for size in (height, width))
+    padded = functional.pad(inputs, (*columns, *rows), value=-torch.inf)
+    assert torch.equal(MaxPoolSame()(inputs), functional.max_pool2d(padded, 3, stride=2))
+    zeros = functional.pad(inputs, (*columns, *rows))
+    assert not torch.equal(MaxPoolSame()(inputs), functional.max_pool2d(zeros, 3, stride=2))
 
 
 @pytest.mark.parametrize("size", [4, 5])

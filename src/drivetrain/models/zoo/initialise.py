@@ -68,6 +68,18 @@ def fan_out_uniform(tensor: Tensor, generator: torch.Generator) -> None:
     tensor.copy_(_draw_uniform(tensor, low=-limit, high=limit, generator=generator))
 
 
+def normal(deviation: float) -> Initialiser:
+    """Normal of a fixed standard deviation around zero."""
+
+    def initialise(tensor: Tensor, generator: torch.Generator) -> None:
+        # The quantiles of -1 and 1 are infinite.
+        below_one = math.nextafter(1.0, 0.0)
+        draws = _draw_uniform(tensor, low=-below_one, high=below_one, generator=generator)
+        tensor.copy_(draws.erfinv_().mul_(math.sqrt(2.0) * deviation))
+
+    return initialise
+
+
 def zeros(tensor: Tensor, _generator: torch.Generator) -> None:
     """All 0; draws nothing."""
     tensor.zero_()

@@ -17,6 +17,7 @@ __all__ = [
     "ConvRelu",
     "CropLike",
     "GlobalMean",
+    "MaxPoolSame",
     "PadToMultiple",
     "Shortcut",
     "UpConvRelu",
@@ -42,6 +43,15 @@ def same_padding(size: int, *, kernel_size: int, stride: int) -> tuple[int, int]
     num_outputs = -(-size // stride)
     missing = max((num_outputs - 1) * stride + kernel_size - size, 0)
     return missing // 2, missing - missing // 2
+
+
+class MaxPoolSame(nn.Module):
+    """Max pooling of 3x3 with stride 2 and "same" padding as in TensorFlow, which ignores what is outside."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        # If the size is even, only the last window lacks a pixel, which `ceil_mode` allows.
+        padding = (inputs.shape[-2] % 2, inputs.shape[-1] % 2)
+        return functional.max_pool2d(inputs, 3, stride=2, padding=padding, ceil_mode=True)
 
 
 class Add(nn.Module):
@@ -121,10 +131,10 @@ class CentralCrop(nn.Module):
 
 
 class Concatenate(nn.Module):
-    """Concatenates the channels from the level below with those of the skip connection."""
+    """Concatenates the channels of several branches."""
 
-    def forward(self, from_below: Tensor, skip: Tensor) -> Tensor:
-        return torch.cat([from_below, skip], dim=1)
+    def forward(self, *branches: Tensor) -> Tensor:
+        return torch.cat(branches, dim=1)
 
 
 class PadToMultiple(nn.Module):
