@@ -17,6 +17,7 @@ from drivetrain.devices.determinism import Operation, noting_operations
 from drivetrain.devices.device import Device
 
 CPU = Device(torch_device=torch.device("cpu"), reason="test")
+_MEMORY: Any = deterministic
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 SAID = "does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'"
 
@@ -33,7 +34,7 @@ def _settings() -> tuple[Any, ...]:
     return (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
-        deterministic.fill_uninitialized_memory,
+        _MEMORY.fill_uninitialized_memory,
         cudnn.benchmark,
         cudnn.deterministic,
         os.environ.get(VARIABLE),

@@ -1,6 +1,7 @@
 """The comparison of bits: every tensor counts, and the last bit of one is noticed and named."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ WORDS = {
 
 def _measurement(*, updates: int = 10) -> Measurement:
     values = np.linspace(0.5, 2.0, 4, dtype=np.float32)
-    step = Step(**{part: {"line": values.copy(), "scale": np.float32(1).reshape(())} for part in PARTS})
+    parts: dict[str, Any] = {part: {"line": values.copy(), "scale": np.ones(())} for part in PARTS}
+    step = Step(**parts)
     return Measurement(
         steps=(step,) if updates == 1 else (step, step),
         losses=np.linspace(2.0, 1.0, updates),

@@ -19,6 +19,8 @@ from drivetrain.devices.blas_workspace import fixed_workspace
 
 __all__ = ["Operation", "deterministic_algorithms", "noting_operations"]
 
+# The attribute is a property of the module, which type checkers do not see.
+_MEMORY: Any = deterministic
 _ALERT_WORDS = "does not have a deterministic implementation"
 _ALERT = re.compile(rf"(\w+) {_ALERT_WORDS}")
 # Words that distinguish the kernels of one operation, as in upsample_bicubic2d_backward_out_cuda.
@@ -31,10 +33,10 @@ def deterministic_algorithms() -> Iterator[None]:
     """Turns on deterministic algorithms, in compiled code too, and restores torch's settings afterwards."""
     is_on = torch.are_deterministic_algorithms_enabled()
     only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    fills, is_deterministic = deterministic.fill_uninitialized_memory, torch.backends.cudnn.deterministic
+    fills, is_deterministic = _MEMORY.fill_uninitialized_memory, torch.backends.cudnn.deterministic
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Filling costs time in every update, and nothing here reads memory that was not written.
-    deterministic.fill_uninitialized_memory = False
+    _MEMORY.fill_uninitialized_memory = False
     torch.backends.cudnn.deterministic = True
     try:
         with fixed_workspace(is_on=True), warnings.catch_warnings():
@@ -43,7 +45,7 @@ def deterministic_algorithms() -> Iterator[None]:
             yield
     finally:
         torch.use_deterministic_algorithms(is_on, warn_only=only_warns)
-        deterministic.fill_uninitialized_memory = fills
+        _MEMORY.fill_uninitialized_memory = fills
         torch.backends.cudnn.deterministic = is_deterministic
 
 

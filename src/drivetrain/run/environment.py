@@ -3,9 +3,10 @@
 import os
 import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+import PIL
 import torch
 
 from drivetrain.core.version import VERSION
@@ -17,8 +18,6 @@ from drivetrain.recipe.schema import Recipe
 
 __all__ = ["change_of_bits", "environment_of"]
 
-# Packages that compute something of a run beside torch.
-_PACKAGES = ("numpy", "pillow")
 # What the last bits of a run depend on, in words.
 _EVERYWHERE = {
     "device_type": "device {}",
@@ -44,7 +43,8 @@ def environment_of(program: TrainingProgram, recipe: Recipe) -> dict[str, Any]:
         "drivetrain": VERSION,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        **{name: found for name in _PACKAGES if (found := _version(name)) is not None},
+        "numpy": np.__version__,
+        "pillow": PIL.__version__,
         "system": platform.platform(),
         "processor": read_processor().name,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -83,13 +83,6 @@ def _listed(parts: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def _cudnn() -> str:
-    found: int | None = torch.backends.cudnn.version()
+    found: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return "none" if found is None else str(found)
