@@ -61,6 +61,7 @@ from drivetrain.store.directory import PYTHON_DATA, RunDirectory
 from drivetrain.verify.certificate import verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 from drivetrain.verify.measure import DtypeChoice, dtypes_named
+from drivetrain.verify.points import Requirement
 
 if TYPE_CHECKING:
     from drivetrain.crossvalidation.job import CrossvalResult
@@ -327,17 +328,20 @@ def certify(
     updates: int | None = None,
     dtype: DtypeChoice | None = None,
     quick: bool = False,
+    require: Requirement = "equal",
     quiet: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
     """Verifies that a recipe's layouts compute the same; returns what `drivetrain verify --json` prints.
 
     Without `updates` and `dtype`, 10 updates are compared in float32 and float64. `quick` verifies one layout
-    per family, with 2 updates, in float32 (batch-norm groups in float64). Other processes must be able to
-    import the class of your own module.
+    per family, with 2 updates, in float32 (batch-norm groups in float64). `require="identical"` counts only
+    layouts with the same bits as one process. Other processes must be able to import the class of your own
+    module.
     """
     if dtype is not None:
         _require_one_of("dtype", dtype, get_args(DtypeChoice))
+    _require_one_of("require", require, get_args(Requirement))
     if updates is not None and updates < 1:
         raise BadInputError(f"updates={updates} must be at least 1; updates=10 works.")
     resolved = _resolve_own(recipe, options, model=model, data=data, config_path=config_path)
@@ -349,6 +353,7 @@ def certify(
             updates=updates,
             dtypes=dtypes_named(dtype),
             quick=quick,
+            requires=require,
             data=None if data is None else split_user_data(resolved.recipe, train=data),
             make_model=_maker(model, resolved),
         )

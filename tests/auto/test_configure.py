@@ -166,6 +166,15 @@ def test_auto_off_gives_the_plain_defaults(world: _World) -> None:
     assert world.chosen == []
 
 
+def test_rules_that_time_networks_are_refused_where_no_measured_time_may_decide(world: _World) -> None:
+    with pytest.raises(
+        BadInputError, match=r"--deterministic lets no measured time decide.*--auto off takes"
+    ):
+        world.ask_folder(deterministic=True)
+    assert world.chosen == []
+    assert world.ask_folder(deterministic=True, auto="off").recipe.deterministic
+
+
 @pytest.mark.parametrize(
     ("overrides", "asked"),
     [

@@ -10,6 +10,7 @@ from drivetrain.recipe.load import resolve_recipe
 from drivetrain.verify.certificate import Certificate, verify_resolved
 from drivetrain.verify.layouts import parse_cuts
 from drivetrain.verify.measure import DtypeName
+from drivetrain.verify.points import Requirement
 
 BOTH: tuple[DtypeName, ...] = ("float32", "float64")
 MODELS = f"{__package__}.models"
@@ -29,6 +30,7 @@ def verified(
     dtypes: tuple[DtypeName, ...] = BOTH,
     updates: int | None = 3,
     quick: bool = False,
+    requires: Requirement = "equal",
     module: nn.Module | None = None,
     **options: Any,
 ) -> Certificate:
@@ -42,6 +44,7 @@ def verified(
             updates=updates,
             dtypes=dtypes,
             quick=quick,
+            requires=requires,
             make_model=None if module is None else lambda _: module,
             pool=pool,
         )

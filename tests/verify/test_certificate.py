@@ -146,7 +146,7 @@ def test_a_quick_certificate_has_every_family_and_negative_controls(rank_pool: R
         ("float32", True),
         ("float64", True),
     ]
-    assert closing_line(certificate).endswith("in float32 or float64")
+    assert "in float32 or float64;" in closing_line(certificate)
 
 
 def test_typed_dtypes_hold_for_every_layout_of_a_quick_certificate(rank_pool: RankPool) -> None:
@@ -295,13 +295,57 @@ def test_the_table_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         "accumulation=4",
         "accumulation=2",
     ]
-    assert lines[1].endswith("equal")
+    assert lines[1].endswith("same  identical")
     assert lines[2].endswith("not comparable: batch norm sees a different set of samples")
     assert "negative control: one gradient x 1.001" in lines[3]
     assert lines[3].endswith("caught")
     assert lines[4].startswith("certified: 1 layout computes the same as one process for ")
     print_certificate(certificate, console=Console(width=200, force_terminal=True))
     assert "not comparable: batch norm sees a different set of samples" in capsys.readouterr().out
+
+
+def test_identical_layouts_are_named_and_others_fail_where_identity_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A last bit that differs passes as equal; the layout with the whole batch has no reference then."""
+    layouts = "accumulation=2,stages=2,processes=1;accumulation=4"
+    required: dict[str, Any] = {**MNIST, "dtypes": ("float32",), "requires": "identical"}
+    certificate = verified(layouts, **required)
+    (row,) = certificate.rows
+    assert (row.verdict, row.reference, certificate.ok) == (
+        "identical",
+        Layout(micro=4, accumulation=2),
+        True,
+    )
+    assert "in float32; all bit for bit; 1 not comparable: no other layout" in closing_line(certificate)
+
+    def with_last_bit(group: ReplicaGroup, subject: Subject, layout: Layout, *others: Any) -> RankPart:
+        part = measure_rank(group, subject, layout, *others)
+        weights = {} if part.measurement is None else part.measurement.steps[0].weights
+        # The negative control has no weights.
+        if layout.stages > 1 and weights:
+            weights["dense.bias"][0] += np.spacing(weights["dense.bias"][0])
+        return part
+
+    monkeypatch.setattr(measurer, "measure_rank", with_last_bit)
+    failed = verified(layouts, **required)
+    assert (failed.rows[0].verdict, failed.rows[0].ok, failed.ok) == ("equal", True, False)
+    said = closing_line(failed)
+    assert "is equal but not identical: 1 of " in said
+    assert said.endswith("first in update 1: the updated dense.bias")
+    entry = failed.to_json()["layouts"][0]
+    assert entry["bits"]["first_difference"] == {"update": 1, "tensor": "the updated dense.bias"}
+    assert (entry["verdict"], failed.to_json()["requires"]) == ("equal", "identical")
+    assert verified(layouts, dtypes=("float32",), **MNIST).ok
+
+
+def test_bits_are_not_compared_with_other_micro_batches() -> None:
+    certificate = verified("accumulation=2", dtypes=("float32",), **MNIST)
+    console = Console(record=True, width=300)
+    print_certificate(certificate, console=console)
+    line = console.export_text().splitlines()[1]
+    assert line.rstrip().endswith("other micro-batches  equal")
+    assert "bit for bit" not in closing_line(certificate)
 
 
 def test_what_is_verified_is_shown_and_ends() -> None:

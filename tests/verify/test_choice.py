@@ -165,15 +165,13 @@ def test_a_quick_verification_follows_marks(marked_stages: int) -> None:
 
 def test_draws_per_micro_batch_are_compared_where_micro_batches_have_one_size() -> None:
     sizes = {"micro": 4, "group": 1, "global_batch": 8}
-    reference = reference_of(**sizes, has_batch_norm=False, draws_per_micro_batch=True)
+    reference = reference_of(**sizes, has_batch_norm=False, keeps_micro_batches=True)
     assert reference == Layout(micro=4, accumulation=2)
     layouts = [
         Layout.of(cut, global_batch=8)
         for cut in parse_cuts("replicas=2;accumulation=4;replicas=4;accumulation=4,stages=2;stages=2")
     ]
-    pairs = pair_with_references(
-        layouts, reference=reference, has_batch_norm=False, draws_per_micro_batch=True
-    )
+    pairs = pair_with_references(layouts, reference=reference, has_batch_norm=False, keeps_micro_batches=True)
     smaller = Layout(micro=2, accumulation=4)
     assert [pair.reference for pair in pairs] == [reference, None, smaller, smaller, Layout(micro=8)]
 
@@ -183,6 +181,6 @@ def test_a_group_has_no_reference_with_its_draws() -> None:
     grouped = Layout(replicas=4, group=2, micro=2)
     for draws, expected in ((False, WITH_NORM), (True, None)):
         (pair,) = pair_with_references(
-            [grouped], reference=WITH_NORM, has_batch_norm=True, draws_per_micro_batch=draws
+            [grouped], reference=WITH_NORM, has_batch_norm=True, keeps_micro_batches=draws
         )
         assert pair.reference == expected

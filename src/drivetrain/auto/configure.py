@@ -110,6 +110,7 @@ def configure(asked: Asked, *, reporter: Callable[[Recipe], Reporter]) -> Resolv
         return _noted(continued, found)
     asked.rules.check(plain.recipe)
     _require_one_process(asked.rules, plain.recipe)
+    _require_no_timing(plain.recipe)
     with reporter(plain.recipe) as shown:
         began_s = asked.rules.began_s or began_s
         left_s = _clock(plain.recipe, began_s=began_s, trainings=_trainings(plain.recipe, asked.rules))
@@ -233,6 +234,16 @@ def _decided(
         fingerprint=fingerprint.as_json(),
         notes=_worries(fingerprint) if _holds_out(resolved.recipe) else (),
     )
+
+
+def _require_no_timing(recipe: Recipe) -> None:
+    """Refuses to let rules choose if nothing may depend on measured times."""
+    if recipe.deterministic:
+        raise BadInputError(
+            "--deterministic lets no measured time decide, but rules time networks before they choose one; "
+            "--auto off takes the plain defaults, or train once without --deterministic and give its "
+            "recipe.yaml to --config-path."
+        )
 
 
 def _holds_out(recipe: Recipe) -> bool:

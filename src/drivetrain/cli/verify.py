@@ -37,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="verify one layout per family in a batch of 4 samples: replicas, batch-norm groups or "
         "accumulation, stages, recomputation, stages on ranks",
     )
+    parser.add_argument(
+        "--require",
+        choices=("equal", "identical"),
+        default="equal",
+        help="what every layout must be for exit status 0: equal within rounding, or identical, bit for "
+        "bit, to one process that computes the same micro-batches (default: equal)",
+    )
     parser.add_argument("--json", action="store_true", help="print the certificate as JSON")
 
 
@@ -60,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
             updates=args.updates,
             dtypes=dtypes_named(args.dtype),
             quick=args.quick,
+            requires=args.require,
         )
     if args.json:
         sys.stdout.write(json.dumps(certificate.to_json(), indent=2) + "\n")

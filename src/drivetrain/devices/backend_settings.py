@@ -1,6 +1,8 @@
 """Settings of cuDNN and of the memory allocator during a training or a measurement.
 
 - cuDNN tries its algorithms at the first batch of each shape. Shapes stay the same, so it pays once.
+- With --deterministic it does not try them, because every process may choose others, and the bits of a sum
+  depend on the algorithm. Operations then use deterministic algorithms (`determinism.py`).
 - cuDNN computes float32 convolutions in float32. By default it rounds inputs to TF32 (10 bits of mantissa),
   and 32.32 would mean something else on a CUDA device than on a CPU. Matrix products are exact by default and
   are left alone. If the process has set the precision of cuDNN by torch's newer names, it is kept.
@@ -19,11 +21,12 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 
+from drivetrain.devices.determinism import deterministic_algorithms
 from drivetrain.devices.device import PARTIALS_SETTINGS, Device
 
 __all__ = [
@@ -82,7 +85,9 @@ def _of_glibc(name: str) -> Any:
 
 
 @contextmanager
-def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator[None]:
+def training_backends(
+    device: Device, *, saves_memory: bool = False, is_deterministic: bool = False
+) -> Iterator[None]:
     """Applies the settings inside the block and restores those that can be restored."""
     cudnn = torch.backends.cudnn
     tries_algorithms, rounds = cudnn.benchmark, _rounds_to_tf32()
@@ -92,11 +97,12 @@ def training_backends(device: Device, *, saves_memory: bool = False) -> Iterator
     elif device.is_cpu:
         keep_freed_memory()
     grow_segments(device)
-    cudnn.benchmark = True
+    cudnn.benchmark = not is_deterministic
     if rounds:
         cudnn.allow_tf32 = False
     try:
-        yield
+        with deterministic_algorithms() if is_deterministic else nullcontext():
+            yield
     finally:
         cudnn.benchmark = tries_algorithms
         if rounds:

@@ -714,6 +714,11 @@ class Recipe(BaseModel):
         description="compile model, loss, augmentation and optimiser with torch.compile; auto: only if a "
         "measurement shows that it saves time in a training of this length",
     )
+    deterministic: Annotated[bool, _free("optimisation", NOT_IN_VERIFY)] = Field(
+        default=False,
+        description="compute the same bits in every run on one kind of device: deterministic algorithms, and "
+        "no choice by measured times; slower on accelerators",
+    )
     capture: Annotated[CaptureMode, _free("optimisation", NOT_IN_VERIFY)] = Field(
         default="auto",
         description="record an update once and replay it (CUDA graph) if the device can; off: never",

@@ -15,7 +15,8 @@ from drivetrain.recipe.layout import BatchArithmetic, stage_count
 from drivetrain.recipe.load import recipe_to_yaml
 from drivetrain.recipe.notes import Fact
 from drivetrain.run.compiling.kept_choice import chosen_before
-from drivetrain.run.environment import environment_of
+from drivetrain.run.environment import change_of_bits, environment_of
+from drivetrain.run.kept_settings import stored_environment
 from drivetrain.run.request import Request, fit_to_keep
 from drivetrain.store.best import best_metric
 from drivetrain.store.checkpoint import Checkpoint, drop_checkpoints_after
@@ -30,7 +31,9 @@ __all__ = ["introduce", "shape_of_run", "warn_of_changes", "write_request"]
 _LENGTH_BOUND_SCHEDULES = ("cosine", "polynomial", "exponential")
 
 
-def warn_of_changes(request: Request, checkpoint: Checkpoint | None, *, reporter: Reporter) -> None:
+def warn_of_changes(
+    request: Request, assembly: Assembly, checkpoint: Checkpoint | None, *, reporter: Reporter
+) -> None:
     """Warns about everything that a continued run does differently from its earlier part."""
     directory, schedule = request.directory, request.recipe.lr_schedule
     for problem in (plan_problem(directory.plan), damaged_events(directory.metrics)):
@@ -41,6 +44,11 @@ def warn_of_changes(request: Request, checkpoint: Checkpoint | None, *, reporter
             reporter.warn("there is no checkpoint to continue from, so training starts again at update 0.")
         return
     drop_checkpoints_after(directory.checkpoints, update=checkpoint.update)
+    # Runs of earlier versions recorded less, and only in their checkpoints.
+    started_with = stored_environment(directory) or checkpoint.manifest["environment"]
+    changed = change_of_bits(started_with, environment_of(assembly.program, request.recipe))
+    if changed is not None:
+        reporter.warn(changed)
     total = request.plan.epochs.total_updates
     before = stored_plan(directory.plan).get("total_updates", total)
     if before != total and schedule in _LENGTH_BOUND_SCHEDULES:

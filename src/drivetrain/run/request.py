@@ -23,6 +23,7 @@ from drivetrain.core.progress import showing_progress
 from drivetrain.data.advice import options_to_hold_out
 from drivetrain.data.source import DataSpec, DataSplits
 from drivetrain.data.splits import open_data
+from drivetrain.devices.blas_workspace import check_workspace
 from drivetrain.devices.cpu_half import prepare_half_precision
 from drivetrain.inference.predict.inputs import expand_inputs
 from drivetrain.inference.predict.prediction_note import changed_file
@@ -35,6 +36,7 @@ from drivetrain.recipe.given import Given
 from drivetrain.recipe.load import ResolvedRecipe
 from drivetrain.recipe.schema import Recipe
 from drivetrain.recipe.smaller_batch import fitted_values, normalised_set, refitted
+from drivetrain.run.kept_settings import keep_settings
 from drivetrain.store.checkpoint_paths import checkpoint_paths
 from drivetrain.store.data_files import (
     DataFiles,
@@ -208,12 +210,15 @@ def prepare_request(
     identity = _identity(recipe, plan, splits, own_data=own_data, own_model=own_model(splits.spec))
     path = Path(recipe.output_dir) if recipe.output_dir else default_run_path(resolved.name, identity)
     check_writable(path)
+    directory = RunDirectory(path)
+    if directory.binds and not recipe.overwrite:
+        resolved = keep_settings(resolved, directory)
     request = _as_fitted_before(
         Request(
             resolved=resolved,
             data=splits,
             plan=plan,
-            directory=RunDirectory(path),
+            directory=directory,
             identity=identity,
             files=files,
             began_s=began_s,
@@ -268,7 +273,9 @@ def fit_to_keep(request: Request) -> dict[str, Any]:
 
 
 def _check_machine(recipe: Recipe) -> None:
-    """Refuses more threads than this machine can use."""
+    """Refuses more threads than this machine can use, and an environment that --deterministic cannot use."""
+    if recipe.deterministic:
+        check_workspace()
     most = _MOST_THREADS_PER_CORE * (os.cpu_count() or 1)
     if recipe.num_threads is not None and recipe.num_threads > most:
         raise BadInputError(

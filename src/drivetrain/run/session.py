@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from drivetrain.assembly.training_parts import Assembly
@@ -22,6 +21,7 @@ from drivetrain.models.half_weights import widen_weights
 from drivetrain.recipe.ending import TIME_IS_UP_STATUS, early_end_of, parse_duration_s
 from drivetrain.run.beginning import introduce, warn_of_changes, write_request
 from drivetrain.run.compiling.kept_choice import choose_and_keep
+from drivetrain.run.deterministic_trial import undeterministic_operations
 from drivetrain.run.left_to_do import TaskLeft, finishing_event, training_left
 from drivetrain.run.loop.clocks import RunClock, UpdateTimes
 from drivetrain.run.loop.context import RunContext
@@ -104,7 +104,7 @@ class RunSession:
         if finished is not None:
             self._tell_others(TaskLeft("nothing"))
             return self._say_finished(finished, checkpoint)
-        warn_of_changes(self.request, checkpoint, reporter=self.reporter)
+        warn_of_changes(self.request, self.assembly, checkpoint, reporter=self.reporter)
         write_request(self.request, self.assembly, warnings=warnings)
         introduce(self.request, self.assembly, checkpoint, reporter=self.reporter)
         return self._train(checkpoint)
@@ -115,13 +115,6 @@ class RunSession:
         else:
             self._stored = stored_state(checkpoint)
         self._restore_records(checkpoint.update)
-        now = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-        before = checkpoint.manifest["environment"]
-        if before != now:
-            self.reporter.warn(
-                f"the checkpoint was written with {_in_words(before)}, this process uses {_in_words(now)}; "
-                "training continues, but the results will not be bit-identical to those of one whole run."
-            )
 
     def _restore_records(self, updates: int) -> None:
         try:
@@ -188,9 +181,21 @@ class RunSession:
         return sending_heartbeats(self.directory.path, loop.context.program, loop.context.pulse)
 
     def _run(self, loop: RunLoop, first: int) -> int:
+        self._try_deterministic(first)
         with loop.context.pulse.turned_to("compiling" if self.recipe.compile == "auto" else "starting"):
             self._choose_compile(loop, first)
         give_back_freed_memory()
+        return loop.run(first)
+
+    def _try_deterministic(self, first: int) -> None:
+        """Warns about operations that --deterministic cannot help; every rank looks at its own."""
+        if not self.recipe.deterministic or first >= self.plan.epochs.total_updates:
+            return
+        for sentence in undeterministic_operations(self.assembly.program, first=first):
+            self.reporter.warn(sentence)
+
+    def _follow_loop(self, loop: RunLoop, first: int) -> int:
+        self._try_deterministic(first)
         return loop.run(first)
 
     def _choose_compile(self, loop: RunLoop, first: int) -> None:
@@ -268,7 +273,7 @@ class RunSession:
         give_back_freed_memory()
         try:
             with self._heartbeats(loop):
-                reached = self._recovery.guard(loop, partial(loop.run, task.first))
+                reached = self._recovery.guard(loop, partial(self._follow_loop, loop, task.first))
                 self._gather_model()
                 loop.context.pulse.state = "stopped" if loop.is_broken_off else "finished"
         finally:
@@ -379,10 +384,6 @@ def _metrics_so_far(loop: RunLoop) -> dict[str, Any]:
         return {}
     validation = {name: value for name, value in events[-1].items() if name not in OF_EVENTS}
     return {"validation": validation, "best": loop.validations.best.as_json()}
-
-
-def _in_words(environment: dict[str, Any]) -> str:
-    return f"torch {environment.get('torch')} and {environment.get('threads')} threads"
 
 
 def _elapsed_so_far(entries: list[dict[str, Any]]) -> float:

@@ -17,6 +17,7 @@ from drivetrain.data.bad_samples import refusing_bad_samples
 from drivetrain.data.feeds.held_once import hold_once
 from drivetrain.data.preprocess import Preparation
 from drivetrain.devices.backend_settings import training_backends
+from drivetrain.devices.blas_workspace import fixed_workspace
 from drivetrain.devices.code_folder import using_code_folder
 from drivetrain.devices.device import Device, choose_device
 from drivetrain.inference.model.restore import measured_cut
@@ -258,10 +259,17 @@ def set_up_device(recipe: Recipe, group: ReplicaGroup) -> Iterator[Device]:
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        device = choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
-        # Even with --compile off: a user's own model may call torch.compile itself.
-        saves_memory = recipe.optimise_for == "memory"
-        with training_backends(device, saves_memory=saves_memory), using_code_folder():
-            yield device
+        with fixed_workspace(is_on=recipe.deterministic):
+            device = (
+                choose_rank_device(recipe.device, group) if group.size > 1 else choose_device(recipe.device)
+            )
+            backends = training_backends(
+                device,
+                saves_memory=recipe.optimise_for == "memory",
+                is_deterministic=recipe.deterministic,
+            )
+            # Even with --compile off: a user's own model may call torch.compile itself.
+            with backends, using_code_folder():
+                yield device
     finally:
         torch.set_num_threads(threads_before)

@@ -7,6 +7,7 @@ from typing import Any
 from drivetrain.core.files import read_json
 
 __all__ = [
+    "COMPILE_KEY",
     "FITTED_KEY",
     "REASONS_KEY",
     "VALIDATION_KEY",
@@ -17,6 +18,8 @@ __all__ = [
     "stored_plan",
 ]
 
+COMPILE_KEY = "compile"
+"""The key of plan.json for whether the run is compiled, and why."""
 VALIDATION_KEY = "validation"
 """The key of plan.json for the chosen validation interval."""
 REASONS_KEY = "chosen_by_rules"

@@ -17,7 +17,7 @@ from drivetrain.verify.control import Control, run_control
 from drivetrain.verify.cuts import Cut, Layout
 from drivetrain.verify.measure import DtypeName
 from drivetrain.verify.measurer import Measurer
-from drivetrain.verify.points import Row, compare_at_points
+from drivetrain.verify.points import Requirement, Row, compare_at_points
 from drivetrain.verify.possible import StageProbe
 from drivetrain.verify.subject import Subject, prepare_subject
 
@@ -50,10 +50,17 @@ class Certificate:
     not_possible: tuple[NotPossible, ...]
     controls: tuple[Control, ...]
     draws_from_torch: bool
+    requires: Requirement = "equal"
 
     @property
     def ok(self) -> bool:
-        return all(row.ok for row in self.rows) and all(control.is_caught for control in self.controls)
+        are_good = all(row.is_identical if self.requires == "identical" else row.ok for row in self.rows)
+        return are_good and all(control.is_caught for control in self.controls)
+
+    @property
+    def compares_same_micro_batches(self) -> bool:
+        """Whether a layout is only compared with a process that computes the same micro-batches."""
+        return self.subject.draws_per_micro_batch or self.requires == "identical"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -76,6 +83,7 @@ class Certificate:
                 for one in self.not_possible
             ],
             "negative_control": {control.dtype: control.to_json() for control in self.controls},
+            "requires": self.requires,
             "ok": self.ok,
             "warnings": list(self.subject.warnings),
         }
@@ -89,6 +97,7 @@ def verify_resolved(
     updates: int | None = None,
     dtypes: Sequence[DtypeName] = (),
     quick: bool = False,
+    requires: Requirement = "equal",
     data: DataSplits | None = None,
     make_model: MakeModel | None = None,
     pool: RankPool | None = None,
@@ -96,6 +105,7 @@ def verify_resolved(
     """Measures and compares the layouts of a recipe; writes no files. Uses the ranks of `pool`, if given.
 
     `quick` measures one layout per family in smaller batches, and fewer `updates` and `dtypes` by default.
+    If `identical` is required, a layout is compared with one process that has micro-batches of its size.
     """
     updates = updates or (_QUICK_UPDATES if quick else _USUAL_UPDATES)
     with showing_progress(reporter):
@@ -104,7 +114,9 @@ def verify_resolved(
         reporter.warn(text)
     for text in subject.notes:
         reporter.say(text)
-    reference, comparisons, not_possible = _comparisons(subject, cuts, quick=quick, reporter=reporter)
+    reference, comparisons, not_possible = _comparisons(
+        subject, cuts, quick=quick, has_own_micro_batches=requires == "identical", reporter=reporter
+    )
     pairs = {dtype: _pairs(comparisons, dtype=dtype) for dtype in dtypes or _DTYPES}
     if quick and not dtypes:
         pairs = _once_each(pairs)
@@ -130,6 +142,7 @@ def verify_resolved(
         not_possible=tuple(not_possible),
         controls=tuple(control for control in controls if control is not None),
         draws_from_torch=draws_from_torch,
+        requires=requires,
     )
 
 
@@ -153,17 +166,17 @@ def _once_each(pairs: _Pairs) -> _Pairs:
 
 
 def _comparisons(
-    subject: Subject, cuts: Sequence[Cut], *, quick: bool, reporter: Reporter
+    subject: Subject, cuts: Sequence[Cut], *, quick: bool, has_own_micro_batches: bool, reporter: Reporter
 ) -> tuple[Layout, list[Comparison], list[NotPossible]]:
     """The main reference, the comparisons to make, and the usual layouts that are not possible."""
     batch, has_batch_norm = subject.batch, subject.has_batch_norm
-    draws = subject.draws_per_micro_batch
+    keeps_micro = subject.draws_per_micro_batch or has_own_micro_batches
     reference = reference_of(
         micro=batch.micro,
         group=batch.group,
         global_batch=batch.global_batch,
         has_batch_norm=has_batch_norm,
-        draws_per_micro_batch=draws,
+        keeps_micro_batches=keeps_micro,
     )
     probe = StageProbe(subject)
     choice = choose_layouts(
@@ -185,7 +198,7 @@ def _comparisons(
         reporter.say(f"stages: some layouts are not possible. {reason}")
     layouts = [*choice.asked, *(layout for layout in choice.usual if layout not in refused)]
     pairs = pair_with_references(
-        layouts, reference=reference, has_batch_norm=has_batch_norm, draws_per_micro_batch=draws
+        layouts, reference=reference, has_batch_norm=has_batch_norm, keeps_micro_batches=keeps_micro
     )
     not_possible = [NotPossible(layout=layout, reason=str(refusal)) for layout, refusal in refused.items()]
     return reference, pairs, not_possible

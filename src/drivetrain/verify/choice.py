@@ -123,16 +123,17 @@ def reference_of(
     group: int,
     global_batch: int,
     has_batch_norm: bool,
-    draws_per_micro_batch: bool = False,
+    keeps_micro_batches: bool = False,
 ) -> Layout:
     """The one-process reference: the whole batch at once, or in the sets of the recipe if they matter.
 
-    They matter to batch norm, and to a model whose random numbers belong to the micro-batch.
+    They matter to batch norm. `keeps_micro_batches`: the micro-batches matter too, because the model's random
+    numbers belong to them or because bits are to be the same.
     """
     together = global_batch
     if has_batch_norm:
         together = micro * group
-    elif draws_per_micro_batch:
+    elif keeps_micro_batches:
         together = micro
     return Layout(micro=together, accumulation=global_batch // together)
 
@@ -180,19 +181,19 @@ def pair_with_references(
     *,
     reference: Layout,
     has_batch_norm: bool,
-    draws_per_micro_batch: bool = False,
+    keeps_micro_batches: bool = False,
 ) -> list[Comparison]:
     """Pairs each layout with the one-process layout that it must agree with.
 
     That is `reference`, unless the layout normalises different sets of samples with batch norm, or has
-    micro-batches of another size and the model draws random numbers per micro-batch. Then it is one process
+    micro-batches of another size where `keeps_micro_batches` says that they matter. Then it is one process
     with the same sets and micro-batches. If there is none, or if the layout is that process itself, there is
     nothing to compare it with.
     """
 
     def is_alike(layout: Layout, alone: Layout) -> bool:
         has_same_sets = not has_batch_norm or layout.normalised_set == alone.normalised_set
-        return has_same_sets and (not draws_per_micro_batch or layout.micro == alone.micro)
+        return has_same_sets and (not keeps_micro_batches or layout.micro == alone.micro)
 
     def reference_for(layout: Layout) -> Layout | None:
         if is_alike(layout, reference):

@@ -12,6 +12,7 @@ from math import inf, isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.verify.bits import Bits, compare_bits
 from drivetrain.verify.measure import Arrays, DtypeName, Measurement, Step
 
 __all__ = [
@@ -78,6 +79,7 @@ class Difference:
     loss: float
     ranks_agree: bool
     tolerance: Tolerance
+    bits: Bits
     unequal_count: str | None = None
     """The first buffer of whole numbers or truth values that is not exactly equal."""
 
@@ -105,6 +107,11 @@ class Difference:
         return not self.failures
 
     @property
+    def is_identical(self) -> bool:
+        """Whether every compared loss and tensor has the same bits, on all ranks."""
+        return self.ranks_agree and self.bits.are_same
+
+    @property
     def may_be_rounding(self) -> bool:
         """Whether rounding could explain the errors, by moving a value past a kink such as 0 for a ReLU."""
         is_exact = self.ranks_agree and self.unequal_count is None
@@ -126,6 +133,7 @@ def compare(
         loss=_loss_error(expected.losses, found.losses),
         ranks_agree=ranks_agree,
         tolerance=tolerance,
+        bits=compare_bits(expected, found),
         unequal_count=next((name for one, other in pairs for name in _unequal(one, other)), None),
     )
 

@@ -12,14 +12,28 @@ In float32 two kinds of difference are not the layout's fault:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
+from drivetrain.verify.bits import Bits
 from drivetrain.verify.compare import TOLERANCES, Difference, Worst, compare, own_rounding
 from drivetrain.verify.cuts import Layout
 from drivetrain.verify.measure import DtypeName
 from drivetrain.verify.measurer import Measurer
 
-__all__ = ["MOST_POINTS", "NEEDED_POINTS", "Point", "Row", "compare_at_points", "finite_or_none"]
+__all__ = [
+    "MOST_POINTS",
+    "NEEDED_POINTS",
+    "Point",
+    "Requirement",
+    "Row",
+    "Verdict",
+    "compare_at_points",
+    "finite_or_none",
+]
+
+Verdict = Literal["identical", "equal", "different"]
+Requirement = Literal["identical", "equal"]
+"""The least that `--require` demands of every layout."""
 
 # In float32, rounding can move a value past a kink and make a right layout differ at one point. If the first
 # point differs, most of several points decide. In float64 rounding is far smaller, and one point decides.
@@ -91,6 +105,30 @@ class Row:
         )
 
     @property
+    def is_identical(self) -> bool:
+        """Whether the layout has the same bits as one process, and not only equal numbers."""
+        return self.ok and all(one.is_identical for one in self.differences)
+
+    @property
+    def has_same_micro_batches(self) -> bool:
+        """Whether the reference computes the same micro-batches; other sizes always give other bits."""
+        return self.layout.micro == self.reference.micro
+
+    @property
+    def bits(self) -> Bits:
+        """The compared bits of the first point that differs, or else of the first point."""
+        return next(
+            (one.bits for one in self.differences if not one.bits.are_same), self.points[0].difference.bits
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the layout is, compared with one process."""
+        if not self.ok:
+            return "different"
+        return "identical" if self.is_identical else "equal"
+
+    @property
     def gradients(self) -> Worst:
         """The worst gradient of all points."""
         return max((one.gradients for one in self.differences), key=lambda worst: worst.error)
@@ -131,6 +169,8 @@ class Row:
             "batch_norm_error": None if statistics is None else finite_or_none(statistics.error),
             "weight_error": finite_or_none(max(one.weights.error for one in self.differences)),
             "from_float64": [found for point in self.points if (found := point.to_json()) is not None],
+            "bits": self.bits.to_json(),
+            "verdict": self.verdict,
             "ok": self.ok,
             "failures": self.failures,
         }

@@ -12,12 +12,24 @@ from drivetrain.verify.points import MOST_POINTS, NEEDED_POINTS, Row
 
 __all__ = ["closing_line", "print_certificate"]
 
-_HEAD = ("layout", "type", "compared with", "worst gradient", "error", "loss", "batch norm", "verdict")
+_HEAD = (
+    "layout",
+    "type",
+    "compared with",
+    "worst gradient",
+    "error",
+    "loss",
+    "batch norm",
+    "bits",
+    "verdict",
+)
 _NOTHING = "-"
 _CONTROL = "negative control"
 _DIFFERENT, _MISSED, _NOT_POSSIBLE = "DIFFERENT", "MISSED", "not possible"
 _OTHER_SETS = "batch norm sees a different set of samples"
 _OTHER_DRAWS = "the model draws random numbers per micro-batch"
+_OTHER_MICRO = "no other layout of one process has its micro-batches"
+_OTHER_SIZE = "other micro-batches"
 
 
 def print_certificate(certificate: Certificate, *, console: Console) -> None:
@@ -42,6 +54,9 @@ def closing_line(certificate: Certificate) -> str:
             f"one gradient multiplied by {CONTROL_FACTOR} passed as equal, so the comparison proves nothing "
             "(are all gradients 0?)"
         )
+    only_equal = [row for row in certificate.rows if not row.is_identical]
+    if only_equal and certificate.requires == "identical":
+        return f"not certified: {_bits_in_words(only_equal[0])}"
     if not certificate.rows:
         return f"nothing to certify: no layout is comparable, {_why_not(certificate)} in each"
     names = {row.layout.name for row in certificate.rows}
@@ -52,7 +67,7 @@ def closing_line(certificate: Certificate) -> str:
         other += f"; {len(certificate.not_possible)} {_NOT_POSSIBLE}"
     return (
         f"certified: {len(names)} {verb} the same as one process for {certificate.subject.recipe.model}, "
-        f"in {_dtypes(certificate)}{_exceptions(certificate)}{other}"
+        f"in {_dtypes(certificate)}{_identical(certificate)}{_exceptions(certificate)}{other}"
     )
 
 
@@ -62,6 +77,23 @@ def _dtypes(certificate: Certificate) -> str:
     names = {name for name, _ in measured}
     is_each_in_all = len(measured) == len(names) * len(certificate.dtypes)
     return (" and " if is_each_in_all else " or ").join(certificate.dtypes)
+
+
+def _identical(certificate: Certificate) -> str:
+    """How many layouts have the same bits as one process, in every dtype in which they were measured."""
+    names = {row.layout.name for row in certificate.rows}
+    others = {row.layout.name for row in certificate.rows if not row.is_identical}
+    number = len(names - others)
+    return f"; {f'{number} of them' if others else 'all'} bit for bit" if number else ""
+
+
+def _bits_in_words(row: Row) -> str:
+    """Where a layout that is equal, but has to be identical, first has other bits."""
+    bits = row.bits
+    return (
+        f"{row.layout.name} in {row.dtype} is equal but not identical: {bits.total - bits.same} of "
+        f"{bits.total} compared losses and tensors have other bits, first in {bits.in_words}"
+    )
 
 
 def _exceptions(certificate: Certificate) -> str:
@@ -81,9 +113,9 @@ def _rows(certificate: Certificate) -> list[tuple[str, ...]]:
     rows = [_row_of(row) for row in certificate.rows]
     for layout in certificate.different_by_definition:
         why = f"not comparable: {_why_not(certificate)}"
-        rows.append((layout.name, "", _sets(certificate, layout), *[_NOTHING] * 4, why))
+        rows.append((layout.name, "", _sets(certificate, layout), *[_NOTHING] * 5, why))
     for one in certificate.not_possible:
-        rows.append((one.layout.name, *[_NOTHING] * 6, _NOT_POSSIBLE))
+        rows.append((one.layout.name, *[_NOTHING] * 7, _NOT_POSSIBLE))
     controls = {control.dtype: control for control in certificate.controls}
     if certificate.rows:
         rows += [_control_row(dtype, controls.get(dtype)) for dtype in certificate.dtypes]
@@ -92,11 +124,13 @@ def _rows(certificate: Certificate) -> list[tuple[str, ...]]:
 
 def _why_not(certificate: Certificate) -> str:
     """Why a layout has no reference; a model that draws per micro-batch is compared by their size first."""
-    return _OTHER_DRAWS if certificate.subject.draws_per_micro_batch else _OTHER_SETS
+    if certificate.subject.draws_per_micro_batch:
+        return _OTHER_DRAWS
+    return _OTHER_MICRO if certificate.requires == "identical" else _OTHER_SETS
 
 
 def _sets(certificate: Certificate, layout: Layout) -> str:
-    if certificate.subject.draws_per_micro_batch:
+    if certificate.compares_same_micro_batches:
         return f"nothing: micro-batches of {layout.micro} samples"
     return f"nothing: batch norm over {layout.normalised_set} samples"
 
@@ -110,26 +144,34 @@ def _row_of(row: Row) -> tuple[str, ...]:
         f"{row.gradients.error:.1e}",
         f"{row.loss:.1e}",
         f"{row.statistics.error:.1e}" if row.statistics is not None else _NOTHING,
+        _bits(row),
         _verdict(row),
     )
 
 
 def _control_row(dtype: DtypeName, control: Control | None) -> tuple[str, ...]:
     if control is None:
-        return (_CONTROL, dtype, "not run: no layout is equal", *[_NOTHING] * 5)
+        return (_CONTROL, dtype, "not run: no layout is equal", *[_NOTHING] * 6)
     return (
         control.layout.name,
         dtype,
         f"{_CONTROL}: one gradient x {CONTROL_FACTOR}",
         control.gradient,
         f"{control.error:.1e}",
-        *[_NOTHING] * 2,
+        *[_NOTHING] * 3,
         "caught" if control.is_caught else _MISSED,
     )
 
 
+def _bits(row: Row) -> str:
+    """Whether the bits are the same; where they cannot be, the reason instead of a tensor."""
+    if row.bits.are_same or row.has_same_micro_batches:
+        return row.bits.in_words
+    return _OTHER_SIZE
+
+
 def _verdict(row: Row) -> str:
-    word = "equal" if row.ok else _DIFFERENT
+    word = row.verdict if row.ok else _DIFFERENT
     return word if row.points_tried == 1 else f"{word}: {row.points_equal} of {row.points_tried} seeds"
 
 

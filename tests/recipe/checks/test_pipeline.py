@@ -48,6 +48,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "--split-by parameters has no effect without pipeline stages; add --stages 2 or leave it out.",
     ),
     (
+        {"stages": 2, "split_by": "time", "deterministic": True},
+        "--split-by time cuts the model by measured times, but --deterministic lets no measured time decide; "
+        "--split-by cost works.",
+    ),
+    (
         {"device_mapping": [0]},
         "--device-mapping 0 has no effect without pipeline stages; add --stages 2 or leave it out.",
     ),

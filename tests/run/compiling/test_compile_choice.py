@@ -137,3 +137,17 @@ def test_an_earlier_choice_holds_for_the_processor_that_it_was_made_on() -> None
     of_an_older_version = {**stored, "marks": MARKS}
     assert compile_choice._kept(of_an_older_version, marks) is not None
     assert compile_choice._kept({"asked": "auto", "on": True, "reason": ""}, marks) is None
+
+
+def test_an_earlier_choice_holds_on_every_layout() -> None:
+    marks = {"device": "a", "model": "b", "micro_batch_size": 8, "accumulation": 1, "code": "avx2"}
+    other = {**marks, "micro_batch_size": 2, "accumulation": 4, "captured": True}
+    stored = {"asked": "auto", "on": True, "reason": "it pays", "marks": marks}
+    kept = compile_choice._kept(stored, other)
+    assert kept is not None
+    assert (kept.is_on, kept.is_kept) == (True, True)
+    assert compile_choice._kept(stored, {**other, "device": "c"}) is None
+    for on, asked in ((True, "on"), (False, "off"), (False, "auto")):
+        kept = compile_choice._kept({"asked": asked, "on": on, "reason": "", "marks": {}}, marks)
+        assert kept is not None
+        assert kept.is_on is on

@@ -156,7 +156,7 @@ def test_options_that_depend_on_validations_keep_them_where_they_are(
 def test_what_is_fixed_is_not_changed_but_its_cost_is_said() -> None:
     choice = seen(10.0, 10.0, update_s=0.2, fixed_by="--patience 3")
     assert choice.rarer is None
-    assert "because --patience 3 depends on it; --evaluate-every 400 would save time" in choice.sentence
+    assert "because of --patience 3; --evaluate-every 400 would save time" in choice.sentence
     pace = ValidationPace(events=EVENTS, fixed_by="--patience 3")
     assert not pace.is_too_long(1e6, update_s=0.2)
 

@@ -161,7 +161,7 @@ class _Measured:
         total = len(self.source)
         with (
             self.reporter.showing(f"evaluating update {checkpoint.update}", total=total),
-            training_backends(self.run.device),
+            training_backends(self.run.device, is_deterministic=self.run.recipe.deterministic),
         ):
             return evaluate(regions=True, on_batch=partial(_note, self.reporter, self.forward, total))
 

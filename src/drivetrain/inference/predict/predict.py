@@ -89,7 +89,7 @@ def predict_run(
         "classification": _predict_classes,
         "segmentation": partial(predict_masks, settings=settings),
     }
-    with training_backends(run.device):
+    with training_backends(run.device, is_deterministic=run.recipe.deterministic):
         if given is not None:
             return _predict_given(run, given, output=folder, formats=formats, forward=forward)
         rows = predictors[run.spec.task](

@@ -33,6 +33,7 @@ def check_pipeline(given: Given) -> None:
     _check_needs_stages(given)
     _check_stage_options(given)
     _check_compiled_split(given)
+    _check_timed_split(given)
 
 
 def _check_stage_count(given: Given) -> None:
@@ -106,6 +107,14 @@ def _mixes_offloading(recipe: Recipe) -> bool:
     for stage, device in enumerate(device_of_stage(recipe)):
         wishes.setdefault(device, set()).add(options.get(stage, {}).get("offload", default))
     return any(len(wish) > 1 for wish in wishes.values())
+
+
+def _check_timed_split(given: Given) -> None:
+    if given.recipe.deterministic and given.recipe.split_by == "time" and stage_count(given.recipe) > 1:
+        raise BadInputError(
+            f"{given.option('split_by')} cuts the model by measured times, but --deterministic lets no "
+            "measured time decide; --split-by cost works."
+        )
 
 
 def _check_compiled_split(given: Given) -> None:

@@ -33,6 +33,8 @@ FEWEST_UPDATES = 200
 LEAST_CPU_S, LEAST_ACCELERATOR_S = 150.0, 60.0
 # Key under which `_marks` keeps processor, compiler and threads: compiled code is specific to them.
 _CODE = "code"
+# Keys for what a layout changes: timings depend on it, but a continued run keeps its choice, as bits do not.
+_OF_LAYOUT = frozenset({"micro_batch_size", "accumulation", "feed", "captured"})
 # A smaller gain may be the noise between two timings of the same code.
 _LEAST_SHARE_WON = 0.05
 
@@ -147,6 +149,8 @@ def choose_compile(
         return CompileChoice(is_on=False, reason=obstacle)
     marks = _marks(recipe, program, image_shape=image_shape)
     choice = _kept(stored, marks)
+    if choice is None and recipe.deterministic:
+        choice = _off("--deterministic measures no times; --compile on compiles", marks)
     if choice is None:
         least_s = LEAST_CPU_S if program.device.is_cpu else LEAST_ACCELERATOR_S
         try:
@@ -250,14 +254,21 @@ def _obstacle(recipe: Recipe, program: TrainingProgram) -> str | None:
 
 
 def _kept(stored: Mapping[str, Any] | None, marks: Mapping[str, Any]) -> CompileChoice | None:
-    """An earlier choice for the same work on the same device."""
-    if stored is None or stored.get("asked") != "auto":
+    """An earlier choice for the same work on the same device, whatever the layout was then."""
+    if stored is None or "on" not in stored:
         return None
     before = stored.get("marks", {})
     # Plans of older versions lack the `_CODE` mark.
-    if {_CODE: marks.get(_CODE), **before} != dict(marks):
+    if before and _of_work({_CODE: marks.get(_CODE), **before}) != _of_work(marks):
+        return None
+    # Without marks nothing was measured: the choice was typed, or the layout could not be compiled.
+    if not before and stored["on"] and stored.get("asked") == "auto":
         return None
     return CompileChoice(is_on=bool(stored["on"]), reason=str(stored["reason"]), marks=marks, is_kept=True)
+
+
+def _of_work(marks: Marks) -> dict[str, Any]:
+    return {name: value for name, value in marks.items() if name not in _OF_LAYOUT}
 
 
 def _marks(recipe: Recipe, program: TrainingProgram, *, image_shape: tuple[int, int, int]) -> dict[str, Any]:

@@ -9,17 +9,15 @@ from drivetrain.core.files import write_json
 from drivetrain.run.compiling.compile_choice import CompileChoice, choose_compile
 from drivetrain.run.request import Request, TrainingSeries
 from drivetrain.run.stopping import StopRequest, TimeLimit
-from drivetrain.store.stored_plan import VALIDATION_KEY, stored_plan
+from drivetrain.store.stored_plan import COMPILE_KEY, VALIDATION_KEY, stored_plan
 
 __all__ = ["choose_and_keep", "chosen_before"]
-
-_KEY = "compile"
 
 
 def chosen_before(plan: Path) -> dict[str, Any]:
     """The choices an earlier part of the run stored in its plan, to be copied into the new plan."""
     before = stored_plan(plan)
-    return {key: before[key] for key in (_KEY, VALIDATION_KEY) if key in before}
+    return {key: before[key] for key in (COMPILE_KEY, VALIDATION_KEY) if key in before}
 
 
 def choose_and_keep(
@@ -45,14 +43,14 @@ def choose_and_keep(
         total=request.plan.epochs.total_updates,
         trainings=series.trainings,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
-        stored=chosen_before(path).get(_KEY),
+        stored=chosen_before(path).get(COMPILE_KEY),
         max_time_s=series.max_time_s,
         goes_on=lambda: not stop.made and (limit is None or not limit.is_up()),
         reporter=reporter,
     )
     if choice is None:
         return None
-    write_json(path, stored_plan(path) | {_KEY: choice.to_json()})
+    write_json(path, stored_plan(path) | {COMPILE_KEY: choice.to_json()})
     if recipe.compile == "auto":
         reporter.say(choice.sentence)
     return choice

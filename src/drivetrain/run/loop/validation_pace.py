@@ -129,7 +129,7 @@ class ValidationPace:
         if rarer.times:
             every = math.ceil(self.events.evaluate_updates * rarer.times)
         return (
-            f"{cost} The interval stays the same because {self.fixed_by} depends on it; "
+            f"{cost} The interval stays the same because of {self.fixed_by}; "
             f"--evaluate-every {every} would save time."
         )
 
@@ -171,7 +171,9 @@ def fixed_by_option(recipe: Recipe) -> str | None:
     """The option that forbids changing the validation interval, whatever it costs."""
     # Parallel folds would choose different intervals, and could not be averaged point by point.
     folds = f"--parallel-folds {recipe.parallel_folds}" if recipe.parallel_folds > 1 else None
-    return decisive_option(recipe) or folds
+    # Measured times differ between two runs.
+    repeats = "--deterministic" if recipe.deterministic else None
+    return decisive_option(recipe) or folds or repeats
 
 
 def kept_rarer(directory: RunDirectory, recipe: Recipe) -> RarerEvaluation | None:
