@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from drivetrain.core.files import write_json
+from drivetrain.ranks.find_place import OWN_LAUNCHER
 from drivetrain.recipe.load import ResolvedRecipe, resolve_recipe
 from drivetrain.run import kept_settings
 from drivetrain.run.kept_settings import keep_settings
@@ -89,3 +90,27 @@ def test_stages_that_cannot_be_compiled_say_what_that_means(tmp_path: Path) -> N
     kept = keep_settings(resolved, _run(tmp_path, compiles=True))
     assert kept.recipe.compile == "auto"
     assert "zero-bubble does not allow" in _new_warnings(resolved, kept)[-1]
+
+
+def test_a_run_that_was_compiled_goes_on_without_it_where_every_layer_is_checked(tmp_path: Path) -> None:
+    resolved = _resolved(fp_exceptions=True)
+    kept = keep_settings(resolved, _run(tmp_path, compiles=True, threads=None))
+    assert kept.recipe.compile == "auto"
+    (said,) = _new_warnings(resolved, kept)
+    assert "--fp-exceptions False keeps them" in said
+
+
+def test_threads_of_another_processor_are_not_kept(tmp_path: Path) -> None:
+    run = _run(tmp_path)
+    write_json(run.environment, {"threads": 3, "device_type": "cpu", "processor": "another"})
+    assert keep_settings(_resolved(), run) == _resolved()
+
+
+def test_ranks_of_another_launcher_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": 20000}
+    for name, value in {**place, "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, str(value))
+    run = _run(tmp_path, compiles=True)
+    assert keep_settings(_resolved(**RANKS), run) == _resolved(**RANKS)
+    monkeypatch.setenv(OWN_LAUNCHER, "1")
+    assert keep_settings(_resolved(**RANKS), run).recipe.num_threads == 3

@@ -4,11 +4,14 @@ Both follow from the layout of the first start unless they are given. A run that
 must not choose them again.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from drivetrain.core.files import read_json
+from drivetrain.devices.processor import read_processor
+from drivetrain.ranks.find_place import OWN_LAUNCHER, find_place
 from drivetrain.ranks.threads import cores
 from drivetrain.recipe.layout import rank_count, stage_count
 from drivetrain.recipe.load import ResolvedRecipe
@@ -28,8 +31,13 @@ def stored_environment(directory: RunDirectory) -> dict[str, Any]:
 
 
 def keep_settings(resolved: ResolvedRecipe, directory: RunDirectory) -> ResolvedRecipe:
-    """The recipe with the threads and the compile choice of the run that it continues."""
+    """The recipe with the threads and the compile choice of the run that it continues.
+
+    Only the host of rank 0 need have the directory, so ranks of another launcher keep nothing.
+    """
     recipe = resolved.recipe
+    if OWN_LAUNCHER not in os.environ and find_place(os.environ) is not None:
+        return resolved
     threads, of_threads = _threads(recipe, stored_environment(directory))
     compiles, of_compiling = _compiling(recipe, stored_plan(directory.plan).get(COMPILE_KEY) or {})
     if not (threads or compiles or of_threads or of_compiling):
@@ -51,11 +59,16 @@ def _threads(recipe: Recipe, environment: Mapping[str, Any]) -> _Kept:
     kept = environment.get("threads")
     if not isinstance(kept, int) or environment.get("device_type") != "cpu" or recipe.num_threads is not None:
         return {}, []
+    # On another processor the bits differ anyway.
+    processor = read_processor().name
+    if environment.get("processor", processor) != processor:
+        return {}, []
     ranks, own = rank_count(recipe), cores()
-    if ranks == 1 or kept == 1 or ranks * kept <= own:
+    if kept == 1 or ranks * kept <= own:
         return {"num_threads": kept}, []
+    who = f"each of the {ranks} ranks" if ranks > 1 else "training"
     sentence = (
-        f"each of the {ranks} ranks uses {kept} threads, as when the run started, because its bits depend on "
+        f"{who} uses {kept} threads, as when the run started, because its bits depend on "
         f"them; this machine has {own} cores, so --num-threads {max(1, own // ranks)} is faster and gives "
         "other bits."
     )
@@ -67,6 +80,8 @@ def _compiling(recipe: Recipe, chosen: Mapping[str, Any]) -> _Kept:
     if not isinstance(was_on, bool):
         return {}, []
     is_whole = rank_count(recipe) == 1 and stage_count(recipe) == 1 and not recipe.recomputation
+    if recipe.compile == "auto" and was_on and recipe.fp_exceptions:
+        return {}, [_uncompiled("--fp-exceptions True", keeps="--fp-exceptions False")]
     if recipe.compile == "auto":
         # A whole model in one process keeps the choice when it is made (run/compiling).
         return _pieces(recipe, was_on=was_on and not is_whole)
@@ -85,9 +100,13 @@ def _pieces(recipe: Recipe, *, was_on: bool) -> _Kept:
     if not was_on:
         return {}, []
     if recipe.pipeline_schedule == "zero-bubble" and stage_count(recipe) > 1:
-        sentence = (
-            "the run was compiled so far, which --pipeline-schedule zero-bubble does not allow; its bits are "
-            "not those of one whole run, --pipeline-schedule 1f1b keeps them."
-        )
-        return {}, [sentence]
+        keeps = "--pipeline-schedule 1f1b"
+        return {}, [_uncompiled("--pipeline-schedule zero-bubble", keeps=keeps)]
     return {"compile": "on"}, []
+
+
+def _uncompiled(option: str, *, keeps: str) -> str:
+    return (
+        f"the run was compiled so far, which {option} does not allow; its bits are not those of one whole "
+        f"run, {keeps} keeps them."
+    )

@@ -151,3 +151,9 @@ def test_an_earlier_choice_holds_on_every_layout() -> None:
         kept = compile_choice._kept({"asked": asked, "on": on, "reason": "", "marks": {}}, marks)
         assert kept is not None
         assert kept.is_on is on
+
+
+def test_what_stands_in_the_way_is_not_a_choice() -> None:
+    assert not CompileChoice(is_on=False, reason="several ranks").is_chosen
+    assert CompileChoice(is_on=False, reason="asked for", asked="off").is_chosen
+    assert CompileChoice(is_on=False, reason="too short", marks={"model": "unet"}).is_chosen

@@ -97,6 +97,11 @@ class CompileChoice:
     is_short: bool = False
 
     @property
+    def is_chosen(self) -> bool:
+        """Whether it was typed or follows from times, and not only from what stands in the way."""
+        return self.asked != "auto" or bool(self.marks)
+
+    @property
     def sentence(self) -> str:
         """The line that a run prints."""
         since = ", as chosen when the run started" if self.is_kept else ""

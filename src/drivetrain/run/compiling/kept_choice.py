@@ -34,6 +34,7 @@ def choose_and_keep(
     None if the run was stopped, or --max-time ran out, while measuring: the next part of the run chooses.
     """
     recipe, path, preprocess = request.recipe, request.directory.plan, assembly.preprocess
+    before = chosen_before(path).get(COMPILE_KEY)
     # All folds of a cross-validation must choose alike, however little time is left for the last one.
     series = request.series or TrainingSeries(trainings=1, max_time_s=None if limit is None else limit.left_s)
     choice = choose_compile(
@@ -43,14 +44,16 @@ def choose_and_keep(
         total=request.plan.epochs.total_updates,
         trainings=series.trainings,
         image_shape=(preprocess.channels, preprocess.height, preprocess.width),
-        stored=chosen_before(path).get(COMPILE_KEY),
+        stored=before,
         max_time_s=series.max_time_s,
         goes_on=lambda: not stop.made and (limit is None or not limit.is_up()),
         reporter=reporter,
     )
     if choice is None:
         return None
-    write_json(path, stored_plan(path) | {COMPILE_KEY: choice.to_json()})
+    # What stands in the way now, such as --fp-exceptions, must not hold for later parts of the run.
+    if before is None or choice.is_chosen:
+        write_json(path, stored_plan(path) | {COMPILE_KEY: choice.to_json()})
     if recipe.compile == "auto":
         reporter.say(choice.sentence)
     return choice
