@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.bench.suite.case import SuiteSettings
-from drivetrain.bench.suite.folder import SuiteFolder
+from drivetrain.bench.suite.case import Case, SuiteSettings, Variant
+from drivetrain.bench.suite.folder import Outcome, SuiteFolder
 from drivetrain.bench.suite.rows import COLUMNS, rows, rows_as_csv, totals
 from drivetrain.bench.suite.run import Ended, run_suite
 from drivetrain.console.reporter import Reporter
-from tests.bench.suite.fake_cases import FakeProcesses, fake_cases
+from tests.bench.suite.fake_cases import FakeProcesses, fake_cases, fake_result
 
 
 @pytest.fixture
@@ -50,3 +50,28 @@ def test_the_total_is_an_epoch_of_every_training(ended: list[Ended]) -> None:
     (total,) = totals(rows(ended), epoch_images=1000)
     assert (total.series, total.cases, total.measured) == ("cuda eager", 6, 4)
     assert total.seconds == pytest.approx(2 * 1000 / 100 + 2 * 992 / 100)
+
+
+def _fell_back(variant: Variant, *, state: str, note: str) -> Ended:
+    case = Case(device="cuda", variant=variant, work="train", model="vgg16", batch_size=1)
+    result = fake_result(case.arguments(SuiteSettings()))
+    result["entries"][0][variant] = state
+    result["notes"] = ["measured", note]
+    return Ended(case=case, outcome=Outcome(status="measured", result=result))
+
+
+@pytest.mark.parametrize(
+    ("variant", "note"),
+    [
+        ("compiled", "the model runs uncompiled, because compiling failed: no compiler"),
+        ("captured", "updates not captured: the model synchronises"),
+    ],
+)
+def test_a_case_that_fell_back_is_a_row_of_its_own_status(variant: Variant, note: str) -> None:
+    (row,) = rows([_fell_back(variant, state="no", note=note)])
+    assert (row["status"], row["why"], row["images_per_second"]) == (f"not {variant}", note, 100.0)
+    (total,) = totals([row], epoch_images=1000)
+    assert (total.cases, total.measured, total.seconds) == (1, 0, 0)
+    (row,) = rows([_fell_back(variant, state="yes", note=note)])
+    assert row["status"] == "measured"
+    assert "why" not in row

@@ -9,7 +9,7 @@ from typing import Any
 from drivetrain.bench.result import number_text
 from drivetrain.bench.suite.case import WORKS, Work
 from drivetrain.bench.suite.labels import Box, place_labels
-from drivetrain.bench.suite.speedups import Intensity, Pair
+from drivetrain.bench.suite.speedups import Intensity, Pair, is_of_its_variant
 from drivetrain.core.errors import BadInputError, RunFailedError
 from drivetrain.core.files import write_atomically
 from drivetrain.pictures.pyplot import load_pyplot
@@ -77,7 +77,9 @@ def _speedup_points(pairs: Sequence[Pair], work: str, per: Intensity) -> list[_P
 def draw_rooflines(result: Mapping[str, Any], path: Path) -> list[Path]:
     """Draws, for each device, the speed reached over FLOPs per byte, under the device's measured peaks."""
     entries = [
-        entry for entry in result["entries"] if "flops_per_byte" in entry and "images_per_second" in entry
+        entry
+        for entry in result["entries"]
+        if "flops_per_byte" in entry and "images_per_second" in entry and is_of_its_variant(entry)
     ]
     files = []
     for device in dict.fromkeys(entry["device"] for entry in entries):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.bench.result import Entry
-from drivetrain.bench.suite.case import series_name
+from drivetrain.bench.suite.case import Variant, series_name
 from drivetrain.bench.suite.networks import short_name
 from drivetrain.bench.suite.run import Ended
 
@@ -17,6 +17,9 @@ __all__ = ["COLUMNS", "EPOCH_IMAGES", "Total", "entries", "rows", "rows_as_csv",
 EPOCH_IMAGES = 1000
 # A training computes and moves about three times as much as its forward pass.
 _PASSES = {"infer": 1, "train": 3}
+
+# What the note of a result says that tells why a model fell back.
+_FALL_BACK_WORDS: Mapping[Variant, str] = {"compiled": "uncompiled", "captured": "captured: "}
 
 COLUMNS = (
     "device",
@@ -56,18 +59,29 @@ def rows(ended: Sequence[Ended]) -> list[Row]:
 
 def _row(ended: Ended) -> Row:
     case, outcome = ended.case, ended.outcome
+    status, why = _status(ended)
     row = {
         "device": case.device,
         "variant": case.variant,
         "work": case.work,
         "model": case.model,
         "batch_size": case.batch_size,
-        "status": outcome.status,
-        "why": outcome.why or None,
+        "status": status,
+        "why": why or None,
         "seconds": None if outcome.seconds is None else round(outcome.seconds, 1),
         **({} if outcome.result is None else _measured(outcome.result, case.batch_size, work=case.work)),
     }
     return {name: row[name] for name in COLUMNS if row.get(name) is not None}
+
+
+def _status(ended: Ended) -> tuple[str, str]:
+    """How a case ended, and why; a case that could not be executed as its variant says is not of it."""
+    outcome = ended.outcome
+    variant = ended.case.variant
+    if outcome.result is None or variant == "eager" or outcome.result["entries"][0].get(variant) != "no":
+        return outcome.status, outcome.why
+    reasons = [note for note in outcome.result.get("notes", []) if _FALL_BACK_WORDS[variant] in note]
+    return f"not {variant}", reasons[0] if reasons else f"logs/{ended.case.key}.txt says why"
 
 
 def _measured(result: Mapping[str, Any], batch: int, *, work: str) -> dict[str, Any]:
@@ -155,7 +169,7 @@ def totals(table: Sequence[Row], *, epoch_images: int) -> list[Total]:
 
 
 def _total(name: str, table: Sequence[Row], *, epoch_images: int) -> Total:
-    measured = [row for row in table if "images_per_second" in row]
+    measured = [row for row in table if row["status"] == "measured"]
     return Total(
         series=name,
         cases=len(table),

@@ -19,6 +19,7 @@ __all__ = [
     "Pair",
     "Speedup",
     "compare_suites",
+    "is_of_its_variant",
     "is_suite",
     "read_suite",
     "series_of",
@@ -94,13 +95,18 @@ def read_suite(path: str) -> dict[str, Any]:
 
 
 def series_of(result: Mapping[str, Any]) -> Mapping[str, Series]:
-    """The measured cases of a suite by device and variant."""
+    """The measured cases of a suite by device and variant, without those that fell back to another."""
     found: dict[str, dict[_Key, Mapping[str, Any]]] = {}
     for entry in result["entries"]:
-        if isinstance(entry.get("images_per_second"), int | float):
+        if is_of_its_variant(entry) and isinstance(entry.get("images_per_second"), int | float):
             key = (entry["work"], entry["model"], entry["batch_size"])
             found.setdefault(series_name(entry["device"], entry["variant"]), {})[key] = entry
     return found
+
+
+def is_of_its_variant(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry was executed as its variant says, or ended before."""
+    return not str(entry.get("status", "")).startswith("not ")
 
 
 def compare_suites(paths: Sequence[str]) -> list[Pair]:
