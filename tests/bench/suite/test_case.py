@@ -1,6 +1,8 @@
 """Which cases a suite has, and the commands that measure them."""
 
 import argparse
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +29,9 @@ def test_nothing_is_captured_on_a_cpu() -> None:
 
 def test_a_name_with_a_slash_makes_no_folder() -> None:
     case = Case(device="cuda:0", variant="eager", work="train", model="timm/resnet18", batch_size=1)
-    assert case.key == "cuda0-eager-train-timm-resnet18-1"
+    assert re.fullmatch("cuda0-eager-train-timm-resnet18-[0-9a-f]{6}-1", case.key)
+    plain = replace(case, model="timm-resnet18")
+    assert plain.key == "cuda0-eager-train-timm-resnet18-1"
 
 
 def test_batch_sizes_below_one_are_refused() -> None:
@@ -35,7 +39,10 @@ def test_batch_sizes_below_one_are_refused() -> None:
         all_cases(devices=["cpu"], variants=["eager"], works=WORKS, models=["resnet18"], batch_sizes=[1, 0])
 
 
-@pytest.mark.parametrize("wrong", [{"image_size": 0}, {"repeats": 0}, {"warmup_steps": -1}, {"seconds": 0.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"image_size": 0}, {"repeats": 0}, {"warmup_steps": -1}, {"seconds": 0.0}, {"seconds": float("nan")}],
+)
 def test_settings_that_measure_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInputError, match="works"):
         SuiteSettings(**wrong)

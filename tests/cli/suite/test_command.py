@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.bench.suite import run
+from drivetrain.bench.suite.folder import Outcome
 from drivetrain.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
@@ -60,9 +62,15 @@ def test_a_suite_from_its_cases_to_its_figures(tmp_path: Path, capsys: Capture) 
         ([*SUITE, "--variants", "captured"], "--variants eager works"),
         ([*SUITE, "--variants", "fast"], "must be one of eager, captured, compiled"),
         ([*SUITE, "--device", "tpu"], "--device tpu is not a device of this machine"),
-        ([*SUITE, "--time-limit", "0"], "--time-limit 0 must be above 0"),
-        ([*SUITE, "--epoch-images", "0"], "--epoch-images 0 must be above 0"),
+        ([*SUITE, "--time-limit", "0"], "--time-limit 0 must be a number above 0"),
+        ([*SUITE, "--epoch-images", "0"], "--epoch-images 0 must be a number above 0"),
         ([*SUITE, "--seconds", "0"], "--seconds 1 works"),
+        ([*SUITE, "--seconds", "inf"], "--seconds 1 works"),
+        ([*SUITE, "--seconds", "nan"], "--seconds 1 works"),
+        ([*SUITE, "--time-limit", "inf"], "--time-limit 1000 works"),
+        ([*SUITE, "--image-size", "0"], "--image-size 224 works"),
+        ([*SUITE, "--precision", "99"], "--precision is"),
+        ([*SUITE, "--num-threads", "0"], "--num-threads is 0"),
         (["bench", "compare", "."], "no suite.json"),
         (
             ["bench", "compare", "a.json", "a.json", "--figure"],
@@ -78,3 +86,12 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_suite_that_measured_nothing_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> Outcome:
+        return Outcome(status="failed", why="it is broken")
+
+    monkeypatch.setattr(run.run_suite, "__kwdefaults__", {**run.run_suite.__kwdefaults__, "measure": fail})
+    assert main([*SUITE, *SMALL, "--variants", "eager", "--batch-sizes", "1", "--output", "a"]) == 1
+    assert Path("a/suite.csv").is_file()

@@ -1,5 +1,7 @@
 """The cases of a suite: which there are, and the command that measures each. Imports no torch."""
 
+import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +11,17 @@ from typing import Any, Literal, get_args
 from drivetrain.bench.result import plain_number
 from drivetrain.core.errors import BadInputError
 
-__all__ = ["VARIANTS", "WORKS", "Case", "SuiteSettings", "Variant", "Work", "all_cases", "series_name"]
+__all__ = [
+    "DATASET",
+    "VARIANTS",
+    "WORKS",
+    "Case",
+    "SuiteSettings",
+    "Variant",
+    "Work",
+    "all_cases",
+    "series_name",
+]
 
 Work = Literal["infer", "train"]
 Variant = Literal["eager", "captured", "compiled"]
@@ -17,7 +29,7 @@ WORKS: tuple[Work, ...] = get_args(Work)
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 # As in the published comparison: images and classes of CIFAR-10, enlarged, and Adam.
-_DATASET = "cifar10"
+DATASET = "cifar10"
 _TRAINING = ("--optimizer", "adam", "--learning-rate", "0.001")
 _MOST_STEPS = 2000
 _TRAIN_VARIANTS: dict[Variant, tuple[str, ...]] = {
@@ -44,13 +56,15 @@ class SuiteSettings:
     seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        for option, value in (("--image-size", self.image_size), ("--repeats", self.repeats)):
+        for option, value, works in (("--image-size", self.image_size, 224), ("--repeats", self.repeats, 3)):
             if value < 1:
-                raise BadInputError(f"{option} {value} must be at least 1; {option} 3 works.")
+                raise BadInputError(f"{option} {value} must be at least 1; {option} {works} works.")
         if self.warmup_steps < 0:
             raise BadInputError(f"--warmup-steps {self.warmup_steps} must be at least 0; 4 works.")
-        if not self.seconds > 0:
-            raise BadInputError(f"--seconds {plain_number(self.seconds)} must be above 0; --seconds 1 works.")
+        if not 0 < self.seconds < math.inf:
+            raise BadInputError(
+                f"--seconds {plain_number(self.seconds)} must be a number above 0; --seconds 1 works."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
@@ -60,7 +74,7 @@ class SuiteSettings:
         """The options of `bench train` and `bench infer` for these settings."""
         threads = [] if self.num_threads is None else ["--num-threads", str(self.num_threads)]
         return [
-            *("--dataset", _DATASET),
+            *("--dataset", DATASET),
             *("--image-size", str(self.image_size)),
             *("--precision", self.precision),
             *threads,
@@ -85,6 +99,9 @@ class Case:
     def key(self) -> str:
         """The name of the case's files."""
         model = re.sub(r"[^\w.-]", "-", self.model)
+        if model != self.model:
+            # Two names may differ only in the characters that no file name has.
+            model += f"-{hashlib.sha256(self.model.encode()).hexdigest()[:6]}"
         return f"{self.device.replace(':', '')}-{self.variant}-{self.work}-{model}-{self.batch_size}"
 
     @property

@@ -1,18 +1,20 @@
 """`drivetrain bench suite`: measures networks one by one."""
 
 import argparse
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.result import plain_number
-from drivetrain.bench.suite.case import VARIANTS, WORKS, SuiteSettings, all_cases
+from drivetrain.bench.suite.case import DATASET, VARIANTS, WORKS, SuiteSettings, all_cases
 from drivetrain.bench.suite.networks import DEFAULT_NETWORKS, check_networks
 from drivetrain.bench.suite.rows import EPOCH_IMAGES
 from drivetrain.cli.parsing.switch import add_switch
 from drivetrain.console.reporter import Reporter
 from drivetrain.core.errors import BadInputError
+from drivetrain.recipe.load import resolve_recipe
 
 __all__ = ["add_suite_arguments", "run_suite_command"]
 
@@ -77,11 +79,14 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_suite_command(args: argparse.Namespace) -> int:
-    """Runs `bench suite`: measures what is missing, then writes suite.json, suite.csv and the rooflines."""
+    """Runs `bench suite`: measures what is missing, then writes suite.json, suite.csv and the rooflines.
+
+    The exit status is 1 if no case was measured.
+    """
     for option, value in (("--time-limit", args.time_limit), ("--epoch-images", args.epoch_images)):
-        if not value > 0:
+        if not 0 < value < math.inf:
             raise BadInputError(
-                f"{option} {plain_number(float(value))} must be above 0; {option} 1000 works."
+                f"{option} {plain_number(float(value))} must be a number above 0; {option} 1000 works."
             )
     models = tuple(args.models)
     if models != DEFAULT_NETWORKS:
@@ -101,6 +106,7 @@ def run_suite_command(args: argparse.Namespace) -> int:
         models=models,
         batch_sizes=args.batch_sizes,
     )
+    _check_options(settings)
     from drivetrain.bench.suite.figure import draw_rooflines
     from drivetrain.bench.suite.folder import SuiteFolder
     from drivetrain.bench.suite.result_files import suite_lines, suite_result, write_suite
@@ -122,7 +128,19 @@ def run_suite_command(args: argparse.Namespace) -> int:
         files = write_suite(result, ended, folder.path)
         files += draw_rooflines(result.to_json(), folder.path / "suite")
         reporter.say(f"written: {', '.join(map(str, files))}")
-    return 0
+    return 0 if any(each.outcome.is_measured for each in ended) else 1
+
+
+def _check_options(settings: SuiteSettings) -> None:
+    """Raises for options that no case could use, by the recipe of one."""
+    given = {
+        "dataset": DATASET,
+        "model": "resnet18",
+        "image_size": settings.image_size,
+        "precision": settings.precision,
+        "num_threads": settings.num_threads,
+    }
+    resolve_recipe(overrides={name: str(value) for name, value in given.items() if value is not None})
 
 
 def _devices(names: Sequence[str]) -> list[str]:
