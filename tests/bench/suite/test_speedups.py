@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drivetrain.bench.suite.speedups import compare_suites, is_suite, speedup_rows
+from drivetrain.bench.suite.speedups import compare_suites, differing_settings, is_suite, speedup_rows
 from drivetrain.core.errors import BadInputError
 
 
@@ -83,3 +83,13 @@ def test_other_work_is_refused(tmp_path: Path) -> None:
         compare_suites([a, c])
     with pytest.raises(BadInputError, match=r"no suite\.json"):
         compare_suites([str(tmp_path)])
+
+
+def test_settings_that_differ_are_told(tmp_path: Path) -> None:
+    a = _write(tmp_path / "a.json", {"cpu eager": 1.0}, settings={"precision": "32.32", "num_threads": None})
+    b = _write(tmp_path / "b.json", {"cpu eager": 1.0}, settings={"precision": "auto", "num_threads": 2})
+    assert differing_settings([a, a]) == []
+    assert differing_settings([a, b]) == [
+        f"the suites differ in --precision: 32.32 in {a}, auto in {b}",
+        f"the suites differ in --num-threads: torch's choice in {a}, 2 in {b}",
+    ]

@@ -42,6 +42,8 @@ def test_a_suite_from_its_cases_to_its_figures(tmp_path: Path, capsys: Capture) 
     assert main(["bench", "compare", "a", "a/suite.json", "--figure", "f", "--output", "r.json"]) == 0
     assert "1.00x" in capsys.readouterr().out
     assert json.loads(Path("r.json").read_text())["pairs"][0]["cases"][0]["speedup"] == 1.0
+    assert main(["bench", "compare", "a", "--figure", "g.png", "--intensity", "byte"]) == 2
+    assert "has no effect on rooflines" in capsys.readouterr().err
     assert main(["bench", "compare", "a", "--figure", "g.png"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
         "f.png",
@@ -72,6 +74,7 @@ def test_a_suite_from_its_cases_to_its_figures(tmp_path: Path, capsys: Capture) 
         ([*SUITE, "--precision", "99"], "--precision is"),
         ([*SUITE, "--num-threads", "0"], "--num-threads is 0"),
         (["bench", "compare", "."], "no suite.json"),
+        (["bench", "compare", ".", "--intensity", "byte"], "--intensity byte has no effect without --figure"),
         (
             ["bench", "compare", "a.json", "a.json", "--figure"],
             "--figure bench-suite is for results of suites",

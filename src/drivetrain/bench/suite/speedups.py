@@ -19,6 +19,7 @@ __all__ = [
     "Pair",
     "Speedup",
     "compare_suites",
+    "differing_settings",
     "is_of_its_variant",
     "is_suite",
     "read_suite",
@@ -31,6 +32,7 @@ Intensity = Literal["parameter", "byte"]
 _Key = tuple[str, str, int]
 Series = Mapping[_Key, Mapping[str, Any]]
 _RESULT = "suite.json"
+_NAMED_SETTINGS = ("precision", "num_threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,18 @@ def compare_suites(paths: Sequence[str]) -> list[Pair]:
             for base, other in _matches(list(of_files[0]), list(series))
         ]
     return [pair for pair in pairs if pair.speedups]
+
+
+def differing_settings(paths: Sequence[str]) -> list[str]:
+    """A sentence for each setting that changes speed and that the suites do not share."""
+    settings = [read_suite(path)["settings"] for path in paths]
+    found = []
+    for name in _NAMED_SETTINGS:
+        values = ["torch's choice" if each.get(name) is None else str(each[name]) for each in settings]
+        if len(set(values)) > 1:
+            said = ", ".join(f"{value} in {path}" for value, path in zip(values, paths, strict=True))
+            found.append(f"the suites differ in --{name.replace('_', '-')}: {said}")
+    return found
 
 
 def suite_name(path: str) -> str:

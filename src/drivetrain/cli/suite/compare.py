@@ -22,8 +22,12 @@ def compare_suite_files(args: argparse.Namespace) -> int:
         raise BadInputError(f"--picture {args.picture} is not for results of suites; --figure works.")
     output = check_output(args.output, suffixes=(".json",))
     figure = None if args.figure is None else _figure_path(args.figure)
+    if args.intensity is not None and figure is None:
+        raise BadInputError(
+            f"--intensity {args.intensity} has no effect without --figure; add --figure or leave it out."
+        )
     from drivetrain.bench.suite.figure import draw_rooflines, draw_speedups
-    from drivetrain.bench.suite.speedups import compare_suites, read_suite, speedup_rows
+    from drivetrain.bench.suite.speedups import compare_suites, differing_settings, read_suite, speedup_rows
 
     pairs = compare_suites(args.files)
     is_single = len(args.files) == 1
@@ -32,10 +36,17 @@ def compare_suite_files(args: argparse.Namespace) -> int:
             f"{' and '.join(args.files)} have no cases to compare; measure the same networks and batch sizes "
             "in both, or two variants in one."
         )
+    if args.intensity is not None and not pairs:
+        raise BadInputError(
+            f"--intensity {args.intensity} has no effect on rooflines, and {args.files[0]} has no two "
+            "variants to compare; leave it out."
+        )
     written = []
     with Reporter() as reporter:
         for line in text_table(speedup_rows(pairs)) if pairs else ():
             reporter.result(line)
+        for sentence in differing_settings(args.files):
+            reporter.result(f"note: {sentence}")
         if figure is not None and pairs:
             written += draw_speedups(pairs, figure, per=args.intensity or "parameter")
         if figure is not None and is_single:
