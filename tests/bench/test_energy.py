@@ -9,8 +9,9 @@ from drivetrain.bench.result import joules_per_image
 from drivetrain.devices.device import choose_device
 
 
-def _counter(folder: Path, name: str, content: str) -> None:
+def _counter(folder: Path, name: str, content: str, *, of: str = "package-0\n") -> None:
     (folder / name).mkdir()
+    (folder / name / "name").write_text(of)
     (folder / name / "energy_uj").write_text(content)
 
 
@@ -18,7 +19,8 @@ def test_processors_are_added_up_without_their_parts(tmp_path: Path) -> None:
     read = energy_counter(choose_device("cpu"), powercap=tmp_path)
     assert read() is None
     _counter(tmp_path, "intel-rapl:0", "2000000\n")
-    _counter(tmp_path, "intel-rapl:0:0", "1000000\n")
+    _counter(tmp_path, "intel-rapl:0:0", "1000000\n", of="core\n")
+    _counter(tmp_path, "intel-rapl:2", "9000000\n", of="psys\n")
     _counter(tmp_path, "intel-rapl:1", "500000\n")
     assert read() == pytest.approx(2.5)
     (tmp_path / "intel-rapl:1" / "energy_uj").write_text("?")

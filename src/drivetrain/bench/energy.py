@@ -36,11 +36,13 @@ def joules_between(before: float | None, after: float | None) -> float | None:
 
 
 def _processor_joules(folder: Path) -> float | None:
-    """The sum over all processors; their parts, such as the cores of one, have longer names."""
-    counters = [
-        path / "energy_uj" for path in sorted(folder.glob("intel-rapl:*")) if path.name.count(":") == 1
-    ]
+    """The sum over all processors; a domain that is not a processor would count what they count again."""
     try:
+        counters = [
+            path / "energy_uj"
+            for path in sorted(folder.glob("intel-rapl:*"))
+            if (path / "name").read_text().startswith("package")
+        ]
         return sum(int(counter.read_text()) for counter in counters) * _MICRO if counters else None
     except (OSError, ValueError):
         return None
