@@ -110,6 +110,14 @@ def test_a_model_that_can_be_deterministic_is_not_named_and_other_warnings_get_t
     assert [str(warning.message) for warning in recwarn] == ["something else"]
 
 
+def test_warnings_that_the_caller_ignores_stay_ignored(recwarn: pytest.WarningsRecorder) -> None:
+    warnings.filterwarnings("ignore", message="something else")
+    with noting_operations(nn.ReLU()):
+        warnings.warn("something else", stacklevel=1)
+        warnings.warn("something new", stacklevel=1)
+    assert [str(warning.message) for warning in recwarn] == ["something new"]
+
+
 def test_an_operation_of_the_backward_pass_is_found_by_its_kernel() -> None:
     """On CUDA, the warnings of a backward pass come together when it ends, and name kernels."""
     model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.AdaptiveAvgPool2d(2), nn.Sequential(nn.AdaptiveAvgPool2d(2)))

@@ -83,7 +83,8 @@ def noting_operations(model: nn.Module) -> Iterator[list[Operation]]:
         notes.see_warnings(None)
     found += [Operation(name, notes.layers_of(name)) for name in notes.layers_by_operation]
     for other in notes.others:
-        warnings.showwarning(other.message, other.category, other.filename, other.lineno)
+        # Unlike showwarning, this respects the filters of the caller.
+        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
 
 
 @dataclass(slots=True)
