@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from drivetrain.console.reporter import Reporter
+from drivetrain.core.errors import BadInputError
 from drivetrain.planner.costs import Link
 from drivetrain.planner.estimate import estimate_recipe
 from drivetrain.planner.search import resolve
@@ -74,3 +75,13 @@ def test_layers_that_do_not_fit_the_device_are_told(monkeypatch: pytest.MonkeyPa
     assert "16 GB" in note
     assert note in found.notes
     assert "operations alone" in result.how_sure
+
+
+def test_a_deterministic_run_is_not_laid_out_by_measured_times() -> None:
+    recipe = resolved(precision="32.32", deterministic=True)
+    asked = AskedSearch(stages=True, replicas=True, devices=2, memory_limit=None)
+    with Reporter(quiet=True) as reporter:
+        with pytest.raises(BadInputError, match="--measure off"):
+            search_recipe(recipe, asked, reporter=reporter)
+        result, _ = search_recipe(recipe, asked, measure="off", reporter=reporter)
+    assert result.rows

@@ -49,6 +49,11 @@ def search_recipe(
     """
     resolved = for_device(resolved, described)
     recipe = resolved.recipe
+    if recipe.deterministic and described is None and measure != "off":
+        raise BadInputError(
+            "--deterministic lets no measured time decide, but a search for the layout times its layers; "
+            "name the layout, such as --stages 2, or find one with `drivetrain plan --search --measure off`."
+        )
     devices = asked.devices or _devices_here(recipe, described)
     _require_described(devices, described)
     replicas = None if asked.replicas else recipe.replicas
