@@ -196,3 +196,20 @@ def test_a_captured_forward_pass_is_recorded_before_it_is_measured(monkeypatch: 
     assert found.entries[0].states == {"compiled": "no", "captured": "yes"}
     # Each batch size: once before the measurement, one step to warm up, two repeats of two steps.
     assert len(recorded) == 2 * (1 + 1 + 4)
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_the_work_is_that_of_the_folded_model() -> None:
+    resolved = resolve_recipe(overrides={"dataset": "digits", "model": "cifar_resnet8", "device": "cpu"})
+    work = [
+        measure_inference(
+            resolved,
+            InferSettings(batch_sizes=(1,), repetition=REPETITION, folds=folds),
+            reporter=Reporter(quiet=True),
+            command="x",
+        ).model
+        for folds in (True, False)
+    ]
+    assert work[0]["activation_bytes"] < work[1]["activation_bytes"]
+    assert work[0]["parameters"] == work[1]["parameters"] == 75002
+    assert work[0]["trainable"] == work[1]["trainable"]

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch import nn
 
 from drivetrain.bench.clock import StepClock, counting
 from drivetrain.bench.energy import energy_counter, joules_between
@@ -29,6 +30,8 @@ from drivetrain.data.preprocess import Preparation
 from drivetrain.devices.device import Device
 from drivetrain.inference.model.optimised import declined_recordings
 from drivetrain.passes.forward import Forward, Precision
+from drivetrain.program.capture import RunAhead
+from drivetrain.ranks.collective_timeout import FIRST_UPDATE_TIMEOUT_S
 from drivetrain.ranks.replica_group import ALONE, ReplicaGroup
 from drivetrain.recipe.fields import plain_value
 from drivetrain.recipe.load import ResolvedRecipe
@@ -41,6 +44,8 @@ _BEGINS = {
     "device": "preprocessed images on the device",
     "host": "images that are made on the host for every batch, moved and preprocessed,",
 }
+# With --seconds, so many single batches tell the latency: more would take as long as the repeat again.
+_MOST_WAITED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,7 @@ def measure_inference(
 ) -> BenchResult:
     """Measures the model alone, as one of its replicas; its logits stay on the device."""
     recipe = resolved.recipe
+    group.set_timeout(FIRST_UPDATE_TIMEOUT_S)
     with set_up_device(recipe, group) as device:
         subject = open_model(resolved, settings, device=device, reporter=reporter)
         compiles = recipe.compile == "on" or (recipe.compile == "auto" and not device.is_cpu)
@@ -77,7 +83,7 @@ def measure_inference(
             "compiled": "yes" if ready.is_compiled else "no",
             "captured": "yes" if is_captured else "no",
         }
-        work = _work(subject)
+        work = _work(subject, ready.model)
         # On all ranks at the same time: ranks on a CPU share its cores, so their peaks add up to the CPU's.
         with reporter.showing("measuring the device's peak"):
             peaks = group.gather(measure_peak(device, dtype=subject.precision.compute_dtype))
@@ -122,10 +128,16 @@ def _compile_notes(recipe: Recipe, measured: Sequence[_Measured]) -> list[str]:
     return [*notes, f"compiling took {', '.join(times)}"] if times else notes
 
 
-def _work(subject: OpenedModel) -> ModelWork:
+def _work(subject: OpenedModel, measured: nn.Module) -> ModelWork:
+    """The work of the model as it is measured; parameters are those of the model as it is trained."""
     preprocess = subject.preprocess
     shape = (preprocess.channels, preprocess.height, preprocess.width)
-    return count_work(subject.model, image_shape=shape, dtype=subject.precision.compute_dtype)
+    dtype = subject.precision.compute_dtype
+    whole = count_work(subject.model, image_shape=shape, dtype=dtype)
+    if measured is subject.model:
+        return whole
+    work = count_work(measured, image_shape=shape, dtype=dtype)
+    return replace(work, parameters=whole.parameters, trainable=whole.trainable)
 
 
 def _measure(
@@ -195,21 +207,24 @@ def _repeats(
         group.barrier()
         device.synchronise()
         joules_before = read_joules()
-        clock = StepClock(device)
+        clock, run_ahead = StepClock(device), RunAhead(device)
         ends_s = perf_counter() + (repetition.most_s or math.inf)
         done = 0
         while done < repetition.steps and (done == 0 or perf_counter() < ends_s):
             step()
             clock.note()
+            # Launching takes much less time than computing, so the end would be long past otherwise.
+            run_ahead.wait()
             show()
             done += 1
         seconds = clock.stop()
+        waited = done if repetition.most_s is None else min(done, _MOST_WAITED)
         joules = joules_between(joules_before, read_joules()) if group.size == 1 else None
         repeats.append(
             {
                 "images_per_second": batch / (clock.total_s / done),
                 "seconds_per_batch": clock.total_s / done,
-                "step_seconds": seconds if device.is_cpu else _waited(step, device, steps=done),
+                "step_seconds": seconds if device.is_cpu else _waited(step, device, steps=waited),
                 **({} if joules is None else {"joules": joules, "images": batch * done}),
             }
         )

@@ -81,12 +81,13 @@ class OpenedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyModel:
-    """The forward function to measure, and notes for the result.
+    """The forward function to measure, the model that it computes, and notes for the result.
 
     `compile_s` is the time of compiling for the first batch size; None without compilation.
     """
 
     forward: Forward
+    model: nn.Module
     compile_s: float | None = None
     notes: list[str]
     is_captured: bool = False
@@ -132,16 +133,17 @@ def make_ready(subject: OpenedModel, settings: InferSettings, *, compiles: bool)
         notes += [] if why_not is None else [why_not]
     plain = build_inference(model, precision=precision)
     if settings.captures:
-        return ReadyModel(forward=_Captured(plain, device=subject.device), notes=notes, is_captured=True)
+        captured = _Captured(plain, device=subject.device)
+        return ReadyModel(forward=captured, model=model, notes=notes, is_captured=True)
     if not compiles:
-        return ReadyModel(forward=plain, notes=notes)
+        return ReadyModel(forward=plain, model=model, notes=notes)
     compiled = build_inference(model, precision=precision, compiles=True, fuses=subject.is_known)
     try:
         compile_s = first_call_s(compiled, images, device=subject.device)
     except Exception as error:
         notes.append(f"the model runs uncompiled, because compiling failed: {describe_failure(error)}")
-        return ReadyModel(forward=plain, notes=notes)
-    return ReadyModel(forward=compiled, compile_s=compile_s, notes=notes)
+        return ReadyModel(forward=plain, model=model, notes=notes)
+    return ReadyModel(forward=compiled, model=model, compile_s=compile_s, notes=notes)
 
 
 class _Captured:
