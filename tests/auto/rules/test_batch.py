@@ -1,10 +1,15 @@
 """Images of an update, and how replicas share them."""
 
+from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-from drivetrain.auto.rules.batch import decide_batch, decide_norm_group, decide_remainder
+from drivetrain.auto.rules.batch import BATCH_NORMED, decide_batch, decide_norm_group, decide_remainder
+from drivetrain.catalogue.models import find_models
 from tests.auto.fingerprints import KINDS, case_of, photographs
 
 
@@ -68,3 +73,19 @@ def test_images_that_do_not_fill_an_update(images: int, remainder: str) -> None:
     case = case_of(photographs(samples={"train": images, "validation": 5}), {"micro_batch_size": 8})
     decide_remainder(case)
     assert case.value("remainder") == remainder
+
+
+def test_the_networks_with_batch_norm_are_those_of_the_catalogue() -> None:
+    of_families = {info.factory.partition(":")[0]: info for info in find_models(None)}
+    for info in of_families.values():
+        module, _, name = info.factory.partition(":")
+        factory = getattr(import_module(module), name)
+        needed = {
+            name for name, value in signature(factory).parameters.items() if value.default is value.empty
+        }
+        sizes = {"channels": info.channels, "num_classes": info.num_classes, "image_size": info.image_size}
+        with torch.device("meta"):
+            network = factory(**{name: value for name, value in sizes.items() if name in needed})
+        has_norm = any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+        # unet_same has the norm of its recipe; rules choose one with batch norm.
+        assert info.name.startswith(BATCH_NORMED) == (has_norm or info.name == "unet_same"), info.name

@@ -5,7 +5,16 @@ from drivetrain.auto.case import Case
 __all__ = ["BATCH_NORMED", "decide_batch", "decide_norm_group", "decide_remainder"]
 
 # Own networks with batch norm in every variant that rules choose.
-BATCH_NORMED = ("resnet", "cifar_resnet", "unet_same")
+BATCH_NORMED = (
+    "resnet",
+    "cifar_resnet",
+    "inception_v3",
+    "xception",
+    "mobilenet",
+    "densenet",
+    "efficientnet",
+    "unet_same",
+)
 
 _UPDATES_PER_PASS = 10
 _LARGEST, _SMALLEST = 128, 8
