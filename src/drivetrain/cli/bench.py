@@ -113,7 +113,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--seconds",
             type=float,
             metavar="S",
-            help="longest time of a repeat; it may then have fewer than --steps steps (default: no limit)",
+            help="longest time of a repeat, which may then have fewer than --steps steps; for a single "
+            "process (default: no limit)",
         )
     for action in (train, infer, data):
         action.add_argument(
