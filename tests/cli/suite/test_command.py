@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,6 @@ def test_a_suite_that_measured_nothing_has_failed(monkeypatch: pytest.MonkeyPatc
     def fail(*_: object, **__: object) -> Outcome:
         return Outcome(status="failed", why="it is broken")
 
-    monkeypatch.setattr(run.run_suite, "__kwdefaults__", {**run.run_suite.__kwdefaults__, "measure": fail})
+    monkeypatch.setattr(run, "run_suite", partial(run.run_suite, measure=fail))
     assert main([*SUITE, *SMALL, "--variants", "eager", "--batch-sizes", "1", "--output", "a"]) == 1
     assert Path("a/suite.csv").is_file()
