@@ -59,7 +59,7 @@ Capture = pytest.CaptureFixture[str]
         (
             "bench trian",
             "drivetrain bench: error: trian is not a command. Did you mean train? "
-            "Commands: train, infer, data, compare.",
+            "Commands: train, infer, data, suite, compare.",
         ),
         (
             "data pack a b --channels x",

@@ -18,10 +18,13 @@ from tests.report.live.served import ask, collect_simply, render_simply, served,
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 from drivetrain.report.live.serve import serve_live
 from tests.report.live.served import collect_simply, render_simply
+# A shell's background job ignores Ctrl-C, and so would this child of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 serve_live(
     Path(sys.argv[1]), collect=collect_simply, render=render_simply, port=0,
     announce=lambda address: print(address, flush=True),
